@@ -1,0 +1,54 @@
+"""Names of fipop's public contract: API group, annotations, labels, fixed objects.
+
+They are those of kube-fip-operator where it had them, so that existing objects and runbooks keep working.
+"""
+
+from __future__ import annotations
+
+GROUP = "kubefip.k8s.binbash.org"
+VERSION = "v1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+ANNOTATION_HARVESTER_CLUSTER = "harvesterClusterName"
+ANNOTATION_HARVESTER_NETWORK = "harvesterNetworkName"
+ANNOTATION_CLUSTER = "clustername"
+ANNOTATION_RANGE = "fiprange"
+ANNOTATION_UPDATE_CONFIG_MAP = "updateConfigMap"
+
+ANNOTATION_ALLOW_DELETE = f"{GROUP}/allow-delete"
+ANNOTATION_PAUSED = f"{GROUP}/paused"
+ANNOTATION_FLOATING_IP = f"{GROUP}/floating-ip"
+ANNOTATION_CONFIRM_RELEASE = f"{GROUP}/confirm-release"
+ANNOTATION_APPLIED = f"{GROUP}/applied"
+"""On a guest's ConfigMap: the keys and values that fipop wrote last, as JSON."""
+
+LABEL_OPT_IN = "kube-vip"
+"""On the provisioning Cluster: a Go boolean that opts the guest in for installation."""
+
+LABEL_ROLE = f"{GROUP}/role"
+LABEL_DIGEST = f"{GROUP}/digest"
+
+DEFAULT_ADDRESS_SPACE = "default"
+DEFAULT_QUARANTINE_SECONDS = 600
+
+OPERATOR_NAMESPACE = "kube-fip"
+SETTINGS_CONFIG_MAP = "kube-fip-config"
+PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
+LEASE_NAME = "fipop-operator"
+
+GUEST_CONFIG_MAP = "kubevip"
+KUBECONFIG_SECRET_SUFFIX = "-kubeconfig"  # noqa: S105 - the name of an object, not a secret
+FLOATING_IP_SUFFIX = "-kubevip"
+"""A floating IP that fipop makes for a new guest is named `<cluster><suffix>`."""
+
+_GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+def parse_go_bool(text: str | None) -> bool | None:
+    """Read a boolean as Go's strconv.ParseBool does; None where it is absent or no boolean."""
+    if text in _GO_TRUE:
+        return True
+    if text in _GO_FALSE:
+        return False
+    return None
