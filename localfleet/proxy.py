@@ -1,7 +1,7 @@
 """The door through which Rancher lets requests into its guests: one TLS host, `/k8s/clusters/<id>/…` each.
 
 As the real one, it knows its own tokens only (unknown: 401; known but without a binding to that guest: 403),
-and goes on to the guest's API server with a credential of its own. On top of that it remembers every request by
+and goes on to the guest's API server with a credential of its own. It also remembers every request by
 guest, so that a test can count them, and does harm to a guest's traffic when a `Fault` says so.
 """
 
