@@ -1,0 +1,227 @@
+"""FloatingIPRange, FloatingIP and FloatingIPReservation as values.
+
+Times are aware datetimes, resource versions integers. `parsing` reads them from what the API server serves,
+`rendering` writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from fipop.api import names
+from fipop.api.conditions import Condition
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class SearchOrder(StrEnum):
+    """From which end of a pool addresses are given out."""
+
+    ASC = "asc"
+    DESC = "desc"
+
+
+class IPFamilyPolicy(StrEnum):
+    """As in a Service."""
+
+    SINGLE_STACK = "SingleStack"
+    PREFER_DUAL_STACK = "PreferDualStack"
+    REQUIRE_DUAL_STACK = "RequireDualStack"
+
+
+class Requested(StrEnum):
+    """Whether an address was asked for by name or chosen by us."""
+
+    STATIC = "static"
+    DYNAMIC = "dynamic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """What every object has; `namespace` is "" for cluster-scoped ones."""
+
+    namespace: str = ""
+    name: str
+    uid: str
+    resource_version: int
+    generation: int = 0
+    created: datetime = EPOCH
+    deleting: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The name within its kind: (namespace, name)."""
+        return self.namespace, self.name
+
+
+class _Named:
+    """What the store asks of every projection, answered from `meta`."""
+
+    __slots__ = ()
+    meta: Meta
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; "" where the kind is cluster scoped."""
+        return self.meta.namespace
+
+    @property
+    def name(self) -> str:
+        """The name within the namespace."""
+        return self.meta.name
+
+    @property
+    def uid(self) -> str:
+        """The identity of this very object, not of its name."""
+        return self.meta.uid
+
+    @property
+    def resource_version(self) -> int:
+        """The store's revision that wrote this object last."""
+        return self.meta.resource_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How full a range is; total = used + free + quarantined. Addresses out of range are not in the total."""
+
+    total: int = 0
+    used: int = 0
+    free: int = 0
+    quarantined: int = 0
+    out_of_range: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeCapacity:
+    """The capacity of a range, whole and by family (None: no status yet)."""
+
+    whole: Capacity
+    ipv4: Capacity
+    ipv6: Capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatingIPRange(_Named):
+    """A pool of addresses that fipop gives out to guests of one network."""
+
+    meta: Meta
+    iprange: str = ""
+    exclude: tuple[str, ...] = ()
+    search_order: SearchOrder = SearchOrder.ASC
+    skip_end_ips: bool = True
+    avoid_buggy_ips: bool = True
+    address_space: str = names.DEFAULT_ADDRESS_SPACE
+    match_labels: Mapping[str, str] | None = None
+    quarantine_seconds: int = names.DEFAULT_QUARANTINE_SECONDS
+    draining: bool = False
+    harvester_cluster: str | None = None
+    harvester_network: str | None = None
+    status_capacity: RangeCapacity | None = None
+    conditions: tuple[Condition, ...] = ()
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseStatus:
+    """One helm release of ours in a guest, as the status of a floating IP shows it."""
+
+    role: str
+    name: str
+    namespace: str
+    revision: int
+    digest: str
+    version: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestStatus:
+    """What is known of the guest of a floating IP."""
+
+    cluster: str
+    id: str
+    reachable: bool
+    releases: tuple[ReleaseStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatingIPStatus:
+    """What a floating IP holds; `addresses` are canonical texts, IPv4 first."""
+
+    addresses: tuple[str, ...] = ()
+    range: str | None = None
+    address_space: str | None = None
+    guest: GuestStatus | None = None
+    conditions: tuple[Condition, ...] = ()
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatingIP(_Named):
+    """An address for the ingress of one guest."""
+
+    meta: Meta
+    cluster: str | None = None
+    range: str | None = None
+    update_config_map: bool = False
+    paused: bool = False
+    ipaddress: str = ""
+    ip_family_policy: IPFamilyPolicy = IPFamilyPolicy.SINGLE_STACK
+    ip_families: tuple[int, ...] = ()
+    service_namespace: str | None = None
+    allow_share: bool | None = None
+    interface: str | None = None
+    status: FloatingIPStatus = field(default_factory=FloatingIPStatus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who holds, or last held, an address: a floating IP, and the provisioning Cluster that it serves.
+
+    `imported` tells that the guest lives on, with its address, when it is removed from Rancher.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    cluster: str = ""
+    imported: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The floating IP's (namespace, name)."""
+        return self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastOwner:
+    """An entry of a reservation's history."""
+
+    namespace: str
+    name: str
+    cluster: str
+    released_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation(_Named):
+    """The ledger's entry of one address: held while `quarantined_until` is None, else in quarantine."""
+
+    meta: Meta
+    address: str
+    space: str
+    range: str
+    owner: Owner
+    requested: Requested = Requested.DYNAMIC
+    since: datetime = EPOCH
+    quarantined_until: datetime | None = None
+    history: tuple[PastOwner, ...] = ()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the address is held, not in quarantine."""
+        return self.quarantined_until is None

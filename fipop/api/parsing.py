@@ -1,0 +1,219 @@
+"""Read our objects from the JSON that the API server serves.
+
+Nothing here fails: what a schema of ours or of the predecessor let through is read as leniently as its
+meaning allows, and what cannot be read stays text, for the reconcile to complain about with the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from fipop.api import names
+from fipop.api.conditions import parse_conditions, parse_time
+from fipop.api.models import (
+    EPOCH,
+    Capacity,
+    FloatingIP,
+    FloatingIPRange,
+    FloatingIPStatus,
+    GuestStatus,
+    IPFamilyPolicy,
+    Meta,
+    Owner,
+    PastOwner,
+    RangeCapacity,
+    ReleaseStatus,
+    Requested,
+    Reservation,
+    SearchOrder,
+)
+
+Json = dict[str, Any]
+E = TypeVar("E", bound=StrEnum)
+
+_FAMILIES = {"IPv4": 4, "IPv6": 6}
+
+
+def parse_meta(obj: Mapping[str, Any]) -> Meta:
+    """Read the metadata that fipop uses of any object."""
+    metadata = _mapping(obj.get("metadata"))
+    return Meta(
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        resource_version=_integer(metadata.get("resourceVersion"), 0),
+        generation=_integer(metadata.get("generation"), 0),
+        created=parse_time(metadata.get("creationTimestamp")) or EPOCH,
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
+    """Read a FloatingIPRange."""
+    spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
+    annotations = _annotations(obj)
+    exclude = spec.get("exclude")
+    selector = spec.get("clusterSelector")
+    return FloatingIPRange(
+        meta=parse_meta(obj),
+        iprange=str(spec.get("iprange") or ""),
+        exclude=tuple(str(part) for part in exclude) if isinstance(exclude, list) else (),
+        search_order=_enum(SearchOrder, spec.get("searchOrder"), SearchOrder.ASC),
+        skip_end_ips=spec.get("skipEndIPs") is not False,
+        avoid_buggy_ips=spec.get("avoidBuggyIPs") is not False,
+        address_space=str(spec.get("addressSpace") or names.DEFAULT_ADDRESS_SPACE),
+        match_labels=_labels(selector) if isinstance(selector, dict) else None,
+        quarantine_seconds=_integer(spec.get("quarantineSeconds"), names.DEFAULT_QUARANTINE_SECONDS),
+        draining=spec.get("draining") is True,
+        harvester_cluster=annotations.get(names.ANNOTATION_HARVESTER_CLUSTER) or None,
+        harvester_network=annotations.get(names.ANNOTATION_HARVESTER_NETWORK) or None,
+        status_capacity=_range_capacity(status.get("capacity")),
+        conditions=parse_conditions(status.get("conditions")),
+        observed_generation=_integer(status.get("observedGeneration"), 0),
+    )
+
+
+def parse_floating_ip(obj: Mapping[str, Any]) -> FloatingIP:
+    """Read a FloatingIP, also one of the predecessor's that has no spec."""
+    spec = _mapping(obj.get("spec"))
+    annotations = _annotations(obj)
+    families = spec.get("ipFamilies")
+    allow_share = spec.get("allowShare")
+    return FloatingIP(
+        meta=parse_meta(obj),
+        cluster=annotations.get(names.ANNOTATION_CLUSTER) or None,
+        range=annotations.get(names.ANNOTATION_RANGE) or None,
+        update_config_map=bool(names.parse_go_bool(annotations.get(names.ANNOTATION_UPDATE_CONFIG_MAP))),
+        paused=bool(names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED))),
+        ipaddress=str(spec.get("ipaddress") or "").strip(),
+        ip_family_policy=_enum(IPFamilyPolicy, spec.get("ipFamilyPolicy"), IPFamilyPolicy.SINGLE_STACK),
+        ip_families=tuple(_FAMILIES[family] for family in families if family in _FAMILIES)
+        if isinstance(families, list)
+        else (),
+        service_namespace=str(spec["serviceNamespace"]) if spec.get("serviceNamespace") else None,
+        allow_share=allow_share if isinstance(allow_share, bool) else None,
+        interface=str(spec["interface"]) if spec.get("interface") else None,
+        status=_floating_ip_status(_mapping(obj.get("status"))),
+    )
+
+
+def _floating_ip_status(status: Mapping[str, Any]) -> FloatingIPStatus:
+    addresses = status.get("addresses")
+    guest = status.get("guest")
+    return FloatingIPStatus(
+        addresses=tuple(str(address) for address in addresses) if isinstance(addresses, list) else (),
+        range=str(status["range"]) if status.get("range") else None,
+        address_space=str(status["addressSpace"]) if status.get("addressSpace") else None,
+        guest=_guest_status(guest) if isinstance(guest, dict) else None,
+        conditions=parse_conditions(status.get("conditions")),
+        observed_generation=_integer(status.get("observedGeneration"), 0),
+    )
+
+
+def _guest_status(guest: Mapping[str, Any]) -> GuestStatus:
+    releases = guest.get("releases")
+    return GuestStatus(
+        cluster=str(guest.get("cluster") or ""),
+        id=str(guest.get("id") or ""),
+        reachable=guest.get("reachable") is True,
+        releases=tuple(
+            ReleaseStatus(
+                role=str(release.get("role") or ""),
+                name=str(release.get("name") or ""),
+                namespace=str(release.get("namespace") or ""),
+                revision=_integer(release.get("revision"), 0),
+                digest=str(release.get("digest") or ""),
+                version=str(release.get("version") or ""),
+                status=str(release.get("status") or ""),
+            )
+            for release in releases
+            if isinstance(release, dict)
+        )
+        if isinstance(releases, list)
+        else (),
+    )
+
+
+def parse_reservation(obj: Mapping[str, Any]) -> Reservation:
+    """Read a FloatingIPReservation; the API server has checked that its name is its space and address."""
+    spec = _mapping(obj.get("spec"))
+    owner = _mapping(spec.get("owner"))
+    history = spec.get("history")
+    return Reservation(
+        meta=parse_meta(obj),
+        address=str(spec.get("address") or ""),
+        space=str(spec.get("space") or names.DEFAULT_ADDRESS_SPACE),
+        range=str(spec.get("range") or ""),
+        owner=Owner(
+            namespace=str(owner.get("namespace") or ""),
+            name=str(owner.get("name") or ""),
+            uid=str(owner.get("uid") or ""),
+            cluster=str(owner.get("cluster") or ""),
+            imported=owner.get("imported") is True,
+        ),
+        requested=_enum(Requested, spec.get("requested"), Requested.DYNAMIC),
+        since=parse_time(spec.get("since")) or EPOCH,
+        quarantined_until=parse_time(spec.get("quarantinedUntil")),
+        history=tuple(_past_owner(entry) for entry in history if isinstance(entry, dict))
+        if isinstance(history, list)
+        else (),
+    )
+
+
+def _past_owner(entry: Mapping[str, Any]) -> PastOwner:
+    return PastOwner(
+        namespace=str(entry.get("namespace") or ""),
+        name=str(entry.get("name") or ""),
+        cluster=str(entry.get("cluster") or ""),
+        released_at=parse_time(entry.get("releasedAt")) or EPOCH,
+    )
+
+
+def _range_capacity(value: object) -> RangeCapacity | None:
+    if not isinstance(value, dict):
+        return None
+    return RangeCapacity(
+        whole=_capacity(value), ipv4=_capacity(value.get("ipv4")), ipv6=_capacity(value.get("ipv6"))
+    )
+
+
+def _capacity(value: object) -> Capacity:
+    numbers = _mapping(value)
+    return Capacity(
+        total=_integer(numbers.get("total"), 0),
+        used=_integer(numbers.get("used"), 0),
+        free=_integer(numbers.get("free"), 0),
+        quarantined=_integer(numbers.get("quarantined"), 0),
+        out_of_range=_integer(numbers.get("outOfRange"), 0),
+    )
+
+
+def _labels(selector: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in _mapping(selector.get("matchLabels")).items()}
+
+
+def _annotations(obj: Mapping[str, Any]) -> dict[str, str]:
+    annotations = _mapping(_mapping(obj.get("metadata")).get("annotations"))
+    return {str(key): str(value) for key, value in annotations.items()}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _enum(kind: type[E], value: object, default: E) -> E:
+    try:
+        return kind(str(value))
+    except ValueError:
+        return default
+
+
+def _integer(value: object, default: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        return default
