@@ -1,0 +1,199 @@
+"""The programs of the local fleet: found, taken from the cache, or built.
+
+    python -m localfleet.assets [--list] [names…]
+
+In this order: the folder that KUBEBUILDER_ASSETS names (etcd, kube-apiserver, kubectl), the cache folder
+`$XDG_CACHE_HOME/fipop/assets`, a build from the pinned Go modules below `modules/`. Prometheus and promtool
+are taken from PATH, else from Debian's package. Blocking: meant for before anything runs.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localfleet.cache import Cache
+from localfleet.debian import unpack_package
+from localfleet.errors import AssetError, LocalFleetError
+from localfleet.progress import Progress
+from localfleet.recipes import BUILD_ENVIRONMENT, BUILD_FLAGS, Catalogue, GoBuild, build_catalogue, plan_build
+from localfleet.toolchain import ensure_go
+
+MODULES = Path(__file__).parent / "modules"
+
+
+def default_cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where the user's caches live, by the XDG convention (a relative XDG_CACHE_HOME counts as unset)."""
+    home = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "fipop" / "assets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What is known of a program without making anything."""
+
+    name: str
+    version: str
+    origin: str
+    path: Path | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Assets:
+    """The door to the programs.
+
+    The defaults are the real ones; tests give a small module and their own folders.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    modules: Path = MODULES
+    catalogue: Catalogue = field(default_factory=build_catalogue)
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.catalogue.go, *self.catalogue.debian)
+
+    def listings(self) -> tuple[Listing, ...]:
+        """All programs, each with its path if it is there already. Builds nothing."""
+        return tuple(self._look(name) for name in self.names)
+
+    def ensure(self, names: Iterable[str]) -> dict[str, Path]:
+        """The paths of the programs `names`; what is missing is built first.
+
+        Raises AssetError, ToolFailedError.
+        """
+        listings = [self._look(name) for name in names]
+        self.progress.total += sum(listing.path is None for listing in listings)
+        return {listing.name: listing.path or self._make(listing.name) for listing in listings}
+
+    def _look(self, name: str) -> Listing:
+        given = self.environment.get("KUBEBUILDER_ASSETS")
+        if given and name in self.catalogue.kubebuilder:
+            return Listing(
+                name=name, version="as given", origin="KUBEBUILDER_ASSETS", path=_given(name, Path(given))
+            )
+        if name in self.catalogue.go:
+            plan = self._plan(name)
+            folder = self._cache.find(plan.key)
+            return Listing(name=name, version=plan.version, origin="Go module", path=folder and folder / name)
+        if name in self.catalogue.debian:
+            return self._look_for_debian(name)
+        raise AssetError(
+            name=name, problem=f"not a program of the local fleet; these are: {', '.join(self.names)}"
+        )
+
+    def _look_for_debian(self, name: str) -> Listing:
+        on_path = shutil.which(name, path=self.environment.get("PATH"))
+        if on_path:
+            return Listing(name=name, version="as found", origin="PATH", path=Path(on_path))
+        folder = self._cache.find(self._debian_key(name))
+        return Listing(
+            name=name, version="Debian's", origin="Debian package", path=folder and _in_debian(folder, name)
+        )
+
+    def _make(self, name: str) -> Path:
+        if name in self.catalogue.debian:
+            package = self.catalogue.debian[name]
+            with self.progress.step(f"{name} (Debian package)"):
+                return _in_debian(
+                    self._fill(self._debian_key(name), unpack_package(package, progress=self.progress)), name
+                )
+        plan = self._plan(name)
+        go = ensure_go(
+            plan.lowest_go,
+            cache=self._cache,
+            requirements=self.modules / "toolchain.txt",
+            progress=self.progress,
+            search_path=self.environment.get("PATH"),
+        )
+        with self.progress.step(f"{name} {plan.version}"):
+            return self._fill(plan.key, lambda folder: self._build(plan, go, folder)) / name
+
+    def _fill(self, key: str, fill: Callable[[Path], None]) -> Path:
+        return self._cache.make(key, fill, on_wait=lambda: self.progress.tick("waits for another builder"))
+
+    def _build(self, plan: GoBuild, go: Path, folder: Path) -> None:
+        target = folder / plan.recipe.name
+        self.progress.run(
+            [
+                str(go),
+                "build",
+                *BUILD_FLAGS,
+                "-ldflags",
+                plan.ldflags,
+                "-o",
+                str(target),
+                plan.recipe.package,
+            ],
+            folder=self.modules / plan.recipe.module,
+            environment=BUILD_ENVIRONMENT,
+        )
+
+    def _plan(self, name: str) -> GoBuild:
+        recipe = self.catalogue.go[name]
+        folder = self.modules / recipe.module
+        system = f"{platform.system()}-{platform.machine()}"
+        return plan_build(recipe, (folder / "go.mod").read_text(), (folder / "go.sum").read_text(), system)
+
+    def _debian_key(self, name: str) -> str:
+        return f"debian-{self.catalogue.debian[name]}-{platform.machine()}"
+
+    @property
+    def _cache(self) -> Cache:
+        return Cache(default_cache_folder(self.environment))
+
+
+def ensure(name: str) -> Path:
+    """The path of one program, built first where it is missing."""
+    return Assets().ensure([name])[name]
+
+
+def ensure_all(*names: str) -> dict[str, Path]:
+    """The paths of several programs by name, those that are missing built first; of all without names."""
+    assets = Assets()
+    return assets.ensure(names or assets.names)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m localfleet.assets", description="Find or build the local fleet's programs."
+    )
+    parser.add_argument("names", nargs="*", help="all of them when none is named")
+    parser.add_argument("--list", action="store_true", help="show what is there, build nothing")
+    chosen = parser.parse_args(arguments)
+    assets = Assets()
+    try:
+        if chosen.list:
+            for listing in assets.listings():
+                place = listing.path or "missing"
+                print(f"{listing.name:<24} {listing.version:<10} {listing.origin:<18} {place}")
+        else:
+            for path in assets.ensure(chosen.names or assets.names).values():
+                print(path)
+    except LocalFleetError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _given(name: str, folder: Path) -> Path:
+    path = folder / name
+    if not path.is_file():
+        raise AssetError(
+            name=name,
+            problem=f"KUBEBUILDER_ASSETS is {folder}, which holds no {name}: unset it or complete it",
+        )
+    return path
+
+
+def _in_debian(folder: Path, name: str) -> Path:
+    return folder / "usr" / "bin" / name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""How each program of the local fleet is built: values only, no files and no processes.
+
+The versions stand in one place, the `go.mod` files below `modules/`; what is stamped into the programs is
+read from there.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
+"""`-trimpath` also makes the result independent of where the checkout lies."""
+
+BUILD_ENVIRONMENT: Mapping[str, str] = {
+    "CGO_ENABLED": "0",
+    "GOTOOLCHAIN": "local",
+    "GOFLAGS": "-mod=readonly",
+    "GOWORK": "off",
+}
+"""GOFLAGS is set, not emptied: Go takes an empty one for unset and then reads its own env file."""
+
+_REQUIRE = re.compile(r"^(?:require)?\s*(?P<path>[^\s=]+)\s+(?P<version>v\d\S*)", re.MULTILINE)
+_GO = re.compile(r"^go\s+(?P<version>\d+(?:\.\d+)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoMod:
+    """What we read of a go.mod: the lowest Go that builds it, and the version of each module it requires."""
+
+    lowest_go: tuple[int, ...]
+    versions: Mapping[str, str]
+
+
+def parse_go_mod(text: str) -> GoMod:
+    """Read a go.mod. Raises ValueError where it names no Go version."""
+    found = _GO.search(text)
+    if found is None:
+        raise ValueError("go.mod names no Go version")
+    requirements = text.split("\nreplace", maxsplit=1)[0]
+    return GoMod(
+        lowest_go=tuple(int(part) for part in found["version"].split(".")),
+        versions={match["path"]: match["version"] for match in _REQUIRE.finditer(requirements)},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """One program: a `package` of the Go module in the folder `module`, in the version of `pinned`.
+
+    `stamps` are values for the linker's `-X`, with `{version}`, `{major}` and `{minor}` to be filled in:
+    built without them, the API server says v0.0.0 and helm says v3.22, which no one accepts as a version.
+    """
+
+    name: str
+    module: str
+    package: str
+    pinned: str
+    stamps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoBuild:
+    """A recipe with its pinned version: everything that decides what comes out, and the key made of it."""
+
+    recipe: Recipe
+    version: str
+    lowest_go: tuple[int, ...]
+    ldflags: str
+    key: str
+
+
+def plan_build(recipe: Recipe, go_mod: str, go_sum: str, platform: str) -> GoBuild:
+    """Join a recipe with the texts of its go.mod and go.sum.
+
+    `platform` keeps machines that share a home apart.
+    """
+    module = parse_go_mod(go_mod)
+    version = module.versions[recipe.pinned]
+    major, minor = version.removeprefix("v").split(".")[:2]
+    stamps = (stamp.format(version=version, major=major, minor=minor) for stamp in recipe.stamps)
+    ldflags = " ".join(["-s", "-w", *(f"-X {stamp}" for stamp in stamps)])
+    digest = hashlib.sha256()
+    for part in (recipe.package, ldflags, *BUILD_FLAGS, str(BUILD_ENVIRONMENT), go_mod, go_sum, platform):
+        digest.update(part.encode() + b"\0")
+    return GoBuild(
+        recipe=recipe,
+        version=version,
+        lowest_go=module.lowest_go,
+        ldflags=ldflags,
+        key=f"{recipe.name}-{version}-{digest.hexdigest()[:16]}",
+    )
+
+
+_KUBERNETES_STAMPS = tuple(
+    f"k8s.io/component-base/version.{variable}={value}"
+    for variable, value in (("gitVersion", "{version}"), ("gitMajor", "{major}"), ("gitMinor", "{minor}"))
+)
+
+
+def _kubernetes(command: str) -> Recipe:
+    return Recipe(
+        name=command,
+        module="kubernetes",
+        package=f"k8s.io/kubernetes/cmd/{command}",
+        pinned="k8s.io/kubernetes",
+        stamps=_KUBERNETES_STAMPS,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Which programs there are and where each comes from."""
+
+    go: Mapping[str, Recipe] = field(default_factory=dict)
+    debian: Mapping[str, str] = field(default_factory=dict)
+    """Program to Debian package."""
+    kubebuilder: frozenset[str] = frozenset()
+    """Programs that the folder named by KUBEBUILDER_ASSETS holds, by that convention."""
+
+
+def build_catalogue() -> Catalogue:
+    """The programs of the local fleet, in the order in which they are wanted."""
+    recipes = (
+        Recipe(
+            name="etcd",
+            module="kubernetes",
+            package="go.etcd.io/etcd/server/v3",
+            pinned="go.etcd.io/etcd/server/v3",
+        ),
+        _kubernetes("kube-apiserver"),
+        _kubernetes("kube-controller-manager"),
+        _kubernetes("kubectl"),
+        _kubernetes("kube-scheduler"),
+        Recipe(name="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", pinned="sigs.k8s.io/kwok"),
+        Recipe(
+            name="helm",
+            module="helm",
+            package="helm.sh/helm/v3/cmd/helm",
+            pinned="helm.sh/helm/v3",
+            stamps=("helm.sh/helm/v3/internal/version.version={version}",),
+        ),
+        Recipe(
+            name="registry",
+            module="registry",
+            package="github.com/distribution/distribution/v3/cmd/registry",
+            pinned="github.com/distribution/distribution/v3",
+        ),
+    )
+    return Catalogue(
+        go={recipe.name: recipe for recipe in recipes},
+        debian={"prometheus": "prometheus", "promtool": "prometheus"},
+        kubebuilder=frozenset({"etcd", "kube-apiserver", "kubectl"}),
+    )
