@@ -1,0 +1,119 @@
+"""YAML that strangers wrote, read in bounded time and memory, as the JSON that helm would make of it.
+
+Bounded: size, depth and the absence of aliases are checked on the stream of events, before any value is built.
+As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30` are
+texts), and keys become texts. No error quotes the document, for it may hold a secret.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import yaml
+
+from fipop.errors import FipopError
+
+JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | int | float | bool | None"
+
+MAX_YAML_BYTES = 64 * 1024
+MAX_YAML_DEPTH = 32
+
+
+class YamlRefusedError(FipopError):
+    """The text is not the YAML we take; `reason` says why, without a word of the text itself."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+def _go_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    patterns = (
+        ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+        ("int", r"[-+]?(?:0b[01_]+|0[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
+        ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+        ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
+        ("null", r"~|null|Null|NULL", "~nN"),
+        ("merge", r"<<", "<"),
+    )
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {
+        "": [("tag:yaml.org,2002:null", re.compile(r"\Z"))]
+    }
+    for tag, pattern, initials in patterns:
+        for initial in initials:
+            entry = (f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"))
+            resolvers.setdefault(initial, []).append(entry)
+    return resolvers
+
+
+class _JsonLoader(yaml.CSafeLoader):
+    """PyYAML's safe loader with plain scalars as Go reads them, without YAML 1.1's dates and base 60."""
+
+    yaml_implicit_resolvers = _go_resolvers()
+
+
+def parse_yaml(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> JsonValue:
+    """Read one YAML document; an empty one is None. Raises YamlRefusedError."""
+    # Characters first: encoding a text of any size costs as much as the text.
+    if len(text) > max_bytes or len(text.encode("utf-8", "replace")) > max_bytes:
+        raise YamlRefusedError(f"is longer than {max_bytes} bytes")
+    try:
+        _check_shape(text)
+        # A safe loader: nothing but plain values is ever built.
+        return _as_json(yaml.load(text, _JsonLoader))  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise YamlRefusedError(f"is not YAML{where}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        # A control character, a lone surrogate, a number too long to convert.
+        raise YamlRefusedError("is not YAML") from error
+
+
+def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping[str, JsonValue]:
+    """Read one YAML document that is a mapping; an empty one is an empty mapping. Raises YamlRefusedError."""
+    value = parse_yaml(text, max_bytes=max_bytes)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise YamlRefusedError("is not a YAML mapping")
+    return value
+
+
+def _check_shape(text: str) -> None:
+    # Event by event: the parser itself takes quadratic time on deep nesting, so stop before it gets there.
+    depth = 0
+    for event in yaml.parse(text, yaml.CSafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise YamlRefusedError("holds a YAML alias")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_YAML_DEPTH:
+                raise YamlRefusedError(f"is nested deeper than {MAX_YAML_DEPTH} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _as_json(value: object) -> JsonValue:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise YamlRefusedError("holds a number that JSON does not know")
+        return value
+    if isinstance(value, dict):
+        return {_as_key(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    raise YamlRefusedError("holds a value that JSON does not know")
+
+
+def _as_key(key: object) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, (str, int, float)):
+        return str(key)
+    raise YamlRefusedError("holds a key that is no text")
