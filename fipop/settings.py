@@ -67,7 +67,7 @@ class GuestInstall(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartValues:
-    """The admin's YAML for a chart: its text, and what it says. Neither is in a repr: it may hold a secret."""
+    """The admin's YAML for a chart: its text, and what it says. No repr shows them: they may hold secrets."""
 
     text: str = field(repr=False)
     values: Mapping[str, JsonValue] = field(repr=False, compare=False)
@@ -75,7 +75,7 @@ class ChartValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadOption:
-    """An option whose value was not taken; `value` is cut and cleaned, or withheld where it may be a secret."""
+    """An option whose value was not taken; `value` is cut and cleaned, or withheld if it may be a secret."""
 
     option: str
     value: str

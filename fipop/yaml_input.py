@@ -1,8 +1,8 @@
 """YAML that strangers wrote, read in bounded time and memory, as the JSON that helm would make of it.
 
-Bounded: size, depth and the absence of aliases are checked on the stream of events, before any value is built.
-As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30` are
-texts), and keys become texts. No error quotes the document, for it may hold a secret.
+Bounded: size, depth and the absence of aliases are checked on the stream of events, before a value is built.
+As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30`
+are texts), and keys become texts. No error quotes the document, for it may hold a secret.
 """
 
 from __future__ import annotations

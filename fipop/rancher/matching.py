@@ -1,0 +1,141 @@
+"""A guest cluster as one value, and which ranges serve it. Values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from fipop.rancher.objects import ObjectRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """A guest cluster with all that its links say.
+
+    `id` is the name of its management Cluster and of the namespace of its floating IPs.
+    `harvester_cluster_name` is the display name of the Harvester cluster under it; None where it is not on
+    Harvester, or on one that Rancher does not know. `networks` are those of its control-plane machines.
+    `imported`: it was not made by Rancher, and lives on, with its address, when it is removed from there.
+    """
+
+    id: str
+    cluster_namespace: str
+    cluster_name: str
+    cluster_uid: str
+    created: datetime
+    labels: Mapping[str, str]
+    opted_in: bool
+    connected: bool
+    paused: bool
+    deleting: bool
+    wants_floating_ip: bool
+    imported: bool
+    on_harvester: bool
+    harvester_cluster_name: str | None
+    networks: tuple[str, ...]
+    kubeconfig_secret: ObjectRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeMatch:
+    """What of a range decides whom it serves, and whether it can give out an address now.
+
+    `match_labels`: None without a selector; an empty one selects every guest, as selectors do.
+    """
+
+    name: str
+    created: datetime
+    harvester_cluster: str | None = None
+    harvester_network: str | None = None
+    match_labels: Mapping[str, str] | None = None
+    draining: bool = False
+    full: bool = False
+
+
+class NoRange(StrEnum):
+    """Why no range gives a guest an address."""
+
+    NO_MATCH = "NoMatchingRange"
+    OTHER_NETWORK = "NetworkMismatch"
+    DRAINING = "RangeDraining"
+    FULL = "RangeFull"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """A range that is meant for the guest and cannot serve it."""
+
+    range: str
+    reason: NoRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeChoice:
+    """The ranges to try, best first, and those that match but cannot serve, in the same order."""
+
+    candidates: tuple[str, ...]
+    passed_over: tuple[PassedOver, ...] = ()
+
+    @property
+    def matches(self) -> bool:
+        """Whether any range is meant for the guest: then its floating IP is made, and waits where it must."""
+        return bool(self.candidates or self.passed_over)
+
+    @property
+    def reason(self) -> NoRange | None:
+        """Why there is no candidate: what is nearest to serving; None where there is one."""
+        if self.candidates:
+            return None
+        reasons = {passed.reason for passed in self.passed_over}
+        order = (NoRange.FULL, NoRange.DRAINING, NoRange.OTHER_NETWORK)
+        return next((reason for reason in order if reason in reasons), NoRange.NO_MATCH)
+
+
+def choose_range(guest: Guest, ranges: Sequence[RangeMatch]) -> RangeChoice:
+    """Order the ranges that are meant for a guest: network named, then selector, then oldest, then name."""
+    matching = sorted((each for each in ranges if is_meant_for(each, guest)), key=_rank)
+    passed_over = []
+    candidates = []
+    for each in matching:
+        obstacle = _obstacle(each, guest)
+        if obstacle is None:
+            candidates.append(each.name)
+        else:
+            passed_over.append(PassedOver(range=each.name, reason=obstacle))
+    return RangeChoice(candidates=tuple(candidates), passed_over=tuple(passed_over))
+
+
+def is_meant_for(each: RangeMatch, guest: Guest) -> bool:
+    """Whether a range's Harvester cluster and selector, where given, both match; one must be given."""
+    if not each.harvester_cluster and each.match_labels is None:
+        return False
+    if each.harvester_cluster and each.harvester_cluster != guest.harvester_cluster_name:
+        return False
+    wanted = each.match_labels or {}
+    return all(guest.labels.get(label) == value for label, value in wanted.items())
+
+
+def is_on_network(guest: Guest, network: str) -> bool:
+    """Whether a machine network is the one that a range names.
+
+    A range says `vlan10`, which is compared with what follows the `/` of a machine's network name, or
+    `default/vlan10`, which is compared with the whole.
+    """
+    if "/" in network:
+        return network in guest.networks
+    return any(name.rpartition("/")[2] == network for name in guest.networks)
+
+
+def _obstacle(each: RangeMatch, guest: Guest) -> NoRange | None:
+    if each.harvester_network and not is_on_network(guest, each.harvester_network):
+        return NoRange.OTHER_NETWORK
+    if each.draining:
+        return NoRange.DRAINING
+    return NoRange.FULL if each.full else None
+
+
+def _rank(each: RangeMatch) -> tuple[bool, bool, datetime, str]:
+    # A range that names another network sorts as one that names the guest's: it never becomes a candidate.
+    return not each.harvester_network, each.match_labels is None, each.created, each.name
