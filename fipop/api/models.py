@@ -170,7 +170,7 @@ class FloatingIP(_Named):
     update_config_map: bool = False
     paused: bool = False
     ipaddress: str = ""
-    ip_family_policy: IPFamilyPolicy = IPFamilyPolicy.SINGLE_STACK
+    ip_family_policy: IPFamilyPolicy | None = None
     ip_families: tuple[int, ...] = ()
     service_namespace: str | None = None
     allow_share: bool | None = None

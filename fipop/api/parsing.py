@@ -88,7 +88,7 @@ def parse_floating_ip(obj: Mapping[str, Any]) -> FloatingIP:
         update_config_map=bool(names.parse_go_bool(annotations.get(names.ANNOTATION_UPDATE_CONFIG_MAP))),
         paused=bool(names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED))),
         ipaddress=str(spec.get("ipaddress") or "").strip(),
-        ip_family_policy=_enum(IPFamilyPolicy, spec.get("ipFamilyPolicy"), IPFamilyPolicy.SINGLE_STACK),
+        ip_family_policy=_policy(spec.get("ipFamilyPolicy")),
         ip_families=tuple(_FAMILIES[family] for family in families if family in _FAMILIES)
         if isinstance(families, list)
         else (),
@@ -169,6 +169,10 @@ def _past_owner(entry: Mapping[str, Any]) -> PastOwner:
         cluster=str(entry.get("cluster") or ""),
         released_at=parse_time(entry.get("releasedAt")) or EPOCH,
     )
+
+
+def _policy(value: object) -> IPFamilyPolicy | None:
+    return IPFamilyPolicy(value) if value in set(IPFamilyPolicy) else None
 
 
 def _range_capacity(value: object) -> RangeCapacity | None:
