@@ -46,7 +46,7 @@ class Meta:
     namespace: str = ""
     name: str
     uid: str
-    resource_version: int
+    resource_version: int = field(compare=False)
     generation: int = 0
     created: datetime = EPOCH
     deleting: bool = False

@@ -172,7 +172,7 @@ def _past_owner(entry: Mapping[str, Any]) -> PastOwner:
 
 
 def _policy(value: object) -> IPFamilyPolicy | None:
-    return IPFamilyPolicy(value) if value in set(IPFamilyPolicy) else None
+    return next((policy for policy in IPFamilyPolicy if policy == value), None)
 
 
 def _range_capacity(value: object) -> RangeCapacity | None:
