@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ PUBLISHED = (KUBE_VIP_OLD, KUBE_VIP, CLOUD_PROVIDER_OLD, CLOUD_PROVIDER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Helm:
-    """The helm program with settings and cache of its own, so that nothing of the user's is read or changed."""
+    """The helm program with settings and cache of its own in the folder `home`, none of the user's."""
 
     program: Path
     home: Path
@@ -78,8 +77,3 @@ class Helm:
         kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG") if name in os.environ}
         own = {f"HELM_{kind}_HOME": f"{home}/{kind.lower()}" for kind in ("CACHE", "CONFIG", "DATA")}
         return {**kept, "HOME": home, **own, **extra}
-
-
-def build_helm(program: Path) -> Helm:
-    """A helm with a new home in the folder for temporary files."""
-    return Helm(program=program, home=Path(tempfile.mkdtemp(prefix="fipop-helm-")))

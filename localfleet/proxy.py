@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import ssl
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, DummyCo
 from multidict import CIMultiDict
 from yarl import URL
 
+from localfleet.certificates import CertificateAuthority, KeyPair
 from localfleet.simulated import SimulatedGuest
 
 PREFIX = "/k8s/clusters/"
@@ -109,12 +111,12 @@ class GuestRoute:
 class RancherProxy:
     """One TLS host for all guests. Use as `async with`; add guests and tokens at any time."""
 
-    def __init__(self, *, tls: ssl.SSLContext, ca_pem: str, port: int = 0) -> None:
-        """Prepare a proxy that shows the certificate in `tls`; `ca_pem` is what clients have to trust."""
-        self.ca_pem = ca_pem
+    def __init__(self, authority: CertificateAuthority, *, port: int = 0) -> None:
+        """Prepare a proxy with a certificate of `authority`, which is what its clients have to trust."""
+        self.ca_pem = authority.pem.decode()
         self.guests: dict[str, GuestRoute] = {}
         self._bindings: dict[str, set[str]] = {}
-        self._tls = tls
+        self._tls = _build_server_tls(authority.issue_server(["127.0.0.1", "localhost"]))
         self._port = port
         self._runner = web.ServerRunner(
             web.Server(self._handle, access_log=None, handler_cancellation=True),
@@ -236,6 +238,16 @@ class RancherProxy:
         except ClientConnectionError as error:
             logger.info("Guest API server is not reachable", extra={"path": seen.path, "error": str(error)})
             return _refusal(502, "BadGateway", "the guest's API server is not reachable")
+
+
+def _build_server_tls(pair: KeyPair) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # The ssl module takes certificates from files only; this one is gone as soon as it was read.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
 
 
 async def _suffer(harm: Fault, request: web.BaseRequest) -> web.StreamResponse | None:

@@ -45,8 +45,8 @@ class Credential:
 class GuestPlan:
     """All that decides a guest's objects.
 
-    `networks` are the networkNames of its control-plane machines; `old_network_field` writes the first one as it
-    was before Rancher 2.7.3; `worker_network` adds a second machine pool with another network.
+    `networks` are the networkNames of its control-plane machines; `old_network_field` writes the first one as
+    before Rancher 2.7.3; `worker_network` adds a second machine pool with another network.
     """
 
     name: str

@@ -1,0 +1,98 @@
+"""A real OCI registry with TLS on loopback, for charts that are named `oci://…`."""
+
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+import yaml
+
+from localfleet.certificates import CertificateAuthority
+from localfleet.helm import Helm
+from localfleet.ports import Ports
+from localfleet.processes import Process
+
+_READY_SECONDS = 20.0
+_REPOSITORY = "charts"
+
+
+class OciRegistry:
+    """The distribution registry, running while entered as `async with`; clients have to trust `ca_file`."""
+
+    def __init__(
+        self, *, program: Path, folder: Path, ports: Ports, authority: CertificateAuthority, helm: Helm
+    ) -> None:
+        """Prepare a registry that keeps its data, certificate and log in `folder`."""
+        self.ca_file = folder / "ca.pem"
+        self._folder = folder
+        self._ports = ports
+        self._authority = authority
+        self._helm = helm
+        self._port = ports.reserve()
+        self._config = folder / "config.yml"
+        environment = {"HOME": str(folder), "OTEL_TRACES_EXPORTER": "none"}
+        self._process = Process(
+            "registry", [program, "serve", self._config], log=folder / "registry.log", environment=environment
+        )
+
+    async def __aenter__(self) -> Self:
+        """Start, and return when it answers."""
+        self._write_files()
+        await self._process.start()
+        await self._process.wait_until(self._answers, timeout_seconds=_READY_SECONDS)
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Stop; what was pushed stays in the folder."""
+        await self.stop()
+        self._ports.release(self._port)
+
+    async def start(self) -> None:
+        """Run again after `stop`, on the same port."""
+        await self._process.start()
+        await self._process.wait_until(self._answers, timeout_seconds=_READY_SECONDS)
+
+    async def stop(self) -> None:
+        """Take the registry away."""
+        await self._process.stop(grace_seconds=1.0)
+
+    @property
+    def url(self) -> str:
+        """Where charts are pushed to, as `oci://127.0.0.1:<port>/charts`."""
+        return f"oci://127.0.0.1:{self._port}/{_REPOSITORY}"
+
+    def reference(self, chart: str) -> str:
+        """What `kubevipChartRef` is set to for a chart of that name."""
+        return f"{self.url}/{chart}"
+
+    async def push(self, archive: Path) -> None:
+        """Push a packed chart with helm."""
+        await self._helm.run("push", archive, self.url, "--ca-file", self.ca_file)
+
+    def _write_files(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        pair = self._authority.issue_server(["127.0.0.1", "localhost"])
+        key = self._folder / "server.key"
+        key.touch(mode=0o600)
+        key.write_bytes(pair.key)
+        (self._folder / "server.pem").write_bytes(pair.certificate)
+        self.ca_file.write_bytes(self._authority.pem)
+        config = {
+            "version": 0.1,
+            "log": {"level": "warn"},
+            "storage": {"filesystem": {"rootdirectory": str(self._folder / "data")}},
+            "http": {
+                "addr": f"127.0.0.1:{self._port}",
+                "tls": {"certificate": str(self._folder / "server.pem"), "key": str(key)},
+            },
+        }
+        self._config.write_text(yaml.safe_dump(config))
+
+    async def _answers(self) -> bool:
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+                session.get(f"https://127.0.0.1:{self._port}/v2/", ssl=False) as answer,
+            ):
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
