@@ -2,22 +2,47 @@
 
 FipopError
 ├── IpamError                 the core: pools and allocation (values that conditions quote)
+│   ├── AddressSyntaxError        a text is no address
+│   ├── PoolSyntaxError           a part of a pool text is wrong; quotes it and its position
+│   ├── PoolTooLargeError         a pool text is longer, or has more parts, than is read
+│   ├── RangeUnknownError         the address space has no range of that name
+│   ├── RangeDrainingError        the range gives out nothing new
+│   ├── FamilyMissingError        the range has no address of that family
+│   ├── RangeFullError            nothing is free
+│   ├── AddressOutOfRangeError    the range does not give out that address, and why
+│   ├── AddressHeldError          somebody else holds the address
+│   ├── AddressQuarantinedError   the address waits for its quarantine to end
+│   ├── AddressNotHeldError       the address cannot be released by who does not hold it
+│   ├── RequestError              a request contradicts itself
+│   └── NoAddressError            none of several ranges could serve a request; has their errors
 ├── ApiError                  one call to a Kubernetes API, translated once at the door (kube.client)
 │   ├── ApiConflictError          409: the object changed since it was read, or a precondition failed
 │   ├── ApiAlreadyExistsError     409: the name is taken
 │   ├── ApiInvalidError           422 and 400: the server refuses the object as it is
 │   ├── ApiForbiddenError         403
 │   │   └── NamespaceTerminatingError
+│   ├── ApiNotFoundError          404 where that is no answer: see there
 │   ├── ApiUnauthorizedError      401
 │   ├── ApiGoneError              410: the resourceVersion is too old
 │   ├── ApiThrottledError         429, with the server's Retry-After
 │   ├── ApiServerError            5xx: a write may have been committed all the same
+│   │   └── ApiAnswerError            no Kubernetes answer at all: a redirect, too large, not JSON
 │   └── ApiUnreachableError       no answer: refused, cut, timed out; a write may have been committed
+├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
+│   ├── KubeconfigError           a field of the kubeconfig is refused
+│   ├── PassTimeoutError          the pass over a guest took longer than it may
+│   ├── HelmError                 a helm process failed, by the class of its failure
+│   ├── ChartError                a chart cannot be had, or is not what was asked for
+│   └── ReleaseRecordError        a release's Secret cannot be read
 └── SettingsError             one bad value of kube-fip-config
 """
 
 from __future__ import annotations
+
+from datetime import datetime
+
+from enum import StrEnum
 
 
 class FipopError(Exception):
@@ -79,6 +104,13 @@ class NamespaceTerminatingError(ApiForbiddenError):
     """403 with cause NamespaceTerminating: nothing can be created there any more."""
 
 
+class ApiNotFoundError(ApiError):
+    """404 that does not say "this object is gone": no such resource, subresource or namespace, or a proxy's word.
+
+    A missing object is no error where it is asked for: get answers None and delete answers False.
+    """
+
+
 class ApiUnauthorizedError(ApiError):
     """401: the credential is unknown or has expired."""
 
@@ -101,7 +133,254 @@ class ApiServerError(ApiError):
     outcome_unknown = True
 
 
+class ApiAnswerError(ApiServerError):
+    """What came is no answer of a Kubernetes API: a redirect, too large, compressed unasked, not JSON."""
+
+
 class ApiUnreachableError(ApiError):
-    """No answer: connection refused, cut, or the deadline passed; a write may have been committed."""
+    """No answer: connection refused, cut, or the deadline passed; a write may have been committed.
+
+    `reason` is our own word: ConnectionRefused, ConnectionFailed, NameResolution, CertificateInvalid,
+    TlsHandshake, AddressRefused, ConnectionCut, Timeout, NoAnswerYet.
+    """
 
     outcome_unknown = True
+
+    def __init__(self, *, outcome_unknown: bool = True, **fields: object) -> None:
+        self.outcome_unknown = outcome_unknown
+        super().__init__(**fields)  # type: ignore[arg-type]
+
+
+class KubeAccessError(FipopError):
+    """There is no way to an API server as configured; nothing was sent."""
+
+    def __init__(self, *, server: str, problem: str) -> None:
+        self.server = server
+        self.problem = problem
+        super().__init__(f"no connection to {server or 'the API server'}: {problem}")
+
+
+class GuestError(FipopError):
+    """One guest cluster cannot be dealt with as wanted; the others do not suffer."""
+
+
+class KubeconfigError(GuestError):
+    """A field of a guest's kubeconfig is missing, malformed or refused. Its value is told to nobody."""
+
+    def __init__(self, *, field: str, reason: str) -> None:
+        self.field = field
+        self.reason = reason
+        super().__init__(f"the kubeconfig's {field} {reason}")
+
+
+class PassTimeoutError(GuestError):
+    """The pass over a guest was broken off at its deadline."""
+
+    def __init__(self, *, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"the pass was broken off after {seconds:.0f} s")
+
+
+class HelmFailure(StrEnum):
+    """Why a helm process failed, as far as its words can be classified; the value completes a sentence."""
+
+    NOT_STARTED = "the helm program could not be started"
+    TIMED_OUT = "it took longer than its deadline"
+    KILLED = "it was killed"
+    NO_SPACE = "there is no space left for its files"
+    UNREACHABLE = "the cluster or the chart's source did not answer"
+    UNAUTHORIZED = "the credential is not accepted"
+    FORBIDDEN = "the credential may not do that"
+    CHART_NOT_FOUND = "there is no such chart or version"
+    CERTIFICATE = "the server's certificate is not trusted"
+    RENDERING = "the chart cannot be rendered with these values"
+    INVALID = "the cluster refuses an object of the chart"
+    NAME_TAKEN = "an object of that name belongs to something else"
+    IN_PROGRESS = "another operation on the release is under way"
+    NAMESPACE_TERMINATING = "the namespace is being deleted"
+    UNKNOWN = "for a reason that it did not tell plainly"
+
+
+class HelmError(GuestError):
+    """A helm process failed. Its own words are classified where it ended and travel no further."""
+
+    def __init__(self, *, action: str, subject: str, failure: HelmFailure) -> None:
+        self.action = action
+        self.subject = subject
+        self.failure = failure
+        super().__init__(f"helm {action} of {subject} failed: {failure.value}")
+
+
+class ChartError(GuestError):
+    """A chart cannot be had. `source` is the admin's own word for it: a repository's URL or an `oci://` reference."""
+
+    def __init__(self, *, source: str, version: str, reason: str) -> None:
+        self.source = source
+        self.version = version
+        self.reason = reason
+        super().__init__(f"chart {source} {version or '(newest)'}: {reason}")
+
+
+class ReleaseRecordError(GuestError):
+    """The Secret in which helm keeps a release holds no release that can be read."""
+
+    def __init__(self, *, namespace: str, name: str, reason: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.reason = reason
+        super().__init__(f"release {namespace}/{name} cannot be read: {reason}")
+
+
+class IpamError(FipopError):
+    """The core refuses; families are named as Kubernetes names them, addresses are canonical texts."""
+
+
+def _quote(text: str, limit: int = 64) -> str:
+    """Quote what people wrote, printable and cut, so that a sentence stays a sentence."""
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return '"' + "".join(character if character.isprintable() else "?" for character in cut) + '"'
+
+
+class AddressSyntaxError(IpamError):
+    """A text is no address; `problem` continues the sentence after the text."""
+
+    def __init__(self, *, text: str, problem: str) -> None:
+        self.text = text
+        self.problem = problem
+        super().__init__(f"{_quote(text)} {problem}")
+
+
+class PoolSyntaxError(IpamError):
+    """A part of a pool text is wrong. `where` names the text (the pool, exclusion 2), `position` counts from 1."""
+
+    def __init__(self, *, text: str, where: str, part: str, position: int, problem: str) -> None:
+        self.text = text
+        self.where = where
+        self.part = part
+        self.position = position
+        self.problem = problem
+        super().__init__(f"part {position} of {where}, {_quote(part)}, {problem}")
+
+
+class PoolTooLargeError(IpamError):
+    """A pool text is longer, or has more parts, than is read; `unit` says which."""
+
+    def __init__(self, *, where: str, found: int, limit: int, unit: str) -> None:
+        self.where = where
+        self.found = found
+        self.limit = limit
+        self.unit = unit
+        super().__init__(
+            f"{where} has {found} {unit}, at most {limit} are read: split it into several ranges"
+        )
+
+
+class RangeUnknownError(IpamError):
+    """The address space has no range of that name."""
+
+    def __init__(self, *, range_name: str) -> None:
+        self.range_name = range_name
+        super().__init__(f"there is no range {_quote(range_name)} in this address space")
+
+
+class RangeDrainingError(IpamError):
+    """The range is being drained: it gives out nothing new."""
+
+    def __init__(self, *, range_name: str) -> None:
+        self.range_name = range_name
+        super().__init__(f"range {_quote(range_name)} is draining and gives out nothing")
+
+
+class FamilyMissingError(IpamError):
+    """The pool has no address of the family; `families` are those that it has."""
+
+    def __init__(self, *, range_name: str, pool_text: str, family: str, families: tuple[str, ...]) -> None:
+        self.range_name = range_name
+        self.pool_text = pool_text
+        self.family = family
+        self.families = families
+        has = f"only {' and '.join(families)}" if families else "no addresses to give out"
+        super().__init__(f"range {_quote(range_name)} ({_quote(pool_text)}) has no {family}, {has}")
+
+
+class RangeFullError(IpamError):
+    """No address of the family is free; total = used + quarantined then."""
+
+    def __init__(
+        self, *, range_name: str, pool_text: str, family: str, total: int, used: int, quarantined: int
+    ) -> None:
+        self.range_name = range_name
+        self.pool_text = pool_text
+        self.family = family
+        self.total = total
+        self.used = used
+        self.quarantined = quarantined
+        waiting = f", {quarantined} in quarantine" if quarantined else ""
+        super().__init__(
+            f"range {_quote(range_name)} is full: {used} of {total} {family} addresses held{waiting}"
+        )
+
+
+class AddressOutOfRangeError(IpamError):
+    """The range does not give out the address; `reason` ends the sentence, `older_range` owns an overlap."""
+
+    def __init__(
+        self, *, address: str, range_name: str, pool_text: str, reason: str, older_range: str | None = None
+    ) -> None:
+        self.address = address
+        self.range_name = range_name
+        self.pool_text = pool_text
+        self.reason = reason
+        self.older_range = older_range
+        super().__init__(
+            f"range {_quote(range_name)} ({_quote(pool_text)}) does not give out {address}: it {reason}"
+        )
+
+
+class AddressHeldError(IpamError):
+    """Somebody else holds the address; `holder` is None when it is not known who."""
+
+    def __init__(self, *, address: str, holder: object, range_name: str | None) -> None:
+        self.address = address
+        self.holder = holder
+        self.range_name = range_name
+        super().__init__(f"{address} is held by {'somebody unknown' if holder is None else holder}")
+
+
+class AddressQuarantinedError(IpamError):
+    """The address was released and waits; `former_holder` (None: unknown) may have it back at once."""
+
+    def __init__(self, *, address: str, former_holder: object, until: datetime) -> None:
+        self.address = address
+        self.former_holder = former_holder
+        self.until = until
+        super().__init__(f"{address} is in quarantine until {until.isoformat(timespec='seconds')}")
+
+
+class AddressNotHeldError(IpamError):
+    """The address is not held by who wants to release it; `holder` is who holds it, if anybody."""
+
+    def __init__(self, *, address: str, owner: object, holder: object = None) -> None:
+        self.address = address
+        self.owner = owner
+        self.holder = holder
+        super().__init__(
+            f"{address} is not held by {owner}" + (f", but by {holder}" if holder is not None else "")
+        )
+
+
+class RequestError(IpamError):
+    """A request for addresses contradicts itself; `problem` is the whole sentence."""
+
+    def __init__(self, *, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+class NoAddressError(IpamError):
+    """Several ranges were asked for an address of one family and none could give it; `causes` in that order."""
+
+    def __init__(self, *, family: str, causes: tuple[IpamError, ...]) -> None:
+        self.family = family
+        self.causes = causes
+        super().__init__(f"no {family} address: " + "; ".join(str(cause) for cause in causes))

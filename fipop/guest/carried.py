@@ -1,0 +1,107 @@
+"""Which addresses a guest still carries: its ConfigMaps name them, or its Services hold them.
+
+An address that a guest carries is not given to another, whatever the ledger says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from fipop.guest.spans import Address, Span, parse_address, parse_spans
+
+Json: TypeAlias = dict[str, Any]
+
+ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrier:
+    """An object in a guest that names an address; its names are fit for a condition."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedSpan:
+    """Addresses that one object carries: a single one, or the pool that a ConfigMap describes."""
+
+    span: Span
+    carrier: Carrier
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedAddresses:
+    """All that a guest carries, in the order of its objects."""
+
+    spans: tuple[CarriedSpan, ...] = ()
+
+    def carrier_of(self, address: str) -> Carrier | None:
+        """Give the first object that carries the address, be it as a member of a pool."""
+        parsed = parse_address(address)
+        if parsed is None:
+            return None
+        return next((one.carrier for one in self.spans if one.span.holds(parsed)), None)
+
+    @property
+    def single(self) -> tuple[Address, ...]:
+        """The addresses that stand there by themselves, in order: no pool has to be counted out for them."""
+        found = {one.span.first for one in self.spans if one.span.first == one.span.last}
+        return tuple(sorted(found, key=lambda address: (address.version, int(address))))
+
+
+def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> CarriedAddresses:
+    """Read what ConfigMaps (any value) and Services of type LoadBalancer carry."""
+    found = [
+        CarriedSpan(span, _carrier("ConfigMap", config_map))
+        for config_map in config_maps
+        for text in _strings(config_map.get("data"))
+        for span in parse_spans(text)
+    ]
+    found += [
+        CarriedSpan(span, _carrier("Service", service))
+        for service in services
+        for text in _service_texts(service)
+        for span in parse_spans(text)
+    ]
+    return CarriedAddresses(tuple(found))
+
+
+def _service_texts(service: Json) -> Iterator[str]:
+    spec = _mapping(service.get("spec"))
+    if spec.get("type") != "LoadBalancer":
+        return
+    annotations = _mapping(_mapping(service.get("metadata")).get("annotations"))
+    yield from _strings(
+        {"": annotations.get(ANNOTATION_LOAD_BALANCER_IPS), "spec": spec.get("loadBalancerIP")}
+    )
+    ingress = _mapping(_mapping(service.get("status")).get("loadBalancer")).get("ingress")
+    for entry in ingress if isinstance(ingress, list) else []:
+        yield from _strings({"": _mapping(entry).get("ip")})
+
+
+def _carrier(kind: str, item: Json) -> Carrier:
+    metadata = _mapping(item.get("metadata"))
+    return Carrier(kind=kind, namespace=_name(metadata.get("namespace")), name=_name(metadata.get("name")))
+
+
+def _name(value: object) -> str:
+    # A guest that answers with anything but a name gets none of it into a condition.
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else "?"
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _strings(value: object) -> list[str]:
+    return [text for text in _mapping(value).values() if isinstance(text, str)]

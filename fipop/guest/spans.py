@@ -1,0 +1,85 @@
+"""Addresses in the texts of a guest's objects, read leniently: what is no address says nothing.
+
+The pools of our own objects are read strictly, by the IPAM core; these texts belong to others.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_MAX_TEXT = 4096 * 1024
+_MAX_PART = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """All addresses of one family from `first` to `last`, both included."""
+
+    first: Address
+    last: Address
+
+    def holds(self, address: Address) -> bool:
+        """Whether the address is one of them."""
+        return address.version == self.first.version and int(self.first) <= int(address) <= int(self.last)
+
+
+def parse_address(text: str) -> Address | None:
+    """Read one address; an IPv4-mapped one is IPv4, one with a zone none, `0.0.0.0` (DHCP) none."""
+    try:
+        address = ipaddress.ip_address(text.strip())
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            return None
+        address = address.ipv4_mapped or address
+    return None if address.is_unspecified else address
+
+
+def parse_spans(text: str) -> tuple[Span, ...]:
+    """Read a list of addresses, CIDRs (host bits masked) and ranges; parts that are none of these are left out."""
+    if len(text) > _MAX_TEXT:
+        return ()
+    found = (_parse_part(part.strip()) for part in text.split(",") if len(part) <= _MAX_PART)
+    return tuple(span for span in found if span is not None)
+
+
+def parse_hosts(text: str) -> frozenset[Address] | None:
+    """Read a list of single addresses (bare or as a CIDR of one); None where it holds anything else or nothing."""
+    parts = text.split(",")
+    spans = parse_spans(text)
+    if len(spans) != len(parts) or any(span.first != span.last for span in spans):
+        return None
+    return frozenset(span.first for span in spans)
+
+
+def _parse_part(part: str) -> Span | None:
+    if "/" in part:
+        return _parse_cidr(part)
+    if "-" in part:
+        first, _, last = part.partition("-")
+        low, high = parse_address(first), parse_address(last)
+        if low is None or high is None or low.version != high.version or int(low) > int(high):
+            return None
+        return Span(low, high)
+    address = parse_address(part)
+    return Span(address, address) if address is not None else None
+
+
+def _parse_cidr(part: str) -> Span | None:
+    text, _, prefix = part.partition("/")
+    if not prefix.isascii() or not prefix.isdigit() or "%" in text or len(prefix) > len("128"):
+        return None
+    try:
+        network = ipaddress.ip_network(f"{text.strip()}/{prefix}", strict=False)
+    except ValueError:
+        return None
+    # The ends of an IPv4-mapped network are IPv4 once they are read as addresses; 0.0.0.0/32 (DHCP) is none.
+    first, last = parse_address(str(network[0])), parse_address(str(network[-1]))
+    if last is None or (first is None and network.num_addresses == 1):
+        return None
+    return Span(first if first is not None and first.version == last.version else network[0], last)
