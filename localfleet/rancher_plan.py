@@ -1,8 +1,9 @@
-"""What a cluster that Rancher is to bring up shall look like."""
+"""What a guest that Rancher is to bring up shall look like, and the steps by which it comes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 GLOBAL_DATA = "cattle-global-data"
 FLEET_DEFAULT = "fleet-default"
@@ -74,3 +75,54 @@ class GuestPlan:
     def machine_config(self, pool: str) -> str:
         """The name of a pool's HarvesterConfig."""
         return f"nc-{self.name}-{pool}"
+
+
+class Step(Enum):
+    """What Rancher does for a new guest, one thing at a time."""
+
+    HARVESTER_CONFIG = "the machine configs"
+    CREDENTIAL = "the cloud credential"
+    PROVISIONING = "the provisioning Cluster"
+    MANAGEMENT = "the management Cluster"
+    NAMESPACE = "the namespace named after it"
+    LINK = "status.clusterName of the provisioning Cluster"
+    CONNECTED = "the agent's first call"
+    KUBECONFIG = "the kubeconfig Secret"
+    TOKEN = "the binding of its token"
+
+
+REAL_ORDER = tuple(Step)
+"""As the dashboard and Rancher's controllers do it. A test's order may leave steps out, too."""
+
+_BEFORE = {Step.LINK: Step.PROVISIONING, Step.CONNECTED: Step.MANAGEMENT, Step.TOKEN: Step.KUBECONFIG}
+"""What cannot be turned around: the second is a part of the first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Guest:
+    """A guest as far as it has come. `changed_at` is the monotonic time of the last step taken for it."""
+
+    plan: GuestPlan
+    token: str
+    done: set[Step] = field(default_factory=set)
+    owner: dict[str, Any] | None = None
+    is_connected: bool = False
+    changed_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name that people gave it."""
+        return self.plan.name
+
+    @property
+    def cluster_id(self) -> str:
+        """The management Cluster's name, which is also the name of its namespace."""
+        return self.plan.cluster_id
+
+
+def is_possible(order: Sequence[Step]) -> bool:
+    """Whether Rancher's parts could take these steps in this order."""
+    return all(
+        later not in order or (first in order and order.index(first) < order.index(later))
+        for later, first in _BEFORE.items()
+    )
