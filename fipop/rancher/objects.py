@@ -31,7 +31,6 @@ PROVIDER_HARVESTER = "harvester"
 MAX_KUBECONFIG_BYTES = 64 * 1024
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
 
-_LEGACY_NAME = re.compile(r"c-[a-z0-9]{5}|local")
 _OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _CREDENTIAL_ID = "harvestercredentialConfig-clusterId"
 _CREDENTIAL_KUBECONFIG = "harvestercredentialConfig-kubeconfigContent"
@@ -63,7 +62,11 @@ class MachinePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningCluster:
-    """provisioning.cattle.io/v1 Cluster; `cluster_name`, "" until Rancher writes it, is the guest's id."""
+    """provisioning.cattle.io/v1 Cluster; `cluster_name`, "" until Rancher writes it, is the guest's id.
+
+    One without rkeConfig `is_imported`: Rancher did not make its machines, or not through this object (the mirrors
+    of older clusters, named as their management Cluster, and of the local one).
+    """
 
     namespace: str
     name: str
@@ -83,11 +86,6 @@ class ProvisioningCluster:
     def opted_in(self) -> bool:
         """Whether its label opts the guest in for installation."""
         return names.parse_go_bool(self.labels.get(names.LABEL_OPT_IN)) is True
-
-    @property
-    def is_legacy_mirror(self) -> bool:
-        """Whether it only mirrors a management Cluster that was not made through it."""
-        return self.is_imported and _LEGACY_NAME.fullmatch(self.name) is not None
 
     @property
     def harvester_pool(self) -> MachinePool | None:
@@ -234,6 +232,11 @@ def credential_ref(credential: str, cluster_namespace: str) -> ObjectRef | None:
     namespace, separator, name = credential.partition(":")
     if not separator or namespace != CREDENTIAL_NAMESPACE:
         namespace, name = cluster_namespace, credential
+    return object_ref(namespace, name)
+
+
+def object_ref(namespace: str, name: str) -> ObjectRef | None:
+    """Give the reference that somebody wrote; None where no object can have that name."""
     return ObjectRef(namespace=namespace, name=name) if _OBJECT_NAME.fullmatch(name) else None
 
 

@@ -1,0 +1,143 @@
+"""Counts what happens, and renders all metrics in the text format 0.0.4."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from fipop.metrics.fleet import LEGACY_EVENTS, FleetCollector
+from fipop.metrics.samples import EventKey, FleetSnapshot, GuestEvent, clean_label, result_label
+
+QUEUE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
+WORK_BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
+
+_LEGACY_HEADER = re.compile(rb"^(# (?:HELP|TYPE) %s)_total " % LEGACY_EVENTS.encode(), re.MULTILINE)
+
+
+class Metrics:
+    """Counts what happens, and renders it beside the snapshot that `snapshot` gives at each scrape."""
+
+    def __init__(self, snapshot: Callable[[], FleetSnapshot], *, version: str) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._events: Tally[EventKey] = Tally()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        self._registry.register(FleetCollector(snapshot, self._events, version))
+        self._queue_wait = self._histogram(
+            "fipop_queue_wait_seconds", "Time that keys waited in the work queue.", "queue", QUEUE_BUCKETS
+        )
+        self._reconcile = self._histogram(
+            "fipop_reconcile_duration_seconds", "Time that one reconcile took.", "kind", WORK_BUCKETS
+        )
+        self._pass = self._histogram(
+            "fipop_pass_duration_seconds", "Time that one pass over one guest took.", "result", WORK_BUCKETS
+        )
+        self._api_duration = self._histogram(
+            "fipop_api_request_duration_seconds",
+            "Time until a Kubernetes API answered.",
+            "target",
+            WORK_BUCKETS,
+        )
+        self._reconcile_errors = self._counter(
+            "fipop_reconcile_errors", "Reconciles that failed, by kind of key.", "kind"
+        )
+        self._allocations = self._counter(
+            "fipop_allocations", "Attempts to get an address, by what came of them.", "result"
+        )
+        self._releases = self._counter(
+            "fipop_address_releases", "Addresses given back, by how: quarantined or freed.", "result"
+        )
+        self._api_requests = self._counter(
+            "fipop_api_requests",
+            "Requests to Kubernetes APIs: of the management cluster or of guests; code 0 is no answer.",
+            "target",
+            "verb",
+            "code",
+        )
+        self._helm_runs = self._counter("fipop_helm_runs", "Runs of the helm program.", "command", "result")
+
+    def count_guest_event(
+        self, guest_cluster: str, harvester_cluster: str, event: GuestEvent, success: bool
+    ) -> None:
+        """Count one event of a pass over a guest, by the names of its provisioning Cluster and Harvester."""
+        key = EventKey(
+            cluster=clean_label(guest_cluster),
+            harvester_cluster=clean_label(harvester_cluster),
+            event=event,
+            success=success,
+        )
+        self._events[key] += 1
+
+    def forget_guest(self, guest_cluster: str) -> None:
+        """Drop the events of a guest that is gone. A namesake that lives on counts from zero again."""
+        for key in [key for key in self._events if key.cluster == clean_label(guest_cluster)]:
+            del self._events[key]
+
+    def observe_queue_wait(self, queue: str, seconds: float) -> None:
+        """Note how long a key waited in a work queue, from when it was due until it was taken."""
+        self._queue_wait.labels(queue).observe(seconds)
+
+    def observe_reconcile(self, kind: str, seconds: float, *, success: bool) -> None:
+        """Note one reconcile of a key of this kind."""
+        self._reconcile.labels(kind).observe(seconds)
+        if not success:
+            self._reconcile_errors.labels(kind).inc()
+
+    def observe_pass(self, seconds: float, *, success: bool) -> None:
+        """Note one pass over one guest."""
+        self._pass.labels(result_label(success)).observe(seconds)
+
+    def observe_api_request(self, target: str, verb: str, code: int, seconds: float) -> None:
+        """Note a request to `management` or a `guest`, by the code of its answer; 0 when none came."""
+        self._api_requests.labels(target, verb, str(code)).inc()
+        self._api_duration.labels(target).observe(seconds)
+
+    def count_allocation(self, result: str) -> None:
+        """Count an attempt to get an address: `allocated`, or the reason of the condition that refused it."""
+        self._allocations.labels(result).inc()
+
+    def count_release(self, result: str) -> None:
+        """Count an address given back: `quarantined` or `freed`."""
+        self._releases.labels(result).inc()
+
+    def count_helm_run(self, command: str, *, success: bool) -> None:
+        """Count one run of helm, by its subcommand."""
+        self._helm_runs.labels(command, result_label(success)).inc()
+
+    def render(self) -> bytes:
+        """Give all metrics in Prometheus's text format 0.0.4."""
+        # The library appends _total to every counter's HELP and TYPE lines; the legacy one never had it.
+        return _LEGACY_HEADER.sub(rb"\1 ", generate_latest(_Exposed(self._registry)))
+
+    def _histogram(self, name: str, documentation: str, label: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, documentation, (label,), buckets=buckets, registry=self._registry)
+
+    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
+        return Counter(name, documentation, labels, registry=self._registry)
+
+
+class _Exposed(Collector):
+    """A registry without the `_created` series: the text format 0.0.4 has no use for them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        """Render all metrics but those series."""
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric

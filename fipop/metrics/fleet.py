@@ -1,0 +1,163 @@
+"""The metrics about the fleet's objects, rendered from a snapshot at every scrape."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fipop.metrics.samples import (
+    EventKey,
+    FleetSnapshot,
+    GuestSample,
+    RangeSample,
+    clean_label,
+    result_label,
+)
+
+LEGACY_EVENTS = "kubefipoperator_guestcluster_events"
+
+_LEGACY_RANGE_LABELS = ("fiprangename", "fiprange", "harvesterclustername", "harvesternetworkname")
+_LEGACY_GUEST_LABELS = ("guestclustername", "harvesterclustername")
+
+
+class FleetCollector(Collector):
+    """Renders the snapshot, and the legacy counter of events, whose name the library cannot say."""
+
+    def __init__(
+        self, snapshot: Callable[[], FleetSnapshot], events: Mapping[EventKey, int], version: str
+    ) -> None:
+        self._snapshot = snapshot
+        self._events = events
+        self._version = version
+
+    def describe(self) -> Iterable[Metric]:
+        """Name what is collected, without asking for a snapshot while everything is still being built."""
+        return self._render(FleetSnapshot(leading=True))
+
+    def collect(self) -> Iterable[Metric]:
+        """Render what is true now."""
+        return self._render(self._snapshot())
+
+    def _render(self, fleet: FleetSnapshot) -> Iterator[Metric]:
+        if fleet.leading:
+            yield from _legacy_ranges(fleet.ranges)
+            yield _legacy_status(fleet.guests)
+            yield self._legacy_events(fleet.guests)
+        yield from _fleet_gauges(fleet)
+        yield from _guest_gauges(fleet.guests)
+        yield _range_addresses(fleet.ranges)
+        info = GaugeMetricFamily("fipop_build_info", "The version that runs.", labels=("version", "python"))
+        info.add_metric((self._version, platform.python_version()), 1)
+        yield info
+
+    def _legacy_events(self, guests: Iterable[GuestSample]) -> Metric:
+        metric = Metric(
+            LEGACY_EVENTS,
+            "Events of the passes over guest clusters. The name without _total is what dashboards know.",
+            "counter",
+        )
+        known = {clean_label(guest.cluster) for guest in guests}
+        for key, count in self._events.items():
+            if key.cluster in known:
+                labels = {
+                    "guestclustername": key.cluster,
+                    "harvesterclustername": key.harvester_cluster,
+                    "event": key.event.value,
+                    "status": result_label(key.success),
+                }
+                metric.add_sample(LEGACY_EVENTS, labels, count)
+        return metric
+
+
+def _legacy_ranges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
+    capacity = GaugeMetricFamily(
+        "kubefipoperator_fipranges_capacity",
+        "Addresses that a floating IP range can give out in all.",
+        labels=_LEGACY_RANGE_LABELS,
+    )
+    reserved = GaugeMetricFamily(
+        "kubefipoperator_fipranges_reserved",
+        "Addresses of a floating IP range that are held or in quarantine.",
+        labels=_LEGACY_RANGE_LABELS,
+    )
+    for each in ranges:
+        labels = [
+            clean_label(text)
+            for text in (each.name, each.iprange, each.harvester_cluster, each.harvester_network)
+        ]
+        capacity.add_metric(labels, each.capacity)
+        reserved.add_metric(labels, each.reserved)
+    yield capacity
+    yield reserved
+
+
+def _legacy_status(guests: Iterable[GuestSample]) -> Metric:
+    status = GaugeMetricFamily(
+        "kubefipoperator_guestcluster_status",
+        "Whether a guest cluster is reachable.",
+        labels=_LEGACY_GUEST_LABELS,
+    )
+    # Namesakes in two Rancher workspaces share a series (a text with two of it is illegal): up if all are.
+    reachable: dict[tuple[str, str], bool] = {}
+    for guest in guests:
+        if guest.reachable is not None:
+            key = clean_label(guest.cluster), clean_label(guest.harvester_cluster)
+            reachable[key] = guest.reachable and reachable.get(key, True)
+    for key, up in reachable.items():
+        status.add_metric(key, 1 if up else 0)
+    return status
+
+
+def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily("fipop_leader", "Whether this process leads.", value=float(fleet.leading))
+    yield GaugeMetricFamily(
+        "fipop_settings_bad_options",
+        "Options of kube-fip-config that were not taken: unknown, or with a bad value.",
+        value=fleet.bad_options,
+    )
+    depth = GaugeMetricFamily("fipop_queue_depth", "Keys that wait in a work queue.", labels=("queue",))
+    for queue, keys in sorted(fleet.queue_depths.items()):
+        depth.add_metric((queue,), keys)
+    yield depth
+
+
+def _guest_gauges(guests: Iterable[GuestSample]) -> Iterator[Metric]:
+    count = GaugeMetricFamily("fipop_guests", "Guest clusters, by what the last try said.", labels=("state",))
+    last = GaugeMetricFamily(
+        "fipop_guest_last_pass_timestamp_seconds",
+        "When the last whole pass over a guest ended.",
+        labels=("guest", "cluster"),
+    )
+    states: Tally[str] = Tally(reachable=0, unreachable=0, unknown=0)
+    for guest in guests:
+        states[
+            "unknown" if guest.reachable is None else "reachable" if guest.reachable else "unreachable"
+        ] += 1
+        if guest.last_pass is not None:
+            last.add_metric((clean_label(guest.guest), clean_label(guest.cluster)), guest.last_pass)
+    for state, guests_in_it in states.items():
+        count.add_metric((state,), guests_in_it)
+    yield count
+    yield last
+
+
+def _range_addresses(ranges: Iterable[RangeSample]) -> Metric:
+    addresses = GaugeMetricFamily(
+        "fipop_range_addresses",
+        "Addresses of a range by state; used + free + quarantined is its capacity.",
+        labels=("range", "state"),
+    )
+    for each in ranges:
+        free = each.capacity - each.reserved
+        for state, count in (
+            ("used", each.used),
+            ("free", free),
+            ("quarantined", each.quarantined),
+            ("out_of_range", each.out_of_range),
+        ):
+            addresses.add_metric((clean_label(each.name), state), count)
+    return addresses

@@ -1,0 +1,77 @@
+"""What the metrics are rendered from, as plain values, and the labels that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class GuestEvent(StrEnum):
+    """What the legacy counter of guest events counts."""
+
+    API_CONNECTION = "api_connection"
+    CONFIG_MAP = "configmap_management"
+    KUBE_VIP_INSTALL = "kubevip_install"
+    CLOUD_PROVIDER_INSTALL = "kubevipcloudprovider_install"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeSample:
+    """One range as it stands; `iprange` is its text. capacity = used + free + quarantined."""
+
+    name: str
+    iprange: str
+    harvester_cluster: str
+    harvester_network: str
+    capacity: int
+    used: int
+    quarantined: int
+    out_of_range: int = 0
+
+    @property
+    def reserved(self) -> int:
+        """Held and quarantined addresses: capacity - reserved is what can be given out now."""
+        return self.used + self.quarantined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestSample:
+    """One guest; `reachable` is None until it was tried, `last_pass` the Unix time of its last whole pass."""
+
+    guest: str
+    cluster: str
+    harvester_cluster: str
+    reachable: bool | None = None
+    last_pass: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSnapshot:
+    """What is true at the moment of a scrape. The legacy metrics are the leader's alone."""
+
+    leading: bool
+    ranges: tuple[RangeSample, ...] = ()
+    guests: tuple[GuestSample, ...] = ()
+    queue_depths: Mapping[str, int] = field(default_factory=dict)
+    bad_options: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventKey:
+    """One series of the legacy counter of guest events; its texts are clean."""
+
+    cluster: str
+    harvester_cluster: str
+    event: GuestEvent
+    success: bool
+
+
+def result_label(success: bool) -> str:
+    """Say how something ended, as the legacy counter says it."""
+    return "success" if success else "error"
+
+
+def clean_label(text: str) -> str:
+    """Give a text that can be encoded: one lone surrogate, legal in JSON, would fail the whole scrape."""
+    return text.encode("utf-8", "replace").decode("utf-8")

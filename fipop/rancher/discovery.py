@@ -1,0 +1,282 @@
+"""From the links between Rancher's objects to one Guest; Secrets and HarvesterConfigs are only got, not watched.
+
+Whatever arrives last brings the guest about: what is watched wakes the caller by itself, what is not is asked for
+again after `retry_delay_seconds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
+from fipop.errors import ApiForbiddenError
+from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
+from fipop.rancher.matching import Guest
+from fipop.rancher.objects import (
+    LABEL_PROVIDER,
+    PROVIDER_HARVESTER,
+    Json,
+    MachinePool,
+    MalformedField,
+    ManagementCluster,
+    NamespaceInfo,
+    ObjectRef,
+    ProvisioningCluster,
+    credential_ref,
+    object_ref,
+    parse_credential,
+    parse_harvester_networks,
+)
+
+NEW_GUEST_SECONDS = 600.0
+NEW_GUEST_RETRY_SECONDS = 3.0
+MAX_RETRY_SECONDS = 30.0
+
+
+class Missing(StrEnum):
+    """Which link is not there yet."""
+
+    CLUSTER_NAME = "ClusterName"
+    MANAGEMENT = "ManagementCluster"
+    PROVIDER = "Provider"
+    NAMESPACE = "Namespace"
+    MACHINE_CONFIG = "HarvesterConfig"
+    CREDENTIAL = "CloudCredential"
+    HARVESTER = "HarvesterCluster"
+
+
+class NotAGuestReason(StrEnum):
+    """Why a cluster of Rancher never gets a floating IP."""
+
+    LOCAL = "LocalCluster"
+    HARVESTER = "HarvesterCluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A link is missing: the object `name`, "" where its name is not known.
+
+    `needs_retry`: it must be asked for again, no event of the guest's own objects will tell; its age counts from
+    `created`, the time of the provisioning Cluster. `guest` is there when passes can serve the guest all the same
+    (a credential deleted long after the guest was made must not stop them), but no range can be chosen for it.
+    """
+
+    what: Missing
+    name: str
+    message: str
+    created: datetime
+    needs_retry: bool = False
+    guest: Guest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotAGuest:
+    """The cluster is none of ours."""
+
+    reason: NotAGuestReason
+
+
+Discovery: TypeAlias = Guest | Waiting | NotAGuest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """What the caller knows of one guest.
+
+    `find_management` looks up any management Cluster by its name; `known` is what was resolved last.
+    """
+
+    cluster: ProvisioningCluster
+    management: ManagementCluster | None
+    namespace: NamespaceInfo | None
+    find_management: Callable[[str], ManagementCluster | None]
+    known: Guest | None = None
+
+
+class ObjectGetter(Protocol):
+    """What discovery needs of the management cluster's API: one object by its name."""
+
+    async def get(self, resource: Resource, name: str, /, *, namespace: str) -> Json | None:
+        """Give the object, None where there is none; raises ApiForbiddenError where it may not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Infrastructure:
+    """What a guest stands on, as its range is chosen by."""
+
+    on_harvester: bool
+    harvester_cluster_name: str | None = None
+    networks: tuple[str, ...] = ()
+
+
+def choose_cluster(
+    clusters: Iterable[ProvisioningCluster], management: ManagementCluster | None
+) -> ProvisioningCluster | None:
+    """Choose, of the provisioning Clusters that name one guest as theirs, the one that it is.
+
+    Normally there is one. A second may be a leftover of a restore, or somebody's trick: the one in the management
+    Cluster's own workspace comes first, then one that is not being deleted, then the oldest.
+    """
+    workspace = management.workspace if management is not None else ""
+    return min(
+        clusters,
+        key=lambda each: (
+            each.namespace != workspace,
+            each.deleting,
+            each.created,
+            each.namespace,
+            each.name,
+        ),
+        default=None,
+    )
+
+
+def retry_delay_seconds(age_seconds: float, failures: int) -> float:
+    """Give the time until a link is asked for again: 3 s while the guest is new, then doubling up to 30 s.
+
+    `failures` counts the vain attempts since the guest stopped being new, or since the start of this process.
+    """
+    if age_seconds < NEW_GUEST_SECONDS:
+        return NEW_GUEST_RETRY_SECONDS
+    # The exponent is bounded before it is used: 2**n of a guest that waits for months is a huge number.
+    return min(MAX_RETRY_SECONDS, NEW_GUEST_RETRY_SECONDS * 2.0 ** min(max(failures, 0), 10))
+
+
+async def discover_guest(client: ObjectGetter, links: Links) -> Discovery:
+    """Resolve the links of one provisioning Cluster, with at most two requests.
+
+    Raises ApiError where the API server did not answer as it should (a refused or missing object is no error).
+    """
+    settled = _settle_without_requests(links)
+    if settled is not None:
+        return settled
+    infrastructure = await _look_up_infrastructure(client, links)
+    if not isinstance(infrastructure, Waiting):
+        return _build_guest(links, infrastructure)
+    known = links.known
+    if known is not None and known.cluster_uid == links.cluster.uid:
+        # A Secret that is gone or refused now says nothing against what it said.
+        before = _Infrastructure(
+            on_harvester=known.on_harvester,
+            harvester_cluster_name=known.harvester_cluster_name,
+            networks=known.networks,
+        )
+        return _build_guest(links, before)
+    guest = _build_guest(links, _Infrastructure(on_harvester=True))
+    # Of a cluster on its way out, what Rancher has taken away already never comes back.
+    return guest if links.cluster.deleting else replace(infrastructure, guest=guest)
+
+
+def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
+    cluster, management = links.cluster, links.management
+    if cluster.cluster_name == "local" or (management is not None and management.is_internal):
+        return NotAGuest(reason=NotAGuestReason.LOCAL)
+    # Rancher's pages label an imported Harvester before anything has connected to it.
+    labelled = cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
+    if labelled or (management is not None and management.is_harvester):
+        return NotAGuest(reason=NotAGuestReason.HARVESTER)
+    name = cluster.cluster_name
+    if not name:
+        return _wait(links, Missing.CLUSTER_NAME, "", "Rancher has not named the cluster's namespace yet")
+    if cluster.deleting:
+        return None
+    if management is None:
+        return _wait(links, Missing.MANAGEMENT, name, f"there is no management Cluster {name}")
+    if cluster.is_imported and not management.provider:
+        return _wait(links, Missing.PROVIDER, name, "Rancher has not found out what the imported cluster is")
+    if links.namespace is None:
+        return _wait(links, Missing.NAMESPACE, name, f"there is no namespace {name}")
+    return None
+
+
+async def _look_up_infrastructure(client: ObjectGetter, links: Links) -> _Infrastructure | Waiting:
+    pool = links.cluster.harvester_pool
+    if pool is None:
+        return _Infrastructure(on_harvester=False)
+    networks = await _get_networks(client, links, pool)
+    if isinstance(networks, Waiting):
+        return networks
+    harvester_id = await _get_harvester_id(client, links, pool)
+    if isinstance(harvester_id, Waiting):
+        return harvester_id
+    if harvester_id is None:
+        # An external Harvester: not in Rancher, hence without a name; ranges with a selector can serve.
+        return _Infrastructure(on_harvester=True, networks=networks)
+    harvester = links.find_management(harvester_id)
+    if harvester is None or not harvester.display_name:
+        message = f"the Harvester cluster {harvester_id} is not in Rancher"
+        return _wait(links, Missing.HARVESTER, harvester_id, message, needs_retry=True)
+    return _Infrastructure(
+        on_harvester=True, harvester_cluster_name=harvester.display_name, networks=networks
+    )
+
+
+async def _get_networks(client: ObjectGetter, links: Links, pool: MachinePool) -> tuple[str, ...] | Waiting:
+    ref = object_ref(links.cluster.namespace, pool.config_name)
+    if ref is None:
+        return _wait(links, Missing.MACHINE_CONFIG, "", "the machine pool names no HarvesterConfig")
+    config = await _get(client, HARVESTER_CONFIGS, ref)
+    if isinstance(config, str):
+        return _wait(links, Missing.MACHINE_CONFIG, ref.name, config, needs_retry=True)
+    networks = parse_harvester_networks(config)
+    if isinstance(networks, MalformedField):
+        message = f"the {networks.field} of HarvesterConfig {ref.namespace}/{ref.name} {networks.reason}"
+        return _wait(links, Missing.MACHINE_CONFIG, ref.name, message, needs_retry=True)
+    return networks
+
+
+async def _get_harvester_id(client: ObjectGetter, links: Links, pool: MachinePool) -> str | Waiting | None:
+    ref = credential_ref(pool.credential or links.cluster.credential, links.cluster.namespace)
+    if ref is None:
+        return _wait(links, Missing.CREDENTIAL, "", "the cluster names no cloud credential")
+    secret = await _get(client, SECRETS, ref)
+    if isinstance(secret, str):
+        return _wait(links, Missing.CREDENTIAL, ref.name, secret, needs_retry=True)
+    return parse_credential(secret)
+
+
+async def _get(client: ObjectGetter, resource: Resource, ref: ObjectRef) -> Json | str:
+    """Give the object, or why it cannot be had."""
+    what = f"{resource.kind} {ref.namespace}/{ref.name}"
+    try:
+        found = await client.get(resource, ref.name, namespace=ref.namespace)
+    except ApiForbiddenError:
+        return f"may not read {what}: is its namespace among those that the chart grants?"
+    return found if found is not None else f"there is no {what}"
+
+
+def _wait(links: Links, what: Missing, name: str, message: str, *, needs_retry: bool = False) -> Waiting:
+    created = links.cluster.created
+    return Waiting(what=what, name=name, message=message, created=created, needs_retry=needs_retry)
+
+
+def _build_guest(links: Links, infrastructure: _Infrastructure) -> Guest:
+    cluster, management, namespace = links.cluster, links.management, links.namespace
+    return Guest(
+        id=cluster.cluster_name,
+        cluster_namespace=cluster.namespace,
+        cluster_name=cluster.name,
+        cluster_uid=cluster.uid,
+        created=cluster.created,
+        labels=cluster.labels,
+        opted_in=cluster.opted_in,
+        connected=management is not None and management.connected,
+        paused=cluster.paused,
+        deleting=cluster.deleting
+        or management is None
+        or management.deleting
+        or namespace is None
+        or namespace.terminating,
+        wants_floating_ip=cluster.wants_floating_ip,
+        imported=cluster.is_imported,
+        on_harvester=infrastructure.on_harvester,
+        harvester_cluster_name=infrastructure.harvester_cluster_name,
+        networks=infrastructure.networks,
+        kubeconfig_secret=ObjectRef(
+            namespace=cluster.namespace, name=f"{cluster.name}{KUBECONFIG_SECRET_SUFFIX}"
+        ),
+    )
