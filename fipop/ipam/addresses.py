@@ -1,0 +1,120 @@
+"""Addresses as the core knows them: a family and an integer; texts and `ipaddress` objects at its edges."""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import re
+from typing import NamedTuple
+
+from fipop.errors import AddressSyntaxError
+
+MAPPED_FIRST = 0xFFFF << 32
+"""The first of the IPv4-mapped IPv6 addresses (::ffff:0:0/96, RFC 4291 2.5.5.2); they are IPv4 addresses to us."""
+MAPPED_LAST = MAPPED_FIRST | 0xFFFF_FFFF
+
+_LONGEST_TEXT = 45  # ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255
+_KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_LEADING_ZERO = re.compile(r"(?:^|[.:])0[0-9]+\.|\.0[0-9]", re.ASCII)
+
+
+class Family(enum.IntEnum):
+    """An IP family; IPv4 sorts before IPv6."""
+
+    IPV4 = 4
+    IPV6 = 6
+
+    @property
+    def bits(self) -> int:
+        """The length of an address in bits."""
+        return 32 if self is Family.IPV4 else 128
+
+    @property
+    def label(self) -> str:
+        """The name that Kubernetes gives the family: `IPv4` or `IPv6`."""
+        return "IPv4" if self is Family.IPV4 else "IPv6"
+
+    @classmethod
+    def from_label(cls, label: str) -> Family:
+        """Read Kubernetes' name of a family; KeyError for any other text."""
+        return {family.label: family for family in cls}[label]
+
+
+class Address(NamedTuple):
+    """One address. A tuple, because one is made for every allocation: it hashes, compares and sorts in C."""
+
+    family: Family
+    value: int
+
+    def __str__(self) -> str:
+        return format_address(self)
+
+
+DHCP = Address(Family.IPV4, 0)
+"""0.0.0.0: not an address to hold, but the wish to get one by DHCP."""
+
+
+def parse_address(text: str) -> Address:
+    """Read one address in any spelling; blanks around it are allowed, IPv4-mapped IPv6 becomes IPv4.
+
+    AddressSyntaxError for anything else: zone ids, leading zeros in IPv4, prefix lengths, empty text.
+    """
+    stripped = text.strip()
+    problem = "is not an IPv4 or IPv6 address"
+    if len(stripped) <= _LONGEST_TEXT:
+        try:
+            if ":" not in stripped:
+                return Address(Family.IPV4, int(ipaddress.IPv4Address(stripped)))
+            if "%" not in stripped:
+                return _from_v6(int(ipaddress.IPv6Address(stripped)))
+            problem = "has a zone id (%...), which means nothing beyond one host"
+        except ValueError:
+            if _LEADING_ZERO.search(stripped):
+                problem = "has leading zeros, which some programs read as octal"
+    raise AddressSyntaxError(text=text, problem=problem)
+
+
+def format_address(address: Address) -> str:
+    """Write the canonical text: dotted IPv4, compressed lower-case IPv6 (RFC 5952)."""
+    return str(to_ip(address))
+
+
+def explode_address(address: Address) -> str:
+    """Write dotted IPv4, or IPv6 with all its 8 groups of 4 digits (removing the colons gives `address_key`)."""
+    return to_ip(address).exploded
+
+
+def address_key(address: Address) -> str:
+    """Write the part of a reservation's name that tells the address: dotted IPv4, or 32 lower-case hex digits."""
+    return f"{address.value:032x}" if address.family is Family.IPV6 else format_address(address)
+
+
+def parse_address_key(key: str) -> Address:
+    """Read what `address_key` wrote, and nothing else: one address has one key. AddressSyntaxError otherwise."""
+    address = _from_v6(int(key, 16)) if _KEY.fullmatch(key) else parse_address(key)
+    if address_key(address) != key:
+        raise AddressSyntaxError(
+            text=key, problem="is not how this address is written in a reservation's name"
+        )
+    return address
+
+
+def to_ip(address: Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Give the `ipaddress` object of an address."""
+    kind = ipaddress.IPv4Address if address.family is Family.IPV4 else ipaddress.IPv6Address
+    return kind(address.value)
+
+
+def from_ip(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Address:
+    """Give the address of an `ipaddress` object; IPv4-mapped becomes IPv4, a zone id is an AddressSyntaxError."""
+    if isinstance(ip, ipaddress.IPv4Address):
+        return Address(Family.IPV4, int(ip))
+    if ip.scope_id is not None:
+        return parse_address(str(ip))
+    return _from_v6(int(ip))
+
+
+def _from_v6(value: int) -> Address:
+    if MAPPED_FIRST <= value <= MAPPED_LAST:
+        return Address(Family.IPV4, value - MAPPED_FIRST)
+    return Address(Family.IPV6, value)

@@ -1,0 +1,183 @@
+"""Sets of addresses of one family as sorted intervals: exact, and no bigger than the text that described them.
+
+"Never .0 and .255" would cut a /8 into 65,536 pieces. So every interval says which of its addresses it means: the
+ordinary ones, the ends (last octet 0 or 255), or all. Sets then stay exact under union, intersection and difference,
+and the memory of a set depends on how many parts were written, never on how many addresses they hold.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from fipop.ipam.addresses import Address, Family
+
+ORDINARY = 1
+ENDS = 2
+ALL = ORDINARY | ENDS
+BLOCK = 256
+
+
+def kind_of(value: int) -> int:
+    """Tell whether an address ends in .0 or .255 (ENDS) or not (ORDINARY)."""
+    return ENDS if value % BLOCK in (0, BLOCK - 1) else ORDINARY
+
+
+class Interval(NamedTuple):
+    """The addresses of `kind` from `first` to `last`, both included."""
+
+    first: int
+    last: int
+    kind: int = ALL
+
+    @property
+    def size(self) -> int:
+        """How many addresses it means."""
+        span = self.last - self.first + 1
+        if self.kind == ALL:
+            return span
+        ends = _ends_below(self.last + 1) - _ends_below(self.first)
+        return ends if self.kind == ENDS else span - ends
+
+    def runs(self, *, descending: bool) -> Iterator[Iterable[int]]:
+        """Yield its addresses in order, as lazy runs of neighbours."""
+        if self.kind == ALL:
+            whole = range(self.first, self.last + 1)
+            yield reversed(whole) if descending else whole
+            return
+        blocks = range(self.first - self.first % BLOCK, self.last + 1, BLOCK)
+        for block in reversed(blocks) if descending else blocks:
+            low, high = max(self.first, block), min(self.last, block + BLOCK - 1)
+            run: Sequence[int] = range(max(low, block + 1), min(high, block + BLOCK - 2) + 1)
+            if self.kind == ENDS:
+                run = [end for end in (block, block + BLOCK - 1) if low <= end <= high]
+            yield reversed(run) if descending else run
+
+
+def _ends_below(value: int) -> int:
+    blocks, rest = divmod(value, BLOCK)
+    return 2 * blocks + (rest > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalSet:
+    """An immutable set of integers; build it with `of`, combine it with `|`, `&` and `-`."""
+
+    intervals: tuple[Interval, ...] = ()
+    count: int = field(init=False, compare=False)
+    _firsts: tuple[int, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", sum(interval.size for interval in self.intervals))
+        object.__setattr__(self, "_firsts", tuple(interval.first for interval in self.intervals))
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, int]], kind: int = ALL) -> IntervalSet:
+        """Build the set of all addresses of `kind` in (first, last) pairs, which may overlap and come in any order."""
+        merged: list[Interval] = []
+        for first, last in sorted(pairs):
+            if merged and first <= merged[-1].last + 1:
+                merged[-1] = Interval(merged[-1].first, max(last, merged[-1].last), kind)
+            else:
+                merged.append(Interval(first, last, kind))
+        return cls(tuple(interval for interval in merged if interval.size))
+
+    def __contains__(self, value: int) -> bool:
+        index = bisect_right(self._firsts, value) - 1
+        if index < 0:
+            return False
+        _, last, kind = self.intervals[index]
+        return value <= last and (kind == ALL or bool(kind & kind_of(value)))
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
+    def __or__(self, other: IntervalSet) -> IntervalSet:
+        return self._combine(other, lambda mine, theirs: mine | theirs) if self and other else self or other
+
+    def __and__(self, other: IntervalSet) -> IntervalSet:
+        return (
+            self._combine(other, lambda mine, theirs: mine & theirs) if self._near(other) else IntervalSet()
+        )
+
+    def __sub__(self, other: IntervalSet) -> IntervalSet:
+        return self._combine(other, lambda mine, theirs: mine & ~theirs) if self._near(other) else self
+
+    def addresses(self, *, descending: bool = False) -> Iterator[int]:
+        """Iterate over all addresses in order, in constant memory."""
+        intervals = reversed(self.intervals) if descending else self.intervals
+        return chain.from_iterable(
+            chain.from_iterable(each.runs(descending=descending) for each in intervals)
+        )
+
+    def _near(self, other: IntervalSet) -> bool:
+        """Rule out cheaply that two sets meet: most ranges of a space lie apart."""
+        if not self or not other:
+            return False
+        return (
+            self.intervals[0].first <= other.intervals[-1].last
+            and other.intervals[0].first <= self.intervals[-1].last
+        )
+
+    def _combine(self, other: IntervalSet, keep: Callable[[int, int], int]) -> IntervalSet:
+        """Sweep over the bounds of both sets; between two bounds nothing changes."""
+        both = (*self.intervals, *other.intervals)
+        bounds = sorted({each.first for each in both} | {each.last + 1 for each in both})
+        result: list[Interval] = []
+        for first, after, mine, theirs in zip(
+            bounds, bounds[1:], self._kinds(bounds), other._kinds(bounds), strict=False
+        ):
+            kind = keep(mine, theirs)
+            if result and result[-1].kind == kind and result[-1].last == first - 1:
+                result[-1] = Interval(result[-1].first, after - 1, kind)
+            elif kind:
+                result.append(Interval(first, after - 1, kind))
+        return IntervalSet(tuple(interval for interval in result if interval.size))
+
+    def _kinds(self, bounds: list[int]) -> Iterator[int]:
+        """Yield for each bound which addresses of the stretch that begins there are in this set."""
+        index, size = 0, len(self.intervals)
+        for bound in bounds:
+            while index < size and self.intervals[index].last < bound:
+                index += 1
+            yield self.intervals[index].kind if index < size and self.intervals[index].first <= bound else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressSet:
+    """An immutable set of addresses of both families."""
+
+    v4: IntervalSet = IntervalSet()
+    v6: IntervalSet = IntervalSet()
+
+    def of(self, family: Family) -> IntervalSet:
+        """Give the part of one family."""
+        return self.v4 if family is Family.IPV4 else self.v6
+
+    @property
+    def count(self) -> int:
+        """How many addresses it holds."""
+        return self.v4.count + self.v6.count
+
+    def __contains__(self, address: Address) -> bool:
+        return address.value in self.of(address.family)
+
+    def __bool__(self) -> bool:
+        return bool(self.v4 or self.v6)
+
+    def __iter__(self) -> Iterator[Address]:
+        for family in Family:
+            for value in self.of(family).addresses():
+                yield Address(family, value)
+
+    def __or__(self, other: AddressSet) -> AddressSet:
+        return AddressSet(v4=self.v4 | other.v4, v6=self.v6 | other.v6)
+
+    def __and__(self, other: AddressSet) -> AddressSet:
+        return AddressSet(v4=self.v4 & other.v4, v6=self.v6 & other.v6)
+
+    def __sub__(self, other: AddressSet) -> AddressSet:
+        return AddressSet(v4=self.v4 - other.v4, v6=self.v6 - other.v6)

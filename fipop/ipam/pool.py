@@ -1,0 +1,277 @@
+"""Pools of addresses from the text that people write: CIDRs, `first-last`, single addresses, separated by commas."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fipop.errors import AddressSyntaxError, PoolSyntaxError, PoolTooLargeError
+from fipop.ipam.addresses import (
+    DHCP,
+    MAPPED_FIRST,
+    MAPPED_LAST,
+    Address,
+    Family,
+    format_address,
+    parse_address,
+)
+from fipop.ipam.intervals import ENDS, ORDINARY, AddressSet, Interval, IntervalSet, kind_of
+
+MAX_PARTS = 10_000
+MAX_TEXT_LENGTH = 256 * 1024
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
+_MAPPED = IntervalSet.of([(MAPPED_FIRST, MAPPED_LAST)])
+
+
+class Withheld(enum.StrEnum):
+    """Why a pool does not give out an address; the value ends the sentence `<address> …`."""
+
+    OUTSIDE = "is not in it"
+    EXCLUDED = "is excluded"
+    CIDR_END = "is the network or broadcast address of a CIDR in it (skipEndIPs)"
+    BUGGY = "ends in .0 or .255, which some programs refuse (avoidBuggyIPs)"
+    ANYCAST = "is the subnet-router anycast address of a CIDR in it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedPart:
+    """A CIDR written with host bits, and the network that it means."""
+
+    part: str
+    meaning: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """What a pool text describes: `addresses` are exactly those that can be given out.
+
+    `written` are the addresses of all parts, `excluded` those of the exclusions. `is_dhcp`: IPv4 addresses come by
+    DHCP, the pool holds none. `part_count` counts the parts of the text.
+    """
+
+    text: str
+    addresses: AddressSet = field(repr=False)
+    written: AddressSet = field(repr=False)
+    excluded: AddressSet = field(repr=False)
+    masked: tuple[MaskedPart, ...] = ()
+    part_count: int = 1
+    avoid_buggy_ips: bool = False
+    is_dhcp: bool = False
+
+    def capacity(self, family: Family | None = None) -> int:
+        """How many addresses can be given out, of one family or of both."""
+        return self.addresses.count if family is None else self.addresses.of(family).count
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The families it serves, IPv4 first."""
+        return tuple(
+            family
+            for family in Family
+            if self.addresses.of(family) or (self.is_dhcp and family is Family.IPV4)
+        )
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self.addresses
+
+    def contains(self, address: Address) -> bool:
+        """Tell whether the address can be given out."""
+        return address in self.addresses
+
+    def intervals(self, family: Family) -> tuple[Interval, ...]:
+        """Give the intervals of one family in ascending order; memory grows with the parts only."""
+        return self.addresses.of(family).intervals
+
+    def overlaps(self, other: Pool) -> bool:
+        """Tell whether some address can be given out from both."""
+        return bool(self.addresses & other.addresses)
+
+    def why_withheld(self, address: Address) -> Withheld | None:
+        """Tell why the address is not given out; None if it is."""
+        if address in self.addresses:
+            return None
+        if address not in self.written:
+            return Withheld.OUTSIDE
+        if address in self.excluded:
+            return Withheld.EXCLUDED
+        if address.family is Family.IPV6:
+            return Withheld.ANYCAST
+        is_buggy = self.avoid_buggy_ips and kind_of(address.value) == ENDS
+        return Withheld.BUGGY if is_buggy else Withheld.CIDR_END
+
+
+class _Part(NamedTuple):
+    family: Family
+    first: int
+    last: int
+    prefix_length: int | None = None
+    masked: bool = False
+
+
+def parse_pool(
+    text: str,
+    *,
+    exclude: Iterable[str] = (),
+    skip_end_ips: bool = False,
+    avoid_buggy_ips: bool = False,
+    allow_dhcp: bool = False,
+) -> Pool:
+    """Read a pool: the set union of its parts, without the exclusions (texts in the same grammar).
+
+    `skip_end_ips` leaves out network and broadcast address of each IPv4 CIDR up to /30, unless another part holds
+    them other than as its own ends; `avoid_buggy_ips` leaves out all IPv4 addresses ending in .0 or .255; `allow_dhcp`
+    lets 0.0.0.0/32 stand for DHCP. The subnet-router anycast address of an IPv6 CIDR (RFC 4291 2.6.1) is left out
+    always, but for /127 (RFC 6164) and /128. PoolSyntaxError quotes the part and its position; PoolTooLargeError
+    beyond MAX_PARTS or MAX_TEXT_LENGTH.
+    """
+    parts = tuple(_parse_parts(text, "the pool"))
+    is_dhcp = _is_dhcp(text, parts, allowed=allow_dhcp)
+    if is_dhcp:
+        parts = tuple(part for part in parts if part[2].family is Family.IPV6)
+    excluded = _exclusions(tuple(exclude))
+    bare = [part for _, _, part in parts]
+    kept = (_without_ends(part) for part in bare) if skip_end_ips else iter(bare)
+    addresses = _union(kept) - excluded - _anycasts(bare)
+    if avoid_buggy_ips:
+        ordinary = IntervalSet.of(((each.first, each.last) for each in addresses.v4.intervals), ORDINARY)
+        addresses = AddressSet(v4=ordinary, v6=addresses.v6)
+    return Pool(
+        text=text,
+        addresses=addresses,
+        written=_union(bare),
+        excluded=excluded,
+        masked=tuple(
+            MaskedPart(part=quoted, meaning=_cidr(part), position=position)
+            for position, quoted, part in parts
+            if part.masked
+        ),
+        part_count=text.count(",") + 1,
+        avoid_buggy_ips=avoid_buggy_ips,
+        is_dhcp=is_dhcp,
+    )
+
+
+def _parse_parts(text: str, where: str) -> Iterator[tuple[int, str, _Part]]:
+    """Yield (position from 1, text of the part, part)."""
+    if len(text) > MAX_TEXT_LENGTH:
+        raise PoolTooLargeError(where=where, found=len(text), limit=MAX_TEXT_LENGTH, unit="characters")
+    if text.count(",") >= MAX_PARTS:
+        raise PoolTooLargeError(where=where, found=text.count(",") + 1, limit=MAX_PARTS, unit="parts")
+    for position, part in enumerate(text.split(","), start=1):
+        stripped = part.strip()
+        try:
+            yield position, stripped, _parse_part(stripped)
+        except _PartError as error:
+            raise PoolSyntaxError(
+                text=text, where=where, part=stripped, position=position, problem=error.problem
+            ) from None
+        except AddressSyntaxError as error:
+            address = error.text.strip()
+            problem = error.problem if address == stripped else f'has "{address[:48]}", which {error.problem}'
+            raise PoolSyntaxError(
+                text=text, where=where, part=stripped, position=position, problem=problem
+            ) from None
+
+
+class _PartError(Exception):
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+def _parse_part(part: str) -> _Part:
+    if not part:
+        raise _PartError("is empty")
+    if "-" in part:
+        low, _, high = part.partition("-")
+        first, last = parse_address(low), parse_address(high)
+        if first.family is not last.family:
+            raise _PartError("mixes IPv4 and IPv6 in one range")
+        if first.value > last.value:
+            raise _PartError("is reversed: its first address is above its last one")
+        return _Part(first.family, first.value, last.value)
+    if "/" in part:
+        return _parse_cidr(part)
+    address = parse_address(part)
+    return _Part(address.family, address.value, address.value)
+
+
+def _parse_cidr(part: str) -> _Part:
+    text, _, length_text = part.partition("/")
+    address = parse_address(text)
+    written_bits = 128 if ":" in text else 32
+    length_text = length_text.strip()
+    if not _NUMBER.fullmatch(length_text):
+        raise _PartError(
+            "has a prefix length that is not a plain decimal number (no leading zeros, no netmask)"
+        )
+    # The length of an IPv4-mapped CIDR counts the 96 bits before the IPv4 address.
+    length = int(length_text) - (written_bits - address.family.bits)
+    if int(length_text) > written_bits:
+        raise _PartError(f"has a prefix length above {written_bits}")
+    if length < 0:
+        raise _PartError("has a prefix length below 96, which reaches beyond the IPv4-mapped addresses")
+    host_mask = (1 << (address.family.bits - length)) - 1
+    network = address.value & ~host_mask
+    return _Part(address.family, network, network | host_mask, length, network != address.value)
+
+
+def _is_dhcp(text: str, parts: Iterable[tuple[int, str, _Part]], *, allowed: bool) -> bool:
+    """Find 0.0.0.0/32: DHCP gives all IPv4 addresses then, beside it only IPv6 parts make sense."""
+    v4 = [found for found in parts if found[2].family is Family.IPV4]
+    dhcp = [found for found in v4 if found[2].first == found[2].last == DHCP.value]
+    if dhcp and not (allowed and len(dhcp) == len(v4)):
+        position, quoted, _ = dhcp[0]
+        why = "cannot stand beside IPv4 addresses" if allowed else "is not possible here"
+        problem = f"means DHCP, which {why}"
+        raise PoolSyntaxError(text=text, where="the pool", part=quoted, position=position, problem=problem)
+    return bool(dhcp)
+
+
+def _exclusions(texts: tuple[str, ...]) -> AddressSet:
+    found = sum(text.count(",") + 1 for text in texts)
+    if found > MAX_PARTS:
+        raise PoolTooLargeError(where="the exclusions", found=found, limit=MAX_PARTS, unit="parts")
+    length = sum(map(len, texts))
+    if length > MAX_TEXT_LENGTH:
+        raise PoolTooLargeError(
+            where="the exclusions", found=length, limit=MAX_TEXT_LENGTH, unit="characters"
+        )
+    return _union(
+        part
+        for number, text in enumerate(texts, start=1)
+        for _, _, part in _parse_parts(text, f"exclusion {number}")
+    )
+
+
+def _without_ends(part: _Part) -> _Part:
+    if part.family is Family.IPV4 and part.prefix_length is not None and part.prefix_length <= 30:
+        return part._replace(first=part.first + 1, last=part.last - 1)
+    return part
+
+
+def _anycasts(parts: Iterable[_Part]) -> AddressSet:
+    return AddressSet(
+        v6=IntervalSet.of(
+            (part.first, part.first)
+            for part in parts
+            if part.family is Family.IPV6 and part.prefix_length is not None and part.prefix_length < 127
+        )
+    )
+
+
+def _union(parts: Iterable[_Part]) -> AddressSet:
+    pairs: dict[Family, list[tuple[int, int]]] = {family: [] for family in Family}
+    for part in parts:
+        pairs[part.family].append((part.first, part.last))
+    # An IPv4-mapped address inside a wide IPv6 part would be read back as the IPv4 address: two names for one address.
+    return AddressSet(v4=IntervalSet.of(pairs[Family.IPV4]), v6=IntervalSet.of(pairs[Family.IPV6]) - _MAPPED)
+
+
+def _cidr(part: _Part) -> str:
+    return f"{format_address(Address(part.family, part.first))}/{part.prefix_length}"
