@@ -31,6 +31,7 @@ PROVIDER_HARVESTER = "harvester"
 MAX_KUBECONFIG_BYTES = 64 * 1024
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
 
+_MAX_VERSION_DIGITS = 20  # a uint64
 _OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _CREDENTIAL_ID = "harvestercredentialConfig-clusterId"
 _CREDENTIAL_KUBECONFIG = "harvestercredentialConfig-kubeconfigContent"
@@ -304,4 +305,4 @@ def _text(value: object) -> str:
 
 def _version(meta: Json) -> int:
     text = _text(meta.get("resourceVersion"))
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_VERSION_DIGITS else 0
