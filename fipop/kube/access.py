@@ -1,0 +1,91 @@
+"""Our own way to the API server: from a kubeconfig file or from inside a pod.
+
+The kubernetes package reads both, with all that kubeconfig files of administrators hold (credential plugins
+too): these files are ours and trusted. A guest's kubeconfig is neither, and never comes here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fipop.errors import KubeAccessError
+from fipop.kube.connection import Connection
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
+
+
+def connection_from_kubeconfig(path: Path | str | None = None, *, context: str | None = None) -> Connection:
+    """Return the connection that a kubeconfig file describes; without a path kubectl's default file is read."""
+    from kubernetes import config  # noqa: PLC0415 - 0.2 s that only a program's start should pay
+    from kubernetes.client import Configuration  # noqa: PLC0415
+
+    configuration = Configuration()
+    # The package writes certificates that stand in the kubeconfig to files and leaves them there until exit.
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=None if path is None else str(path),
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+                temp_file_path=folder,
+            )
+            return _connection(configuration)
+        except (config.ConfigException, OSError, ValueError) as error:
+            raise KubeAccessError(server=str(path or ""), problem="the kubeconfig cannot be used") from error
+
+
+def connection_in_cluster() -> Connection:
+    """Return the connection of the pod's ServiceAccount; its token is read again every minute, as it is renewed."""
+    from kubernetes import config  # noqa: PLC0415
+    from kubernetes.client import Configuration  # noqa: PLC0415
+
+    configuration = Configuration()
+    try:
+        config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        return _connection(configuration)
+    except (config.ConfigException, OSError) as error:
+        raise KubeAccessError(server="", problem="this is no pod with a ServiceAccount") from error
+
+
+def _connection(configuration: Configuration) -> Connection:
+    for problem, is_there in (
+        ("insecure-skip-tls-verify is refused", not configuration.verify_ssl),
+        ("proxy-url is not supported", bool(configuration.proxy)),
+        ("user name and password are not supported", bool(configuration.username)),
+    ):
+        if is_there:
+            raise KubeAccessError(server=str(configuration.host), problem=problem)
+    return Connection(
+        server=str(configuration.host),
+        ca_pem=_read(configuration.ssl_ca_cert),
+        token_source=_TokenSource(configuration) if "BearerToken" in configuration.api_key else None,
+        client_certificate_pem=_read(configuration.cert_file),
+        client_key_pem=_read(configuration.key_file),
+        tls_server_name=configuration.tls_server_name,
+    )
+
+
+def _read(path: str | None) -> str | None:
+    return Path(path).read_text(encoding="ascii") if path else None
+
+
+class _TokenSource:
+    """The current token, renewed by the kubernetes package; the last good one while it cannot be renewed."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._token = ""
+
+    def __call__(self) -> str:
+        from kubernetes.config import ConfigException  # noqa: PLC0415
+
+        try:
+            authorization = self._configuration.get_api_key_with_prefix("BearerToken") or ""
+        except (ConfigException, OSError):
+            return self._token
+        self._token = authorization.strip().partition(" ")[2] or authorization
+        return self._token

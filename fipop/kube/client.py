@@ -1,0 +1,373 @@
+"""The only door to the Kubernetes API: every call has a deadline and ends in a value or a typed error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from fipop.errors import ApiAnswerError, ApiUnreachableError
+from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
+from fipop.kube.answers import (
+    Answer,
+    Call,
+    Json,
+    call_fields,
+    error_of,
+    error_of_event,
+    is_object_missing,
+    parse_json,
+    parse_object,
+    require_metadata,
+    require_version,
+)
+from fipop.kube.connection import Connection
+from fipop.kube.resources import Resource
+from fipop.kube.transport import RequestRecord, Transport
+
+__all__ = [
+    "Connection",
+    "Json",
+    "KubeClient",
+    "Listing",
+    "RequestRecord",
+    "WatchEvent",
+    "connection_from_kubeconfig",
+    "connection_in_cluster",
+]
+
+DEFAULT_TIMEOUT_SECONDS = 15.0
+DEFAULT_ANSWER_BYTES = 4 * 1024 * 1024
+"""What one call to a guest may bring, all pages of a list together; the management cluster needs more."""
+LONGEST_WATCH_SECONDS = 60
+_WATCH_GRACE_SECONDS = 15.0
+"""How much later than asked for the server may end a watch before the stream counts as dead."""
+
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_FIELD_MANAGER = "fieldManager=fipop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A complete list, as it was at one version of the store."""
+
+    items: tuple[Json, ...]
+    resource_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvent:
+    """One event of a watch: ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+    type: str
+    object: Json
+
+
+class KubeClient:
+    """Talks to one API server. Use it as a context manager or call `close`.
+
+    No method retries: that belongs to the work queue. A timeout is for the whole call, all pages of a list
+    included. After an error whose `outcome_unknown` is true a write may have been committed: look first.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        max_answer_bytes: int = DEFAULT_ANSWER_BYTES,
+        max_connections: int = 32,
+        on_request: Callable[[RequestRecord], None] | None = None,
+        user_agent: str | None = None,
+    ) -> None:
+        self.connection = connection
+        self._timeout_seconds = timeout_seconds
+        self._max_answer_bytes = max_answer_bytes
+        self._transport = Transport(
+            connection, max_connections=max_connections, on_request=on_request, user_agent=user_agent
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give the connections back; what is under way is cut. Safe to call twice."""
+        await self._transport.close()
+
+    @property
+    def last_good_answer_at(self) -> float | None:
+        """The monotonic time of the last answer below 500; None before the first."""
+        return self._transport.last_good_answer_at
+
+    def server_now(self) -> datetime:
+        """Return the API server's time (aware, UTC), at most a second and a round trip behind it, never ahead.
+
+        It is told by the Date headers of the answers so far and our monotonic clock; this machine's own time
+        plays no part. Before the first answer it is unknown: ApiUnreachableError.
+        """
+        now = self._transport.clock.now(time.monotonic())
+        if now is None:
+            raise ApiUnreachableError(
+                verb="read the clock of", kind="the API server", reason="NoAnswerYet", outcome_unknown=False
+            )
+        return now
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        metadata_only: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> Json | None:
+        """Return one object, None where the API server says that it does not exist."""
+        call = _call(
+            "get",
+            "GET",
+            resource,
+            namespace=namespace,
+            name=name,
+            accept=_METADATA if metadata_only else None,
+        )
+        answer = await self._exchange(call, timeout_seconds)
+        if is_object_missing(call, answer):
+            return None
+        return _object(call, answer)
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        page_size: int = 500,
+        timeout_seconds: float | None = None,
+        project: Callable[[Json], Json] | None = None,
+    ) -> Listing:
+        """Return all objects, every page of them, or raise; a 404 raises, for a missing CRD says nothing.
+
+        Without a namespace, those of all namespaces. `project` cuts each object down as its page arrives, so that
+        a list of large objects never stands in memory whole.
+        """
+        call = _call(
+            "list", "GET", resource, namespace=namespace, accept=_METADATA_LIST if metadata_only else None
+        )
+        query = {"limit": str(page_size)} | _selectors(label_selector, field_selector)
+        deadline = self._deadline(timeout_seconds)
+        bytes_left = self._max_answer_bytes
+        items: list[Json] = []
+        while True:
+            page_call = _with_query(call, query)
+            answer = await self._transport.exchange(page_call, deadline=deadline, max_answer_bytes=bytes_left)
+            bytes_left -= len(answer.body)
+            page = _object(call, answer)
+            found = page.get("items") or []
+            if not isinstance(found, list):
+                raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
+            for item in found:
+                checked = require_metadata(call, answer.status, item)
+                items.append(project(checked) if project is not None else checked)
+            token = page["metadata"].get("continue")
+            if not token:
+                version = require_version(call, answer.status, page["metadata"].get("resourceVersion"))
+                return Listing(items=tuple(items), resource_version=version)
+            query["continue"] = str(token)
+
+    async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
+        """Create an object and return it as stored; the namespace is the given one, else the body's."""
+        metadata = body["metadata"]
+        call = _call(
+            "create",
+            "POST",
+            resource,
+            namespace=namespace or metadata.get("namespace"),
+            query=_FIELD_MANAGER,
+            body=body,
+        )
+        call = replace(call, name=metadata.get("name"))
+        return _object(call, await self._exchange(call))
+
+    async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
+        """Replace an object by one that was read before; name, namespace and resourceVersion are the body's."""
+        metadata = body["metadata"]
+        call = _call(
+            "replace",
+            "PUT",
+            resource,
+            namespace=metadata.get("namespace"),
+            name=metadata["name"],
+            subresource=subresource,
+            query=_FIELD_MANAGER,
+            body=body,
+        )
+        return _object(call, await self._exchange(call))
+
+    async def merge_patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Json,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> Json:
+        """Merge a patch into an object and return it; with `metadata.resourceVersion` in it a stale one is a 409."""
+        call = _call(
+            "patch",
+            "PATCH",
+            resource,
+            namespace=namespace,
+            name=name,
+            subresource=subresource,
+            query=_FIELD_MANAGER,
+            body=patch,
+            content_type="application/merge-patch+json",
+        )
+        return _object(call, await self._exchange(call))
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | int | None = None,
+        propagation: str | None = None,
+    ) -> bool:
+        """Delete an object; False where it was gone already. A precondition that fails is ApiConflictError."""
+        preconditions = {
+            "uid": uid,
+            "resourceVersion": None if resource_version is None else str(resource_version),
+        }
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {key: value for key, value in preconditions.items() if value is not None},
+        }
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        call = _call("delete", "DELETE", resource, namespace=namespace, name=name, body=options)
+        answer = await self._exchange(call)
+        if is_object_missing(call, answer):
+            return False
+        _require_success(call, answer)
+        return True
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        field_selector: str | None = None,
+        label_selector: str | None = None,
+        resource_version: str | int | None = None,
+        timeout_seconds: int = LONGEST_WATCH_SECONDS,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield events from `resource_version` on until the server ends the watch, after `timeout_seconds` at most.
+
+        A version that is too old raises ApiGoneError: list again. A stream that is cut, or neither ended nor
+        fed by the server in its time, raises ApiUnreachableError. Close the generator (`aclosing`) to stop early.
+        """
+        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
+        if resource_version is not None:
+            query["resourceVersion"] = str(resource_version)
+        call = _call("watch", "GET", resource, namespace=namespace)
+        call = _with_query(call, query | _selectors(label_selector, field_selector))
+        now = asyncio.get_running_loop().time()
+        lines = self._transport.lines(
+            call,
+            headers_deadline=now + self._timeout_seconds,
+            deadline=now + timeout_seconds + _WATCH_GRACE_SECONDS,
+            max_line_bytes=self._max_answer_bytes,
+        )
+        async with aclosing(lines):
+            async for line in lines:
+                event = parse_json(call, Answer(status=HTTPStatus.OK, body=line))
+                if event.get("type") == "ERROR":
+                    raise error_of_event(call, event.get("object"))
+                item = require_metadata(call, HTTPStatus.OK, event.get("object"))
+                yield WatchEvent(type=str(event.get("type")), object=item)
+
+    async def version(self) -> Json:
+        """Return what the API server says of its version: `major`, `minor`, `gitVersion` and more."""
+        call = Call(verb="get", kind="version", method="GET", path="/version")
+        answer = await self._exchange(call)
+        _require_success(call, answer)
+        return parse_json(call, answer)
+
+    async def raw_get(self, path: str, *, timeout_seconds: float | None = None) -> bytes:
+        """Return the body of any path below the server's URL, such as /readyz; raise where it is no success."""
+        call = Call(verb="get", kind=path, method="GET", path=path, accept="*/*")
+        answer = await self._exchange(call, timeout_seconds)
+        _require_success(call, answer)
+        return answer.body
+
+    async def _exchange(self, call: Call, timeout_seconds: float | None = None) -> Answer:
+        return await self._transport.exchange(
+            call, deadline=self._deadline(timeout_seconds), max_answer_bytes=self._max_answer_bytes
+        )
+
+    def _deadline(self, timeout_seconds: float | None) -> float:
+        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        return asyncio.get_running_loop().time() + seconds
+
+
+def _call(
+    verb: str,
+    method: str,
+    resource: Resource,
+    *,
+    namespace: str | None = None,
+    name: str | None = None,
+    subresource: str | None = None,
+    query: str = "",
+    body: Any = None,
+    content_type: str = "application/json",
+    accept: str | None = None,
+) -> Call:
+    return Call(
+        verb=verb,
+        kind=resource.kind,
+        method=method,
+        path=resource.path(namespace=namespace, name=name, subresource=subresource),
+        name=name,
+        namespace=namespace,
+        query=query,
+        body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+        content_type=content_type,
+        accept=accept or "application/json",
+    )
+
+
+def _with_query(call: Call, query: dict[str, str]) -> Call:
+    return replace(call, query=urlencode(query))
+
+
+def _selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in selectors.items() if value is not None}
+
+
+def _object(call: Call, answer: Answer) -> Json:
+    _require_success(call, answer)
+    return parse_object(call, answer)
+
+
+def _require_success(call: Call, answer: Answer) -> None:
+    if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+        raise error_of(call, answer)

@@ -1,0 +1,119 @@
+"""Everything that is needed to reach one API server, as a value."""
+
+from __future__ import annotations
+
+import functools
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+
+from fipop.errors import KubeAccessError
+
+_METADATA_ADDRESSES = frozenset(
+    ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
+)
+"""Where clouds answer with machine credentials outside 169.254.0.0/16 (Alibaba, Azure, Oracle, AWS)."""
+_NAT64 = ip_network("64:ff9b::/96")
+_LONGEST_TOKEN = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How to reach one API server; nothing in it is read from disk later but what `token_source` reads.
+
+    `server` is an https URL, a path prefix included (`https://rancher/k8s/clusters/c-m-x`). Without `ca_pem` the
+    machine's own certificate authorities are trusted. `token_source` wins over `token` and is asked at every call:
+    for our own ServiceAccount token, which is renewed on disk. `local_addresses_allowed=False` refuses servers
+    whose name leads to this machine, its link or a cloud's metadata service: for whatever a guest's kubeconfig says.
+    """
+
+    server: str
+    ca_pem: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_source: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    client_certificate_pem: str | None = field(default=None, repr=False)
+    client_key_pem: str | None = field(default=None, repr=False)
+    tls_server_name: str | None = None
+    local_addresses_allowed: bool = True
+
+    def authorization(self) -> str | None:
+        """Return the Authorization header of the next call; raise KubeAccessError for a token that can't be one."""
+        token = self.token_source() if self.token_source is not None else self.token
+        if token is None:
+            return None
+        token = token.strip()
+        if not token.isascii() or not token.isprintable() or " " in token or len(token) > _LONGEST_TOKEN:
+            raise KubeAccessError(server=self.server, problem="the token has characters that no token has")
+        return f"Bearer {token}"
+
+
+def is_local_address(address: IPv4Address | IPv6Address) -> bool:
+    """Tell whether an address is this machine, its link, or a cloud's metadata service, however it is written."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return is_local_address(address.ipv4_mapped)
+        if isinstance(_NAT64, IPv6Network) and address in _NAT64:
+            return is_local_address(IPv4Address(int(address) & 0xFFFFFFFF))
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address in _METADATA_ADDRESSES
+        or (isinstance(address, IPv4Address) and int(address) >> 24 == 0)
+    )
+
+
+def build_ssl_context(connection: Connection) -> ssl.SSLContext:
+    """Return the TLS settings of a connection; raise KubeAccessError when its certificates can't be used."""
+    try:
+        if connection.client_certificate_pem is None:
+            return _anonymous_context(connection.ca_pem)
+        context = _new_context(connection.ca_pem)
+        pem = f"{connection.client_certificate_pem}\n{connection.client_key_pem or ''}\n"
+        with _pem_path(pem) as path:
+            # An encrypted key would make OpenSSL ask on the terminal: an empty password fails instead.
+            context.load_cert_chain(path, password="")
+    except (ssl.SSLError, ValueError, OSError) as error:
+        raise KubeAccessError(server=connection.server, problem="its certificates cannot be read") from error
+    return context
+
+
+@functools.lru_cache(maxsize=16)
+def _anonymous_context(ca_pem: str | None) -> ssl.SSLContext:
+    """Build a context without a client key once: all guests behind one Rancher trust the same authority."""
+    return _new_context(ca_pem)
+
+
+def _new_context(ca_pem: str | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca_pem is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=ca_pem)
+    return context
+
+
+@contextmanager
+def _pem_path(pem: str) -> Iterator[str]:
+    """Lend a path under which OpenSSL reads a key: in memory where the system can, else a private file."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(os.dup(descriptor), "w", encoding="ascii") as stream:
+                stream.write(pem)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "client.pem")
+            path.touch(mode=0o600)
+            path.write_text(pem, encoding="ascii")
+            yield str(path)
