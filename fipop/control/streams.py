@@ -1,0 +1,198 @@
+"""The HTTP sessions below the watches: credentials, pace, and the signs of life that health is built on.
+
+A quiet watch is no dead one and a busy handler is no live one, so the streams are looked at where their bytes
+arrive. A sign of life is
+- a list that was read to its end;
+- bytes of a watch: an event or a bookmark;
+- the end of a watch where the other side ended it, as an API server does after the agreed time.
+No sign of life is an open connection. What ends by our own patience (a stream that was frozen or withheld) does
+not count, however often it is opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any, cast
+
+import aiohttp
+from yarl import URL
+
+from fipop.errors import KubeAccessError
+from fipop.kube.connection import Connection, build_ssl_context
+from fipop.kube.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+_PACE_SECONDS = 0.5
+"""Between two openings of one watch: a server that ends each at once must not be hammered."""
+_PROVEN_SECONDS = 10.0
+"""A stream that was cut after so long had been working: idle connections are cut on the way at times."""
+
+
+class RefusedError(aiohttp.ClientConnectionError):
+    """An answer that is none for us; by its base class whoever sent the request tries again."""
+
+
+class SignsOfLife:
+    """When each watched resource last showed that its stream works; written and read from different threads."""
+
+    def __init__(self, resources: Collection[Resource], *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = dict.fromkeys(resources, clock())
+        self._failing: dict[Resource, float] = {}
+        self._recoveries = 0
+
+    @property
+    def recoveries(self) -> int:
+        """How often a stream came back after a failure: the moment to compare everything with a list."""
+        return self._recoveries
+
+    def silences(self) -> dict[Resource, float]:
+        """For how many seconds each resource's stream has shown no sign of life."""
+        now = self._clock()
+        return {resource: max(0.0, now - last) for resource, last in self._last.items()}
+
+    def show(self, resource: Resource) -> None:
+        """Note a sign of life."""
+        self._last[resource] = self._clock()
+
+    def forgive(self) -> None:
+        """Start all silences anew: there was nothing to hear."""
+        self._last.update(dict.fromkeys(self._last, self._clock()))
+
+    def fail(self, resource: Resource, why: str) -> None:
+        """Note that a request failed; said once until one succeeds."""
+        if resource not in self._failing:
+            self._failing[resource] = self._clock()
+            logger.warning("watch fails; it is tried again", extra={"resource": resource.plural, "why": why})
+
+    def succeed(self, resource: Resource) -> None:
+        """Note that a request was answered well."""
+        since = self._failing.pop(resource, None)
+        if since is not None:
+            self._recoveries += 1
+            fields = {"resource": resource.plural, "after_seconds": round(self._clock() - since, 1)}
+            logger.info("watch works again", extra=fields)
+
+
+class _HeardContent:
+    """The body of a watch, which tells what it hears; everything else is the real one's."""
+
+    def __init__(self, content: aiohttp.StreamReader, signs: SignsOfLife, resource: Resource) -> None:
+        self._content = content
+        self._signs = signs
+        self._resource = resource
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        """Iterate over the body as it comes."""
+        return _HeardChunks(self._content.iter_chunked(n), self._signs, self._resource)
+
+
+class _HeardChunks:
+    """An iterator object and no generator: the reader drops it half-way without closing it."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], signs: SignsOfLife, resource: Resource) -> None:
+        self._chunks = chunks
+        self._signs = signs
+        self._resource = resource
+        self._opened = asyncio.get_running_loop().time()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await anext(self._chunks)
+        except StopAsyncIteration:
+            self._signs.show(self._resource)
+            raise
+        except TimeoutError:
+            raise
+        except aiohttp.ClientError:
+            if asyncio.get_running_loop().time() - self._opened >= _PROVEN_SECONDS:
+                self._signs.show(self._resource)
+            raise
+        self._signs.show(self._resource)
+        return chunk
+
+
+class StreamSessions:
+    """Builds the HTTP sessions in which lists and watches of some resources are read, and hears them."""
+
+    def __init__(self, connection: Connection, resources: Collection[Resource], signs: SignsOfLife) -> None:
+        self._connection = connection
+        self._base = URL(connection.server)
+        prefix = self._base.path.rstrip("/")
+        self._resource_of = {prefix + resource.path(): resource for resource in resources}
+        self._signs = signs
+        self._opened: dict[Resource, float] = {}
+
+    def open(self) -> aiohttp.ClientSession:
+        """Open a session in the running event loop; nothing but the connection decides where it goes."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=build_ssl_context(self._connection)),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(self._exchange,),
+            trust_env=False,
+        )
+
+    async def _exchange(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        resource = self._resource_of.get(request.url.path)
+        watching = "watch" in request.url.query
+        if resource is not None and watching:
+            await self._pace(resource)
+        try:
+            response = await self._send(request, handler)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if resource is not None:
+                self._signs.fail(resource, _why(error))
+            raise
+        if resource is None or not response.ok:
+            return response
+        self._signs.succeed(resource)
+        if watching:
+            heard = _HeardContent(response.content, self._signs, resource)
+            response.content = cast("aiohttp.StreamReader", heard)
+        else:
+            response.content.on_eof(lambda: self._signs.show(resource))
+        return response
+
+    async def _send(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send with the credentials of this moment; let nothing through but success and what ends the watch.
+
+        404 (the resource is gone) and 410 (the version is too old) pass. All else is for later, also a 401: a
+        renewed token is read at the next attempt; and a 429: how long to wait is our own business.
+        """
+        if request.url.origin() != self._base.origin():
+            raise RefusedError("redirect to another server")
+        try:
+            authorization = self._connection.authorization()
+        except KubeAccessError as error:
+            raise RefusedError("unusable token") from error
+        if authorization is not None:
+            request.headers["Authorization"] = authorization
+        request.server_hostname = self._connection.tls_server_name
+        response = await handler(request)
+        if response.status < 300 or response.status in {404, 410}:
+            return response
+        response.close()
+        raise RefusedError(f"HTTP {response.status}")
+
+    async def _pace(self, resource: Resource) -> None:
+        now = asyncio.get_running_loop().time()
+        due = max(now, self._opened.get(resource, now - _PACE_SECONDS) + _PACE_SECONDS)
+        self._opened[resource] = due
+        await asyncio.sleep(due - now)
+
+
+def _why(error: BaseException) -> str:
+    return str(error) if isinstance(error, RefusedError) else type(error).__name__
