@@ -1,0 +1,122 @@
+"""Programs that run as long as the fleet does."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from localfleet.errors import ProcessFailedError
+from localfleet.guard import guarded
+
+_POLL_SECONDS = 0.05
+_LOG_BYTES = 16_384
+
+
+class Process:
+    """One program: started, stopped, paused, started again; its output in the file `log`.
+
+    It has its own process group, so that ctrl-C reaches only us and we end things in order, and it cannot
+    outlive us (see `guard`).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._argv = [str(argument) for argument in argv]
+        self._environment = environment
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the running program. Raises ProcessFailedError when there is none."""
+        if self._process is None or not self.is_running:
+            raise self.failure("is not running")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def returncode(self) -> int | None:
+        """Of the last run; None before it and during it."""
+        return self._process.returncode if self._process else None
+
+    async def start(self) -> None:
+        """Start the program. That it runs does not mean that it is ready: see `wait_until`."""
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *guarded(self._argv),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._environment,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+
+    async def wait_until(self, is_ready: Callable[[], Awaitable[bool]], *, timeout_seconds: float) -> None:
+        """Wait until `is_ready` says so. Raises ProcessFailedError when the program ends or the time does."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not await is_ready():
+                    if not self.is_running:
+                        raise self.failure(f"ended with {self.returncode} before it was ready")
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise self.failure(f"was not ready after {timeout_seconds:g} s") from None
+
+    async def wait(self) -> int:
+        """Wait for the program's end; its return code."""
+        if self._process is None:
+            raise self.failure("was never started")
+        return await self._process.wait()
+
+    async def stop(self, *, grace_seconds: float = 5.0) -> None:
+        """End the program: asked first, killed after `grace_seconds`. Does nothing where it does not run."""
+        if self._process is None or not self.is_running:
+            return
+        if grace_seconds > 0:
+            self._send(signal.SIGTERM)
+            self._send(signal.SIGCONT)  # a paused program would not hear
+            try:
+                async with asyncio.timeout(grace_seconds):
+                    await self._process.wait()
+            except TimeoutError:
+                pass
+            else:
+                return
+        self._send(signal.SIGKILL)
+        await self._process.wait()
+
+    def pause(self) -> None:
+        """Freeze the program: its connections stay open and nobody answers."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def failure(self, problem: str) -> ProcessFailedError:
+        """An error about this program with the end of its log."""
+        return ProcessFailedError(name=self.name, problem=problem, log=self.read_log())
+
+    def read_log(self) -> str:
+        """The end of what the program wrote, over all its runs."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - _LOG_BYTES))
+            return log.read().decode(errors="replace")
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process is not None and self.is_running:
+            self._process.send_signal(number)
