@@ -1,0 +1,114 @@
+"""YAML of strangers: read as helm reads it, refused in bounded time."""
+
+import contextlib
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.yaml_input import MAX_YAML_BYTES, MAX_YAML_DEPTH, YamlRefusedError, parse_yaml, parse_yaml_mapping
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("~", None),
+        ("1e3", 1000.0),
+        ("0x1F", 31),
+        ("010", 8),
+        ("0", 0),
+        ("-1", -1),
+        ("1_000", 1000),
+        ("1.10", 1.1),
+        ("v1.2.3", "v1.2.3"),
+        ("'1'", "1"),
+        ("yes", True),
+        ("off", False),
+        ("2024-01-01", "2024-01-01"),
+        ("12:30:45", "12:30:45"),
+        ("1.2.3.4", "1.2.3.4"),
+        ("=", "="),
+        ("{8080: web, true: x, 1.5: y}", {"8080": "web", "true": "x", "1.5": "y"}),
+        ("a:\nb: [1, {c: ~}]", {"a": None, "b": [1, {"c": None}]}),
+        ("!!str 1", "1"),
+    ],
+)
+def test_plain_yaml_means_what_helm_takes_it_for(text: str, value: object) -> None:
+    parsed = parse_yaml(text)
+
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: &x 1\nb: *x", "holds a YAML alias"),
+        ("[" * (MAX_YAML_DEPTH + 1) + "]" * (MAX_YAML_DEPTH + 1), "nested deeper"),
+        ("x" * (MAX_YAML_BYTES + 1), "longer than"),
+        ("é" * (MAX_YAML_BYTES // 2 + 1), "longer than"),
+        ("!!python/object/apply:os.system [true]", "is not YAML"),
+        ("!!binary aGVsbG8=", "JSON does not know"),
+        ("!!set {a, b}", "JSON does not know"),
+        (".nan", "JSON does not know"),
+        ("[-.inf]", "JSON does not know"),
+        ("{~: a}", "key that is no text"),
+        ("a: 1\n---\nb: 2", "is not YAML"),
+        ("a: b: c", r"is not YAML \(line 1, column 5\)"),
+        ("\x00", "is not YAML"),
+        ("\ud800", "is not YAML"),
+        ("9" * 5000, "is not YAML"),
+    ],
+)  # fmt: skip
+def test_what_json_or_we_do_not_take_is_refused_with_a_reason(text: str, reason: str) -> None:
+    with pytest.raises(YamlRefusedError, match=reason) as refused:
+        parse_yaml(text)
+
+    assert len(refused.value.reason) < 60
+
+
+def test_the_deepest_nesting_allowed_is_taken() -> None:
+    assert json.dumps(parse_yaml("[" * MAX_YAML_DEPTH + "]" * MAX_YAML_DEPTH)).count("[") == MAX_YAML_DEPTH
+
+
+def test_a_mapping_is_asked_for_by_name() -> None:
+    assert parse_yaml_mapping("") == {}
+    assert parse_yaml_mapping("a: 1") == {"a": 1}
+    for text in ("[]", "text", "1"):
+        with pytest.raises(YamlRefusedError, match="is not a YAML mapping"):
+            parse_yaml_mapping(text)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class PlainDumper(yaml.SafeDumper):
+    """Quotes every text (to YAML 1.1 `1e3` is one without), and repeats what would be an alias."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+PlainDumper.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+)
+
+
+@given(JSON_VALUES)
+def test_any_json_value_comes_back_as_it_was_written(value: object) -> None:
+    text = yaml.dump(value, Dumper=PlainDumper, allow_unicode=True)
+
+    assert parse_yaml(text) == value
+
+
+@given(st.text(max_size=300) | st.text(alphabet="[]{}:,-?&*!|>'\"#% \n\tab01~<=", max_size=300))
+def test_garbage_is_a_value_or_a_refusal(text: str) -> None:
+    with contextlib.suppress(YamlRefusedError):
+        json.dumps(parse_yaml(text), allow_nan=False)
