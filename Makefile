@@ -29,3 +29,16 @@ clean: ## Remove what the build left in the checkout (not the cache)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out
 
 .PHONY: help setup fmt check clean
+
+check: lint-chart
+
+lint-chart: setup ## Lint the helm chart (helm is built where it is missing)
+	helm=$$($(BIN)/python -m localfleet.assets helm) && $$helm lint --strict .
+
+manifest: setup ## Render everything into out/fipop.yaml, for kubectl apply -f
+	helm=$$($(BIN)/python -m localfleet.assets helm) && scripts/manifest.sh "$$helm" out/fipop.yaml
+
+image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_ARGS=…)
+	scripts/image.sh $(IMAGE)
+
+.PHONY: lint-chart manifest image

@@ -1,0 +1,37 @@
+# Every base image is an argument: mirrors and other distributions fit in. PYTHON_IMAGE and RUNTIME_IMAGE must have the
+# same Python at the same place, the runtime needs CA certificates too.
+ARG GO_IMAGE=golang:1.26-bookworm
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+ARG RUNTIME_IMAGE=python:3.11-slim-bookworm
+
+# helm, from the module that the tests build theirs from: its version stands there alone.
+FROM ${GO_IMAGE} AS helm
+WORKDIR /src
+COPY localfleet/modules/helm/ ./
+# Without the stamp helm calls itself v3.22, which is no version to those who ask it.
+RUN version="$(go list -m -f '{{.Version}}' helm.sh/helm/v3)" \
+ && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
+    -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=${version}" \
+    -o /out/helm helm.sh/helm/v3/cmd/helm
+
+# A virtual environment with what requirements.txt pins by hash, and fipop.
+FROM ${PYTHON_IMAGE} AS python
+RUN python3 -m venv /opt/fipop
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+COPY requirements.txt /src/
+RUN /opt/fipop/bin/pip install --require-hashes --only-binary :all: -r /src/requirements.txt
+COPY pyproject.toml README.md /src/
+COPY fipop/ /src/fipop/
+RUN /opt/fipop/bin/pip install --no-deps --no-build-isolation /src \
+ && /opt/fipop/bin/python -m compileall -q /opt/fipop/lib \
+ && /opt/fipop/bin/pip uninstall --yes setuptools pip
+
+FROM ${RUNTIME_IMAGE}
+COPY --from=helm /out/helm /usr/local/bin/helm
+COPY --from=python /opt/fipop /opt/fipop
+COPY crds/ /usr/share/fipop/crds/
+# No .pyc is written: the root file system is read-only. HOME is where a pod has room.
+ENV PATH=/opt/fipop/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+ENTRYPOINT ["fipop"]
+CMD ["operator"]
