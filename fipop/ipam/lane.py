@@ -1,0 +1,87 @@
+"""What one range can still give of one family, in its search order.
+
+A lane walks once over its addresses, lazily, and keeps a heap of those that came back behind it. Both heads are the
+next free address at hand in constant memory, whatever the size of the pool; only what was given back costs memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from heapq import heappop, heappush
+
+from fipop.ipam.intervals import IntervalSet
+
+_BEFORE_ALL = -(1 << 129)
+_AFTER_ALL = 1 << 129
+
+
+class Lane:
+    """The addresses of one family that a range gives out, and its counters.
+
+    `taken` holds all addresses of the family that have a record, of whatever range. `used` and `quarantined` count
+    records of this range in `addresses`, `outside` those beside them, `foreign` records of others in `addresses`. A
+    `closed` lane is there to be counted only.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_behind",
+        "_direction",
+        "_in_behind",
+        "_position",
+        "_taken",
+        "addresses",
+        "closed",
+        "foreign",
+        "outside",
+        "quarantined",
+        "used",
+    )
+
+    def __init__(
+        self, addresses: IntervalSet, taken: Container[int], *, descending: bool, closed: bool
+    ) -> None:
+        self.addresses = addresses
+        self.closed = closed
+        self.used = self.quarantined = self.outside = self.foreign = 0
+        self._taken = taken
+        # Descending lanes count in negative numbers, so that "before" means "smaller" in both directions.
+        self._direction = -1 if descending else 1
+        self._ahead = addresses.addresses(descending=descending)
+        self._position = _BEFORE_ALL
+        self._behind: list[int] = []
+        self._in_behind: set[int] = set()
+
+    @property
+    def free(self) -> int:
+        """How many addresses can be given out now."""
+        return self.addresses.count - self.used - self.quarantined - self.foreign
+
+    def next_free(self) -> int | None:
+        """Take the next free address off the lane; the caller records it, or puts it back. None: nothing is free."""
+        while self._behind:
+            key = heappop(self._behind)
+            self._in_behind.discard(key)
+            value = key * self._direction
+            if value not in self._taken:
+                return value
+        for value in self._ahead:
+            if value not in self._taken:
+                self._position = value * self._direction
+                return value
+        self._position = _AFTER_ALL
+        return None
+
+    def put_back(self, value: int) -> None:
+        """Make an address of the lane available again; one that the walk has not met yet needs no note."""
+        key = value * self._direction
+        if key <= self._position and key not in self._in_behind:
+            self._in_behind.add(key)
+            heappush(self._behind, key)
+
+    def first(self, values: list[int]) -> int | None:
+        """Choose among addresses by the search order; None if none is of this lane."""
+        return min((value for value in values if value in self.addresses), key=self._key, default=None)
+
+    def _key(self, value: int) -> int:
+        return value * self._direction
