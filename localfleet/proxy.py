@@ -21,6 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from localfleet.certificates import CertificateAuthority, KeyPair
+from localfleet.controlplane import ControlPlane
 from localfleet.simulated import SimulatedGuest
 
 PREFIX = "/k8s/clusters/"
@@ -50,6 +51,13 @@ class Upstream:
     url: str
     tls: ssl.SSLContext
     token: str | None = None
+
+
+def upstream_of(plane: ControlPlane) -> Upstream:
+    """The way into a control plane of ours, as its administrator."""
+    tls = ssl.create_default_context(cadata=plane.ca_pem.decode())
+    tls.load_cert_chain(plane.files.certificate("admin"), plane.files.key("admin"))
+    return Upstream(url=plane.url, tls=tls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
