@@ -206,7 +206,9 @@ def parse_harvester_networks(obj: Json) -> tuple[str, ...] | MalformedField:
         return MalformedField(field="networkInfo", reason="is not JSON")
     if not isinstance(parsed, dict):
         return MalformedField(field="networkInfo", reason="is no JSON object")
-    interfaces = parsed.get("interfaces") or []
+    interfaces = parsed.get("interfaces")
+    if interfaces is None:
+        return ()
     if not isinstance(interfaces, list):
         return MalformedField(field="networkInfo", reason="has interfaces that are no list")
     found = (_text(_mapping(interface).get("networkName")).strip() for interface in interfaces)

@@ -1,0 +1,200 @@
+"""Which ranges serve a guest, as scenarios."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.rancher.matching import Guest, NoRange, RangeMatch, choose_range, is_meant_for, is_on_network
+from fipop.rancher.objects import ObjectRef
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+GUEST = Guest(
+    id="c-m-4xk8q2vz",
+    cluster_namespace="fleet-default",
+    cluster_name="demo",
+    cluster_uid="1",
+    created=START,
+    labels={"environment": "test", "site": "north"},
+    opted_in=True,
+    connected=True,
+    paused=False,
+    deleting=False,
+    wants_floating_ip=True,
+    imported=False,
+    on_harvester=True,
+    harvester_cluster_name="harv1",
+    networks=("default/vlan10",),
+    kubeconfig_secret=ObjectRef(namespace="fleet-default", name="demo-kubeconfig"),
+)
+ELSEWHERE = replace(GUEST, on_harvester=False, harvester_cluster_name=None, networks=())
+
+
+def pool(name: str, *, age: int = 0, **fields: object) -> RangeMatch:
+    """Give a range; the older, the greater its age in days."""
+    return RangeMatch(name=name, created=START - timedelta(days=age), **fields)  # type: ignore[arg-type]
+
+
+def test_the_range_of_the_guests_harvester_and_network_serves_it() -> None:
+    choice = choose_range(
+        GUEST,
+        [
+            pool("other-harvester", harvester_cluster="harv2", harvester_network="vlan10"),
+            pool("guest-vlan", harvester_cluster="harv1", harvester_network="vlan10"),
+        ],
+    )
+
+    assert choice.candidates == ("guest-vlan",)
+    assert choice.passed_over == ()
+    assert choice.reason is None
+
+
+def test_a_range_that_names_another_network_never_serves_but_the_floating_ip_waits_for_it() -> None:
+    choice = choose_range(GUEST, [pool("vlan20", harvester_cluster="harv1", harvester_network="vlan20")])
+
+    assert choice.candidates == ()
+    assert choice.matches
+    assert choice.reason is NoRange.OTHER_NETWORK
+    assert [(each.range, each.reason) for each in choice.passed_over] == [("vlan20", NoRange.OTHER_NETWORK)]
+
+
+def test_where_no_range_matches_none_is_named() -> None:
+    choice = choose_range(GUEST, [pool("other", harvester_cluster="harv2")])
+
+    assert not choice.matches
+    assert choice.reason is NoRange.NO_MATCH
+    assert choose_range(GUEST, []).reason is NoRange.NO_MATCH
+
+
+def test_a_range_with_neither_harvester_nor_selector_serves_only_those_that_name_it() -> None:
+    assert not choose_range(GUEST, [pool("free"), pool("only-network", harvester_network="vlan10")]).matches
+
+
+def test_a_matching_network_wins_then_a_selector_then_age_then_the_name() -> None:
+    ranges = [
+        pool("d", age=5, harvester_cluster="harv1"),
+        pool("c", age=9, harvester_cluster="harv1"),
+        pool("b", age=1, harvester_cluster="harv1", match_labels={"site": "north"}),
+        pool("a2", age=0, harvester_cluster="harv1", harvester_network="vlan10"),
+        pool("a1", age=0, harvester_cluster="harv1", harvester_network="default/vlan10"),
+        pool("a0", age=0, harvester_network="vlan10", match_labels={"site": "north"}),
+    ]
+
+    assert choose_range(GUEST, ranges).candidates == ("a0", "a1", "a2", "b", "c", "d")
+
+
+def test_full_and_draining_ranges_are_passed_over_for_the_next_match() -> None:
+    choice = choose_range(
+        GUEST,
+        [
+            pool("first", age=3, harvester_cluster="harv1", full=True),
+            pool("second", age=2, harvester_cluster="harv1", draining=True),
+            pool("third", age=1, harvester_cluster="harv1"),
+        ],
+    )
+
+    assert choice.candidates == ("third",)
+    assert [(each.range, each.reason) for each in choice.passed_over] == [
+        ("first", NoRange.FULL),
+        ("second", NoRange.DRAINING),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ([{"full": True}, {"draining": True}, {"harvester_network": "vlan20"}], NoRange.FULL),
+        ([{"draining": True}, {"harvester_network": "vlan20"}], NoRange.DRAINING),
+        ([{"harvester_network": "vlan20", "full": True}], NoRange.OTHER_NETWORK),
+    ],
+)
+def test_the_reason_is_what_is_nearest_to_serving(fields: list[dict[str, object]], reason: NoRange) -> None:
+    ranges = [pool(f"r{index}", harvester_cluster="harv1", **each) for index, each in enumerate(fields)]
+
+    assert choose_range(GUEST, ranges).reason is reason
+
+
+def test_a_selector_must_match_whole_and_beside_the_harvester() -> None:
+    assert is_meant_for(pool("r", match_labels={"site": "north"}), GUEST)
+    assert is_meant_for(pool("r", match_labels={}), GUEST)
+    assert not is_meant_for(pool("r", match_labels={"site": "north", "environment": "live"}), GUEST)
+    assert not is_meant_for(pool("r", match_labels={"missing": ""}), GUEST)
+    assert not is_meant_for(pool("r", harvester_cluster="harv2", match_labels={"site": "north"}), GUEST)
+    assert not is_meant_for(pool("r", harvester_cluster="harv1", match_labels={"site": "south"}), GUEST)
+
+
+def test_a_guest_that_is_not_on_harvester_is_served_by_selector_alone() -> None:
+    choice = choose_range(
+        ELSEWHERE,
+        [
+            pool("harvester", harvester_cluster="harv1"),
+            pool("nameless", harvester_cluster=""),
+            pool("network", harvester_network="vlan10", match_labels={"site": "north"}),
+            pool("selector", match_labels={"site": "north"}),
+        ],
+    )
+
+    assert choice.candidates == ("selector",)
+    assert [each.range for each in choice.passed_over] == ["network"]
+
+
+def test_blank_names_count_as_absent() -> None:
+    choice = choose_range(GUEST, [pool("r", harvester_cluster="harv1", harvester_network="")])
+
+    assert choice.candidates == ("r",)
+
+
+@pytest.mark.parametrize(
+    ("named", "networks", "same"),
+    [
+        ("vlan10", ("default/vlan10",), True),
+        ("vlan10", ("vlan10",), True),
+        ("vlan10", ("other/vlan10",), True),
+        ("default/vlan10", ("default/vlan10",), True),
+        ("default/vlan10", ("other/vlan10",), False),
+        ("default/vlan10", ("vlan10",), False),
+        ("vlan1", ("default/vlan10",), False),
+        ("vlan10", ("default/vlan20", "default/vlan10"), True),
+        ("vlan10", (), False),
+    ],
+)
+def test_networks_are_compared_after_the_slash_or_as_a_whole(
+    named: str, networks: tuple[str, ...], same: bool
+) -> None:
+    assert is_on_network(replace(GUEST, networks=networks), named) is same
+
+
+RANGES = st.lists(
+    st.builds(
+        RangeMatch,
+        name=st.text("ab", min_size=1, max_size=3),
+        created=st.sampled_from([START, START + timedelta(days=1)]),
+        harvester_cluster=st.sampled_from([None, "", "harv1", "harv2"]),
+        harvester_network=st.sampled_from([None, "", "vlan10", "default/vlan10", "vlan20"]),
+        match_labels=st.sampled_from([None, {}, {"site": "north"}, {"site": "south"}]),
+        draining=st.booleans(),
+        full=st.booleans(),
+    ),
+    unique_by=lambda each: each.name,
+    max_size=8,
+)
+
+
+@given(RANGES, st.randoms(use_true_random=False), st.sampled_from([GUEST, ELSEWHERE]))
+def test_the_same_ranges_give_the_same_choice_in_whatever_order_they_come(ranges, random, guest) -> None:
+    shuffled = list(ranges)
+    random.shuffle(shuffled)
+
+    choice = choose_range(guest, ranges)
+
+    assert choose_range(guest, shuffled) == choice
+    by_name = {each.name: each for each in ranges}
+    for name in choice.candidates:
+        assert is_meant_for(by_name[name], guest)
+        assert not by_name[name].full
+        assert not by_name[name].draining
+    served = {*choice.candidates, *(each.range for each in choice.passed_over)}
+    assert served == {each.name for each in ranges if is_meant_for(each, guest)}
