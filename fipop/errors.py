@@ -187,7 +187,7 @@ class HelmFailure(StrEnum):
     NOT_STARTED = "the helm program could not be started"
     TIMED_OUT = "it took longer than its deadline"
     KILLED = "it was killed"
-    NO_SPACE = "there is no space left for its files"
+    FILES = "its files cannot be written: is the disk full, or not writable"
     UNREACHABLE = "the cluster or the chart's source did not answer"
     UNAUTHORIZED = "the credential is not accepted"
     FORBIDDEN = "the credential may not do that"

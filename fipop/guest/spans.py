@@ -33,10 +33,9 @@ def parse_address(text: str) -> Address | None:
         address = ipaddress.ip_address(text.strip())
     except ValueError:
         return None
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            return None
-        address = address.ipv4_mapped or address
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        return None
+    address = _unmapped(address)
     return None if address.is_unspecified else address
 
 
@@ -78,8 +77,13 @@ def _parse_cidr(part: str) -> Span | None:
         network = ipaddress.ip_network(f"{text.strip()}/{prefix}", strict=False)
     except ValueError:
         return None
-    # The ends of an IPv4-mapped network are IPv4 once they are read as addresses; 0.0.0.0/32 (DHCP) is none.
-    first, last = parse_address(str(network[0])), parse_address(str(network[-1]))
-    if last is None or (first is None and network.num_addresses == 1):
+    first, last = _unmapped(network[0]), _unmapped(network[-1])
+    if first.version != last.version or (first == last and first.is_unspecified):
         return None
-    return Span(first if first is not None and first.version == last.version else network[0], last)
+    return Span(first, last)
+
+
+def _unmapped(address: Address) -> Address:
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address

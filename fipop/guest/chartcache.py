@@ -1,0 +1,243 @@
+"""Charts on our disk: fetched once per (source, version), verified, and used for all guests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fipop.errors import ChartError, HelmError
+from fipop.guest.charts import ChartIdentity, ChartSource
+from fipop.guest.helm import ChartFetch, HelmRunner
+from fipop.yaml_input import YamlRefusedError, parse_yaml_mapping
+
+RESOLVE_SECONDS = 600.0
+"""How long the answer to "which version is the newest" holds."""
+FAILURE_SECONDS = 30.0
+"""How long a failure holds: a source that is away is not asked by every guest in turn."""
+
+_PATIENCE_SECONDS = 10.0
+"""How long a pass waits for a newer version when an older one is at hand."""
+_MAX_INDEX_BYTES = 16 * 1024 * 1024
+_MAX_CHART_BYTES = 32 * 1024 * 1024
+_MAX_CHART_FILES = 2000
+_MAX_SOURCES = 16
+_SEMVER = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedChart:
+    """A chart that may be installed: what it is, and its archive on our disk."""
+
+    identity: ChartIdentity
+    path: Path
+    sha256: str
+
+
+@dataclass(slots=True)
+class _Entry:
+    chart: CachedChart | None = None
+    checked_at: float = 0.0
+    error: ChartError | None = None
+    failed_at: float = 0.0
+    used_at: float = 0.0
+    task: asyncio.Task[None] | None = None
+
+
+class ChartCache:
+    """Gives charts; many passes that ask for the same one at once cause one fetch."""
+
+    def __init__(
+        self,
+        helm: HelmRunner,
+        *,
+        resolve_seconds: float = RESOLVE_SECONDS,
+        failure_seconds: float = FAILURE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._helm = helm
+        self._resolve_seconds = resolve_seconds
+        self._failure_seconds = failure_seconds
+        self._monotonic = monotonic
+        self._entries: dict[ChartSource, _Entry] = {}
+        self._folder: Path | None = None
+
+    async def get(self, source: ChartSource) -> CachedChart:
+        """Give the chart of a source; raise ChartError where it cannot be had.
+
+        The newest version, once resolved, is looked up again when its time is over; while that takes long or
+        fails, the one at hand is given.
+        """
+        entry = self._entries.setdefault(source, _Entry())
+        entry.used_at = self._monotonic()
+        if entry.chart is not None and (source.version or self._is_fresh(entry)):
+            return entry.chart
+        if entry.task is None and entry.error is not None and self._has_just_failed(entry):
+            if entry.chart is not None:
+                return entry.chart
+            raise entry.error
+        if entry.task is None:
+            entry.task = asyncio.create_task(self._refresh(source, entry))
+            self._forget_unused()
+        # Not awaited itself: the pass that happened to begin the fetch may be cancelled, the others want it still.
+        await asyncio.wait({entry.task}, timeout=_PATIENCE_SECONDS if entry.chart is not None else None)
+        if entry.chart is not None:
+            return entry.chart
+        raise entry.error or ChartError(
+            source=str(source), version=source.version, reason="the fetch was stopped"
+        )
+
+    async def close(self) -> None:
+        """Stop what is under way and remove the charts from the disk."""
+        tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._entries.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    async def _refresh(self, source: ChartSource, entry: _Entry) -> None:
+        try:
+            entry.chart = await self._fetch(source, entry.chart)
+            entry.checked_at = self._monotonic()
+            entry.error = None
+        except ChartError as error:
+            entry.error = error
+        except HelmError as error:
+            entry.error = _problem(source, error.failure.value)
+            entry.error.__cause__ = error
+        except OSError as error:
+            entry.error = _problem(source, "it cannot be kept on our disk")
+            entry.error.__cause__ = error
+        finally:
+            entry.failed_at = self._monotonic()
+            entry.task = None
+
+    async def _fetch(self, source: ChartSource, known: CachedChart | None) -> CachedChart:
+        async with self._helm.fetching(f"chart {source}") as fetch:
+            version, sha256 = await self._resolve(fetch, source)
+            if known is not None and known.identity.version == version and sha256 in ("", known.sha256):
+                return known
+            folder = Path(tempfile.mkdtemp(dir=self._home()))
+            archive = await fetch.pull(source.ref or source.name, version, folder)
+            # Hashing and unzipping what strangers made: not on the loop that all guests share.
+            return await asyncio.to_thread(verify_archive, archive, source, version, sha256)
+
+    async def _resolve(self, fetch: ChartFetch, source: ChartSource) -> tuple[str, str]:
+        """Give the version to fetch, and its digest where the index tells it."""
+        if source.ref:
+            # A registry addresses archives by their digest, which helm verifies.
+            return source.version or await fetch.newest_version(source.ref), ""
+        index = await fetch.index(source.repo_url)
+        return await asyncio.to_thread(choose_version, index, source)
+
+    def _is_fresh(self, entry: _Entry) -> bool:
+        return self._monotonic() - entry.checked_at < self._resolve_seconds
+
+    def _has_just_failed(self, entry: _Entry) -> bool:
+        return self._monotonic() - entry.failed_at < self._failure_seconds
+
+    def _home(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="fipop-charts-"))
+        return self._folder
+
+    def _forget_unused(self) -> None:
+        idle = sorted(
+            (entry.used_at, str(source), source) for source, entry in self._entries.items() if not entry.task
+        )
+        for _, _, source in idle[: max(len(self._entries) - _MAX_SOURCES, 0)]:
+            chart = self._entries.pop(source).chart
+            if chart is not None:
+                shutil.rmtree(chart.path.parent, ignore_errors=True)
+
+
+def choose_version(index: bytes, source: ChartSource) -> tuple[str, str]:
+    """Give the wanted or the newest version of a chart that a repository's index lists, and its digest ("": none).
+
+    As helm does, the newest is never a pre-release. Raises ChartError.
+    """
+    try:
+        entries = parse_yaml_mapping(index.decode(), max_bytes=_MAX_INDEX_BYTES).get("entries")
+    except (YamlRefusedError, UnicodeDecodeError):
+        raise _problem(source, "the repository's index cannot be read") from None
+    listed: Any = entries.get(source.name) if isinstance(entries, Mapping) else None
+    versions: dict[str, str] = {}
+    for item in listed if isinstance(listed, list) else []:
+        if isinstance(item, Mapping) and isinstance(item.get("version"), str):
+            versions.setdefault(item["version"], str(item.get("digest") or ""))
+    wanted = source.version.removeprefix("v")
+    if wanted:
+        found = [version for version in versions if version.removeprefix("v") == wanted]
+    else:
+        found = [version for version in versions if (match := _SEMVER.fullmatch(version)) and not match[4]]
+    if not found:
+        raise _problem(source, "the repository does not list it")
+    version = max(found, key=_precedence)
+    return version, versions[version].removeprefix("sha256:")
+
+
+def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str) -> CachedChart:
+    """Check that an archive is the chart that was asked for, and of a sensible size; give what it is.
+
+    Its identity is a digest over the contents of its files: packed again, it is the same chart. Raises ChartError.
+    """
+    with archive.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if sha256 and found != sha256:
+        raise _problem(source, "the archive is not the one that the repository's index describes")
+    try:
+        files = _read_files(archive, source)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise _problem(source, "the archive cannot be read") from error
+    try:
+        metadata = parse_yaml_mapping(files.get("Chart.yaml", b"").decode())
+    except (YamlRefusedError, UnicodeDecodeError):
+        raise _problem(source, "its Chart.yaml cannot be read") from None
+    if metadata.get("name") != source.name or str(metadata.get("version")).removeprefix(
+        "v"
+    ) != version.removeprefix("v"):
+        raise _problem(source, "the archive holds another chart or version")
+    content = hashlib.sha256()
+    for name in sorted(files):
+        content.update(f"{name}\n{hashlib.sha256(files[name]).hexdigest()}\n".encode())
+    identity = ChartIdentity(name=source.name, version=str(metadata["version"]), content=content.hexdigest())
+    return CachedChart(identity=identity, path=archive, sha256=found)
+
+
+def _read_files(archive: Path, source: ChartSource) -> dict[str, bytes]:
+    """Give the files of a chart's archive by their path below the chart's own folder."""
+    files: dict[str, bytes] = {}
+    size = 0
+    with tarfile.open(archive, "r:gz") as tar:
+        for member in tar:
+            size += member.size
+            if size > _MAX_CHART_BYTES or len(files) >= _MAX_CHART_FILES:
+                raise _problem(
+                    source, f"it holds more than {_MAX_CHART_FILES} files or {_MAX_CHART_BYTES} bytes"
+                )
+            stream = tar.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                files["/".join(PurePosixPath(member.name).parts[1:])] = stream.read()
+    return files
+
+
+def _precedence(version: str) -> tuple[int, int, int, bool, str]:
+    match = _SEMVER.fullmatch(version)
+    if match is None:
+        return 0, 0, 0, False, version
+    return int(match[1]), int(match[2]), int(match[3]), match[4] is None, version
+
+
+def _problem(source: ChartSource, reason: str) -> ChartError:
+    return ChartError(source=str(source), version=source.version, reason=reason)

@@ -1,0 +1,260 @@
+"""The helm program: run with files and an environment of its own, never longer than its deadline.
+
+pyhelm3 knows helm's command line; how the process is run is ours (its own way leaves helm behind when it is
+cancelled, logs command lines and goes through a shell).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyhelm3
+
+from fipop.errors import HelmError, HelmFailure
+from fipop.guest.helm_failures import classify
+from fipop.guest.processes import run_process
+
+log = logging.getLogger(__name__)
+
+DEADLINE_SECONDS = 120.0
+"""Of one helm process. None of them waits for workloads, so each is done within seconds where all is well."""
+
+_HISTORY = 10
+_REPOSITORY = "charts"
+_MAX_INDEX_BYTES = 16 * 1024 * 1024
+_PASSED_TO_FETCHES = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""Charts come from the outside world, as the administrator of this process set it up; guests do not."""
+
+
+def find_helm(given: str | None = None) -> str:
+    """Give the absolute path of the helm program: the given one, else that on PATH. Raises HelmError."""
+    path = shutil.which(given or "helm")
+    if path is None:
+        raise HelmError(action="start", subject=given or "helm", failure=HelmFailure.NOT_STARTED)
+    return str(Path(path).resolve())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseOrder:
+    """One install or upgrade; `chart` is an archive or folder on our disk, values may hold secrets."""
+
+    name: str
+    namespace: str
+    chart: Path
+    values: Mapping[str, Any] = field(repr=False)
+    labels: Mapping[str, str]
+
+
+class HelmRunner:
+    """Runs helm, at most `concurrency` processes at a time; `runs` counts those that were started."""
+
+    def __init__(
+        self,
+        executable: str,
+        *,
+        concurrency: int = 2,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.executable = executable
+        self.deadline_seconds = deadline_seconds
+        self.runs = 0
+        self._slots = asyncio.Semaphore(concurrency)
+        surroundings = os.environ if environ is None else environ
+        self._fetch_environment = {
+            name: surroundings[name] for name in _PASSED_TO_FETCHES if name in surroundings
+        }
+
+    async def version(self) -> str:
+        """Give helm's version, such as `v3.22.0`: a check at the start that the program is there and runs."""
+        async with _private_folder("start") as folder:
+            return str(await _Command(self, folder, action="start", subject="helm").version())
+
+    async def upgrade(self, kubeconfig: str, order: ReleaseOrder) -> None:
+        """Install or upgrade a release without waiting for its workloads. Raises HelmError.
+
+        The namespace is created where it is missing. When this task is cancelled helm ends before this does.
+        """
+        async with _private_folder("upgrade") as folder:
+            command = _Command(
+                self,
+                folder,
+                action="upgrade",
+                subject=f"release {order.namespace}/{order.name}",
+                kubeconfig=kubeconfig,
+            )
+            command.labels = order.labels
+            await command.install_or_upgrade(
+                order.name, order.chart, dict(order.values), namespace=order.namespace, create_namespace=True
+            )
+
+    @asynccontextmanager
+    async def fetching(self, subject: str) -> AsyncIterator[ChartFetch]:
+        """Lend a place from which charts are fetched; what it wrote is gone afterwards."""
+        async with _private_folder("fetch") as folder:
+            yield ChartFetch(
+                _Command(self, folder, action="fetch", subject=subject, env=self._fetch_environment)
+            )
+
+    async def execute(
+        self,
+        arguments: list[str],
+        *,
+        env: Mapping[str, str],
+        folder: Path,
+        stdin: bytes | None,
+        action: str,
+        subject: str,
+    ) -> bytes:
+        """Run helm once and give its stdout; raise HelmError with the class of its failure."""
+        async with self._slots:
+            self.runs += 1
+            try:
+                ended = await run_process(
+                    [self.executable, *arguments],
+                    env=env,
+                    folder=folder,
+                    stdin=stdin,
+                    deadline_seconds=self.deadline_seconds,
+                )
+            except OSError as error:
+                raise HelmError(action=action, subject=subject, failure=HelmFailure.NOT_STARTED) from error
+        if ended.timed_out:
+            raise HelmError(action=action, subject=subject, failure=HelmFailure.TIMED_OUT)
+        if ended.returncode < 0:
+            raise HelmError(action=action, subject=subject, failure=HelmFailure.KILLED)
+        if ended.returncode:
+            raise HelmError(action=action, subject=subject, failure=classify(ended.stderr))
+        return ended.stdout
+
+
+class ChartFetch:
+    """Fetches charts with one helm cache."""
+
+    def __init__(self, command: _Command) -> None:
+        self._command = command
+
+    async def index(self, url: str) -> bytes:
+        """Give the index of a chart repository and make its charts ready to `pull`."""
+        await self._command.repo_add(_REPOSITORY, url)
+        path = self._command.cache / "repository" / f"{_REPOSITORY}-index.yaml"
+        if path.stat().st_size > _MAX_INDEX_BYTES:
+            raise self._command.failed(HelmFailure.INVALID)
+        return path.read_bytes()
+
+    async def newest_version(self, ref: str) -> str:
+        """Give the newest version that an OCI registry has of a chart."""
+        metadata = await self._command.show_chart(ref)
+        version = metadata.get("version") if isinstance(metadata, dict) else None
+        if not isinstance(version, str):
+            raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
+        return version
+
+    async def pull(self, chart: str, version: str, destination: Path) -> Path:
+        """Fetch one version of a chart (`oci://…`, or a name of the repository whose index was read) as an archive."""
+        ref = chart if "://" in chart else f"{_REPOSITORY}/{chart}"
+        await self._command.run(["pull", ref, "--version", version, "--destination", str(destination)])
+        archives = [name for name in os.listdir(destination) if name.endswith(".tgz")]  # noqa: PTH208 - a name or two
+        if len(archives) != 1:
+            raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
+        return destination / archives[0]
+
+
+class _Command(pyhelm3.Command):  # type: ignore[misc]
+    """pyhelm3's command lines, run our way, in a folder of their own."""
+
+    def __init__(
+        self,
+        runner: HelmRunner,
+        folder: Path,
+        *,
+        action: str,
+        subject: str,
+        kubeconfig: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            executable=runner.executable,
+            default_timeout=f"{runner.deadline_seconds:.0f}s",
+            history_max_revisions=_HISTORY,
+        )
+        self.labels: Mapping[str, str] = {}
+        self.cache = folder / "cache"
+        self.failed = functools.partial(_failure, action, subject)
+        self._runner = runner
+        self._folder = folder
+        self._action = action
+        self._subject = subject
+        self._env = {**_environment(folder), **(env or {})}
+        if kubeconfig is not None:
+            path = folder / "kubeconfig"
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+                stream.write(kubeconfig)
+            self._env["KUBECONFIG"] = str(path)
+
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 - pyhelm3's name
+        arguments = [str(part) for part in command]
+        if self.labels and arguments[0] == "upgrade":
+            # Not among pyhelm3's options. Helm keeps them on the release's Secret.
+            arguments += ["--labels", ",".join(f"{name}={value}" for name, value in self.labels.items())]
+        log.debug("running helm", extra={"action": self._action, "subject": self._subject})
+        return await self._runner.execute(
+            arguments,
+            env=self._env,
+            folder=self._folder,
+            stdin=input,
+            action=self._action,
+            subject=self._subject,
+        )
+
+    async def install_or_upgrade(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().install_or_upgrade(*args, **kwargs)
+        except json.JSONDecodeError as error:
+            raise self.failed(HelmFailure.UNKNOWN) from error
+
+
+@asynccontextmanager
+async def _private_folder(action: str) -> AsyncIterator[Path]:
+    """Lend a folder that only we can read; gone afterwards, whatever stands in it."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="fipop-helm-"))
+    except OSError as error:
+        raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
+    try:
+        yield folder
+    except OSError as error:
+        raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Give the whole environment of a helm process: none of ours, above all no proxy and no kubeconfig."""
+    return {
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "HELM_CACHE_HOME": str(folder / "cache"),
+        "HELM_CONFIG_HOME": str(folder / "config"),
+        "HELM_DATA_HOME": str(folder / "data"),
+        "HELM_PLUGINS": str(folder / "plugins"),
+        "HELM_DRIVER": "secret",
+    }
+
+
+def _failure(action: str, subject: str, failure: HelmFailure) -> HelmError:
+    return HelmError(action=action, subject=subject, failure=failure)

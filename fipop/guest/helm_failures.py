@@ -1,0 +1,63 @@
+"""What helm's words mean: the one place that reads a program's stderr."""
+
+from __future__ import annotations
+
+import re
+
+from fipop.errors import HelmFailure
+
+# The first match wins: an error of the API server may quote the words of another class.
+_PATTERNS: tuple[tuple[HelmFailure, tuple[str, ...]], ...] = (
+    (HelmFailure.FILES, ("no space left on device", "disk quota exceeded", "read-only file system")),
+    (HelmFailure.IN_PROGRESS, (r"another operation \(install/upgrade/rollback\) is in progress",)),
+    (HelmFailure.NAME_TAKEN, ("invalid ownership metadata", "cannot be imported into the current release")),
+    (HelmFailure.NAMESPACE_TERMINATING, ("because it is being terminated",)),
+    (HelmFailure.CERTIFICATE, ("x509: ", "tls: failed to verify", "certificate signed by unknown")),
+    (HelmFailure.RENDERING, ("execution error", "template: ", "values don't meet the specifications")),
+    (
+        HelmFailure.INVALID,
+        ("is invalid", "error validating", "cannot be handled as", "no matches for kind", "unable to build"),
+    ),
+    (HelmFailure.UNAUTHORIZED, ("unauthorized", "must be logged in", "provide credentials")),
+    (HelmFailure.FORBIDDEN, ("forbidden",)),
+    (
+        HelmFailure.CHART_NOT_FOUND,
+        (
+            r"chart \S+ (version \S+ )?not found",
+            "no chart (name|version) found",
+            "404 not found",
+            r": not found\b",
+            "could not (be found|locate)",
+            "manifest unknown",
+            "name unknown",
+        ),
+    ),
+    (HelmFailure.KILLED, ("context canceled", "signal: (terminated|killed)")),
+    (
+        HelmFailure.UNREACHABLE,
+        (
+            "cluster unreachable",
+            "connection re(fused|set)",
+            "i/o timeout",
+            "no such host",
+            "network is unreachable",
+            "no route to host",
+            "handshake timeout",
+            "deadline exceeded",
+            "etcdserver",
+            r"\beof\b",
+            "server is currently unable",
+            r"\b50[0234] ",
+            "bad gateway",
+            "service unavailable",
+        ),
+    ),
+    (HelmFailure.RENDERING, ("parse error", "error converting yaml", "failed to render")),
+)
+_COMPILED = tuple((failure, re.compile("|".join(patterns))) for failure, patterns in _PATTERNS)
+
+
+def classify(stderr: bytes) -> HelmFailure:
+    """Give the class of a failure from what helm wrote to stderr."""
+    text = stderr.decode(errors="replace").lower()
+    return next((failure for failure, pattern in _COMPILED if pattern.search(text)), HelmFailure.UNKNOWN)

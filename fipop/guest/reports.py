@@ -1,0 +1,121 @@
+"""What a pass over a guest is asked, and what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fipop.errors import FipopError
+from fipop.guest.carried import CarriedAddresses
+from fipop.guest.charts import Role
+from fipop.guest.configmap import BlockedKey, Contradiction, WantedAddress
+from fipop.guest.workloads import Readiness
+from fipop.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestTask:
+    """One guest as a pass needs it. Addresses are in canonical form.
+
+    `wanted`: its floating IPs that hold addresses. `granted`: every address that the ledger gives this guest;
+    `retired`: those it gave and keeps in quarantine, to be cleaned out of the guest.
+    `before_write` is asked right before addresses are written, after the guest was read: whether the reservations
+    are still ours, live, and so is the lead. A write that does not follow at once does not follow at all.
+    """
+
+    guest_id: str
+    cluster_name: str
+    kubeconfig: bytes = field(repr=False)
+    opted_in: bool
+    wanted: tuple[WantedAddress, ...]
+    granted: frozenset[str]
+    retired: frozenset[str] = frozenset()
+    settings: Settings
+    before_write: Callable[[], Awaitable[bool]]
+
+
+class Event(StrEnum):
+    """What `kubefipoperator_guestcluster_events` counts."""
+
+    API_CONNECTION = "api_connection"
+    CONFIG_MAP = "configmap_management"
+    KUBE_VIP_INSTALL = "kubevip_install"
+    CLOUD_PROVIDER_INSTALL = "kubevipcloudprovider_install"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestEvent:
+    """One event of a pass, with how it ended."""
+
+    event: Event
+    success: bool
+
+
+class ConfigMapOutcome(StrEnum):
+    """What a pass did about the guest's ConfigMap."""
+
+    NOT_TRIED = "not tried"
+    UNCHANGED = "unchanged"
+    WRITTEN = "written"
+    WITHHELD = "withheld"
+    """`before_write` said no: nothing was written."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMapReport:
+    """How the guest's ConfigMap stands after a pass; `changed` names keys that were set or removed."""
+
+    outcome: ConfigMapOutcome = ConfigMapOutcome.NOT_TRIED
+    changed: tuple[str, ...] = ()
+    blocked: tuple[BlockedKey, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    error: FipopError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseReport:
+    """How one release stands. `status` is helm's word, "" where there is no release yet.
+
+    `drift`: how it differs from what is wanted, where that is left so. `renamed`: it keeps a name or namespace
+    that the settings no longer name. `error`: why the last attempt, or the look at it, failed.
+    """
+
+    role: Role
+    name: str
+    namespace: str
+    revision: int = 0
+    digest: str = ""
+    version: str = ""
+    status: str = ""
+    drift: str = ""
+    renamed: bool = False
+    readiness: Readiness
+    error: FipopError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassReport:
+    """What a pass found and did.
+
+    `carried`: what the guest's ConfigMaps name after the pass (Services are not looked at here). `harvester_parked`:
+    None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if that is sooner than
+    the interval. `error`: the first that ended the pass or kept it from a part of its work.
+    """
+
+    guest_id: str
+    reachable: bool
+    error: FipopError | None
+    config_map: ConfigMapReport
+    carried: CarriedAddresses | None
+    releases: tuple[ReleaseReport, ...]
+    harvester_parked: bool | None
+    events: tuple[GuestEvent, ...]
+    requests: int
+    writes: int
+    retry_after_seconds: float | None
+
+    def readiness(self, role: Role) -> Readiness | None:
+        """Give whether a role's release is ready; None where fipop manages none there."""
+        return next((release.readiness for release in self.releases if release.role is role), None)

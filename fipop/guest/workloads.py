@@ -1,0 +1,147 @@
+"""A guest's DaemonSets and Deployments as values: which release they belong to, and whether they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from fipop.guest.charts import HARVESTER_RELEASE, Role
+
+Json: TypeAlias = dict[str, Any]
+
+ANNOTATION_RELEASE_NAME = "meta.helm.sh/release-name"
+ANNOTATION_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+
+DAEMON_SET = "DaemonSet"
+DEPLOYMENT = "Deployment"
+
+_IMAGES = {
+    "kube-vip": Role.KUBE_VIP,
+    "kube-vip-iptables": Role.KUBE_VIP,
+    "kube-vip-cloud-provider": Role.CLOUD_PROVIDER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A DaemonSet or Deployment; `wanted` and `ready` count pods, as its controller last saw this very object."""
+
+    kind: str
+    namespace: str
+    name: str
+    resource_version: str
+    release: tuple[str, str] | None
+    wanted: int
+    ready: int
+    observed: bool
+    roles: frozenset[Role]
+    node_selector: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it wants pods and all of them are ready."""
+        return self.observed and 0 < self.wanted <= self.ready
+
+    def __str__(self) -> str:
+        if not self.observed:
+            return f"{self.kind} {self.namespace}/{self.name} is new to its controller"
+        if self.wanted == 0:
+            hint = "no node matches its node selector, affinity and tolerations"
+            reason = hint if self.kind == DAEMON_SET else "it is scaled to 0"
+            return f"{self.kind} {self.namespace}/{self.name} wants no pod: {reason}"
+        return f"{self.kind} {self.namespace}/{self.name}: {self.ready} of {self.wanted} pods ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """Whether what a release runs is ready, and the sentence that says so."""
+
+    ready: bool
+    message: str
+
+
+def parse_daemon_set(item: Json) -> Workload:
+    """Read a DaemonSet."""
+    status = _mapping(item, "status")
+    wanted = _count(status, "desiredNumberScheduled")
+    ready = min(_count(status, "numberReady"), _count(status, "updatedNumberScheduled"))
+    return _parse(DAEMON_SET, item, wanted=wanted, ready=ready)
+
+
+def parse_deployment(item: Json) -> Workload:
+    """Read a Deployment."""
+    status = _mapping(item, "status")
+    wanted = _count({"replicas": 1} | _mapping(item, "spec"), "replicas")
+    ready = min(_count(status, "readyReplicas"), _count(status, "updatedReplicas"))
+    return _parse(DEPLOYMENT, item, wanted=wanted, ready=ready)
+
+
+def of_release(workloads: Iterable[Workload], release: tuple[str, str]) -> tuple[Workload, ...]:
+    """Give the workloads that belong to a release (namespace, name)."""
+    return tuple(workload for workload in workloads if workload.release == release)
+
+
+def running_releases(workloads: Iterable[Workload], role: Role) -> tuple[tuple[str, str], ...]:
+    """Give the releases whose workloads run the role's program, Harvester's left out."""
+    found = {
+        workload.release
+        for workload in workloads
+        if workload.release is not None
+        and role in workload.roles
+        and workload.release[1] != HARVESTER_RELEASE
+    }
+    return tuple(sorted(found))
+
+
+def judge_readiness(workloads: Iterable[Workload]) -> Readiness:
+    """Sum up a release's workloads: ready when each of them is, and there is one."""
+    mine = tuple(workloads)
+    if not mine:
+        return Readiness(ready=False, message="the release runs nothing in this guest")
+    unready = [workload for workload in mine if not workload.is_ready]
+    return Readiness(ready=not unready, message="; ".join(str(workload) for workload in unready or mine))
+
+
+def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
+    metadata = _mapping(item, "metadata")
+    annotations = _mapping(metadata, "annotations")
+    name, namespace = annotations.get(ANNOTATION_RELEASE_NAME), annotations.get(ANNOTATION_RELEASE_NAMESPACE)
+    pod = _mapping(_mapping(_mapping(item, "spec"), "template"), "spec")
+    release = None
+    if isinstance(name, str):
+        release = (namespace if isinstance(namespace, str) else str(metadata.get("namespace")), name)
+    return Workload(
+        kind=kind,
+        namespace=str(metadata.get("namespace")),
+        name=str(metadata.get("name")),
+        resource_version=str(metadata.get("resourceVersion")),
+        release=release,
+        wanted=wanted,
+        ready=ready,
+        observed=_count(_mapping(item, "status"), "observedGeneration") >= _count(metadata, "generation"),
+        roles=_roles(pod),
+        node_selector=tuple(sorted((str(k), str(v)) for k, v in _mapping(pod, "nodeSelector").items())),
+    )
+
+
+def _roles(pod: Json) -> frozenset[Role]:
+    containers = pod.get("containers")
+    images = [
+        str(container.get("image", ""))
+        for container in (containers if isinstance(containers, list) else [])
+        if isinstance(container, dict)
+    ]
+    # registry:port/path/name:tag@digest -> name
+    programs = [image.partition("@")[0].rpartition("/")[2].partition(":")[0] for image in images]
+    return frozenset(_IMAGES[program] for program in programs if program in _IMAGES)
+
+
+def _mapping(holder: Json, name: str) -> Json:
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _count(holder: Json, name: str) -> int:
+    value = holder.get(name)
+    return value if isinstance(value, int) and value >= 0 else 0
