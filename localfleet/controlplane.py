@@ -20,11 +20,10 @@ from localfleet.components import (
     build_node,
     build_scheduler,
 )
-from localfleet.errors import ToolFailedError
 from localfleet.etcd import Etcd
 from localfleet.kubeconfigs import build_kubeconfig, token_credential
 from localfleet.ports import Ports
-from localfleet.processes import Process
+from localfleet.processes import Process, run_to_end
 from localfleet.servers import start_server
 
 _API_SERVER = "kube-apiserver"
@@ -37,7 +36,7 @@ _START_SECONDS = 60.0
 _SETTLE_SECONDS = 30.0
 _KUBECTL_SECONDS = 60.0
 _NODES = "/api/v1/nodes"
-_DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
+_NAMESPACES = "/api/v1/namespaces"
 
 
 class ControlPlane:
@@ -176,6 +175,18 @@ class ControlPlane:
         token: str = answer["status"]["token"]
         return token
 
+    async def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> None:
+        """Create a namespace and wait until pods may be made in it."""
+        await self.client.create(
+            _NAMESPACES,
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name, "labels": dict(labels or {})},
+            },
+        )
+        await self._wait_for_default_account(name)
+
     def kubeconfig_for_token(self, token: str) -> dict[str, Any]:
         """A kubeconfig that reaches this control plane directly with a bearer token."""
         return build_kubeconfig(self.name, self.url, self.ca_pem, "user", token_credential(token))
@@ -184,28 +195,13 @@ class ControlPlane:
         self, *arguments: str, stdin: str = "", timeout_seconds: float = _KUBECTL_SECONDS
     ) -> str:
         """Run the real kubectl as admin; its standard output. Raises ToolFailedError with what it wrote."""
-        argv = [str(self._programs[_KUBECTL]), f"--kubeconfig={self.admin_kubeconfig}", *arguments]
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        return await run_to_end(
+            [self._programs[_KUBECTL], f"--kubeconfig={self.admin_kubeconfig}", *arguments],
+            stdin=stdin,
             # It caches what it learns about a server under HOME.
-            env={"HOME": str(self.files.folder)},
+            environment={"HOME": str(self.files.folder)},
+            timeout_seconds=timeout_seconds,
         )
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                output, errors = await process.communicate(stdin.encode())
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode:
-            text = (errors + output).decode()
-            raise ToolFailedError(
-                argv=("kubectl", *arguments), returncode=process.returncode or 0, output=text
-            )
-        return output.decode()
 
     async def _start_api_first(self) -> None:
         credentials = build_credentials(self.name, dt.datetime.now(dt.UTC))
@@ -245,17 +241,20 @@ class ControlPlane:
         return Process(f"{program} of {self.name}", argv, log=self.files.log(program))
 
     async def _settle(self) -> None:
-        # A first pod without it would be refused for want of an account.
-        if "serviceaccount-controller" in self._controllers:
-            await self._others[_CONTROLLER_MANAGER].wait_until(
-                self._has_default_account, timeout_seconds=_SETTLE_SECONDS
-            )
+        await self._wait_for_default_account("default")
         if self._nodes:
             await self._add_nodes()
             await self._others[_KWOK].wait_until(self._are_nodes_ready, timeout_seconds=_SETTLE_SECONDS)
 
-    async def _has_default_account(self) -> bool:
-        return await self.client.find(_DEFAULT_ACCOUNT) is not None
+    async def _wait_for_default_account(self, namespace: str) -> None:
+        """Wait for what the controllers bring: a pod without it is refused."""
+        place = f"{_NAMESPACES}/{namespace}/serviceaccounts/default"
+
+        async def is_there() -> bool:
+            return await self.client.find(place) is not None
+
+        if "serviceaccount-controller" in self._controllers:
+            await self._others[_CONTROLLER_MANAGER].wait_until(is_there, timeout_seconds=_SETTLE_SECONDS)
 
     async def _add_nodes(self) -> None:
         present = {node["metadata"]["name"] for node in await self.client.items(_NODES)}
@@ -274,7 +273,7 @@ class ControlPlane:
 
 def is_true(resource: Json, condition: str) -> bool:
     """Whether this condition of an object's status is True."""
-    conditions = resource.get("status", {}).get("conditions", ())
+    conditions = resource.get("status", {}).get("conditions") or ()  # null in a CRD that has just been made
     return any(each["type"] == condition and each["status"] == "True" for each in conditions)
 
 

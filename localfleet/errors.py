@@ -5,6 +5,7 @@ LocalFleetError
 ├── ToolFailedError        a program that should run to its end failed
 ├── ProcessFailedError     a program that should keep running ended, or did not get ready in time
 ├── NoFreePortError
+├── DeadlineError          the world did not become as expected in time
 └── ApiError               an API server said no (`status`, `reason`)
 """
 
@@ -44,6 +45,14 @@ class NoFreePortError(LocalFleetError):
     def __init__(self, *, tried: int) -> None:
         self.tried = tried
         super().__init__(f"no free loopback port among {tried} tried")
+
+
+class DeadlineError(LocalFleetError):
+    def __init__(self, *, what: str, seconds: float, last: object) -> None:
+        self.what = what
+        self.seconds = seconds
+        self.last = last
+        super().__init__(f"waited {seconds:g} s in vain for {what}; seen last: {last!r}")
 
 
 class ApiError(LocalFleetError):

@@ -64,9 +64,15 @@ class LocalFleet:
         )
 
     async def remove(self, plane: ControlPlane) -> None:
-        """Stop one control plane for good. What it stored stays in its etcd until the fleet's end."""
+        """Stop one control plane for good, with its etcd if that was its own.
+
+        Its name is not to be used again.
+        """
         del self._planes[plane.name]
         await plane.stop()
+        if all(other.etcd is not plane.etcd for other in self._planes.values()):
+            del self._etcds[plane.etcd.name]
+            await plane.etcd.stop()
 
     async def _start(
         self, name: str, *, etcd: str, controllers: Sequence[str], scheduler: bool = False, nodes: int = 0

@@ -1,11 +1,11 @@
-"""Programs that run as long as the fleet does."""
+"""Programs that run as long as the fleet does, and programs that run to their end."""
 
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from localfleet.errors import ProcessFailedError
+from localfleet.errors import ProcessFailedError, ToolFailedError
 from localfleet.guard import guarded
 
 _POLL_SECONDS = 0.05
@@ -120,3 +120,36 @@ class Process:
     def _send(self, number: signal.Signals) -> None:
         if self._process is not None and self.is_running:
             self._process.send_signal(number)
+
+
+async def run_to_end(
+    argv: Sequence[str | Path],
+    *,
+    stdin: str = "",
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    timeout_seconds: float,
+) -> str:
+    """Run a program to its end; its standard output.
+
+    Raises ToolFailedError with all that it wrote, TimeoutError when it was killed at its deadline.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *guarded([str(argument) for argument in argv]),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+        cwd=folder,
+    )
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            output, errors = await process.communicate(stdin.encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        text = (output + errors).decode(errors="replace")
+        raise ToolFailedError(argv=[str(part) for part in argv], returncode=process.returncode, output=text)
+    return output.decode()

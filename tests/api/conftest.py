@@ -1,0 +1,80 @@
+"""The control planes that the tests of this folder share, each real and each started when it is first wanted."""
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+import pytest_asyncio
+
+from localfleet.controlplane import ControlPlane
+from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
+from localfleet.fleet import LocalFleet
+
+MakeGuest = Callable[..., Awaitable[ControlPlane]]
+
+
+@pytest_asyncio.fixture(scope="session")
+async def fleet() -> AsyncIterator[LocalFleet]:
+    async with LocalFleet() as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(scope="session")
+async def management(fleet: LocalFleet) -> ControlPlane:
+    """The management cluster that tests share:
+
+    our CRDs and Rancher's, namespaces can be deleted, no nodes.
+    """
+    plane = await fleet.management()
+    await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
+    return plane
+
+
+@pytest_asyncio.fixture(scope="session")
+async def guest(fleet: LocalFleet) -> ControlPlane:
+    """A guest that tests share: one node, on which workloads become ready."""
+    return await fleet.guest("guest", nodes=1)
+
+
+@pytest_asyncio.fixture(scope="session")
+async def second_guest(fleet: LocalFleet) -> ControlPlane:
+    """A guest without nodes, for what needs two."""
+    return await fleet.guest("second-guest")
+
+
+@pytest.fixture(scope="session")
+def numbers() -> Iterator[int]:
+    """Each number once, to make names with."""
+    return itertools.count(1)
+
+
+@pytest_asyncio.fixture
+async def fresh_management(fleet: LocalFleet, numbers: Iterator[int]) -> AsyncIterator[ControlPlane]:
+    """A management cluster that only this test sees, with an etcd of its own: for restores and outages."""
+    plane = await fleet.management(f"management-{next(numbers)}")
+    await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
+    yield plane
+    await fleet.remove(plane)
+
+
+@pytest_asyncio.fixture
+async def make_guest(fleet: LocalFleet, numbers: Iterator[int]) -> AsyncIterator[MakeGuest]:
+    """A function that starts guests which only this test sees; it takes what `LocalFleet.guest` takes."""
+    made: list[ControlPlane] = []
+
+    async def make(**options: object) -> ControlPlane:
+        made.append(await fleet.guest(f"guest-{next(numbers)}", **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for plane in made:
+        await fleet.remove(plane)
+
+
+@pytest_asyncio.fixture
+async def namespace(management: ControlPlane, numbers: Iterator[int]) -> AsyncIterator[str]:
+    """A namespace of this test's own in the shared management cluster."""
+    name = f"test-{next(numbers)}"
+    await management.create_namespace(name)
+    yield name
+    await management.client.delete(f"/api/v1/namespaces/{name}")
