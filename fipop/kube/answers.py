@@ -22,8 +22,7 @@ from fipop.errors import (
     ApiUnauthorizedError,
     NamespaceTerminatingError,
 )
-
-Json = dict[str, Any]
+from fipop.kube.calls import Call, Json, call_fields
 
 _UNCLEAN = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_REASON = 64
@@ -41,22 +40,6 @@ _ERRORS_BY_STATUS: dict[int, type[ApiError]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request, and what an error or a log line calls it; `path` is below the server's URL."""
-
-    verb: str
-    kind: str
-    method: str
-    path: str
-    name: str | None = None
-    namespace: str | None = None
-    query: str = ""
-    body: bytes | None = None
-    content_type: str = "application/json"
-    accept: str = "application/json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A whole answer: the status, the body, and the one header that matters later."""
 
@@ -68,18 +51,6 @@ class Answer:
 def clean_reason(text: object) -> str:
     """Return a machine reason fit for a log or a condition: letters and digits, at most 64."""
     return _UNCLEAN.sub("", text)[:_LONGEST_REASON] if isinstance(text, str) else ""
-
-
-def call_fields(call: Call, *, status: int = 0, reason: str = "") -> dict[str, Any]:
-    """Return the fields that every ApiError about this call carries."""
-    return {
-        "verb": call.verb,
-        "kind": call.kind,
-        "name": call.name,
-        "namespace": call.namespace,
-        "status": status,
-        "reason": reason,
-    }
 
 
 def parse_json(call: Call, answer: Answer) -> Json:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Self
-from urllib.parse import urlencode
+from typing import Self
 
 from fipop.errors import ApiAnswerError, ApiUnreachableError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.answers import (
     Answer,
-    Call,
-    Json,
-    call_fields,
     error_of,
     error_of_event,
     is_object_missing,
@@ -27,6 +22,18 @@ from fipop.kube.answers import (
     parse_object,
     require_metadata,
     require_version,
+)
+from fipop.kube.calls import (
+    FIELD_MANAGER,
+    METADATA,
+    METADATA_LIST,
+    OBJECT,
+    Call,
+    Json,
+    build_call,
+    build_selectors,
+    call_fields,
+    with_query,
 )
 from fipop.kube.connection import Connection
 from fipop.kube.resources import Resource
@@ -49,10 +56,6 @@ DEFAULT_ANSWER_BYTES = 4 * 1024 * 1024
 LONGEST_WATCH_SECONDS = 60
 _WATCH_GRACE_SECONDS = 15.0
 """How much later than asked for the server may end a watch before the stream counts as dead."""
-
-_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_FIELD_MANAGER = "fieldManager=fipop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +136,13 @@ class KubeClient:
         timeout_seconds: float | None = None,
     ) -> Json | None:
         """Return one object, None where the API server says that it does not exist."""
-        call = _call(
+        call = build_call(
             "get",
             "GET",
             resource,
             namespace=namespace,
             name=name,
-            accept=_METADATA if metadata_only else None,
+            accept=METADATA if metadata_only else OBJECT,
         )
         answer = await self._exchange(call, timeout_seconds)
         if is_object_missing(call, answer):
@@ -163,15 +166,15 @@ class KubeClient:
         Without a namespace, those of all namespaces. `project` cuts each object down as its page arrives, so that
         a list of large objects never stands in memory whole.
         """
-        call = _call(
-            "list", "GET", resource, namespace=namespace, accept=_METADATA_LIST if metadata_only else None
+        call = build_call(
+            "list", "GET", resource, namespace=namespace, accept=METADATA_LIST if metadata_only else OBJECT
         )
-        query = {"limit": str(page_size)} | _selectors(label_selector, field_selector)
+        query = {"limit": str(page_size)} | build_selectors(label_selector, field_selector)
         deadline = self._deadline(timeout_seconds)
         bytes_left = self._max_answer_bytes
         items: list[Json] = []
         while True:
-            page_call = _with_query(call, query)
+            page_call = with_query(call, query)
             answer = await self._transport.exchange(page_call, deadline=deadline, max_answer_bytes=bytes_left)
             bytes_left -= len(answer.body)
             page = _object(call, answer)
@@ -190,12 +193,12 @@ class KubeClient:
     async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
         """Create an object and return it as stored; the namespace is the given one, else the body's."""
         metadata = body["metadata"]
-        call = _call(
+        call = build_call(
             "create",
             "POST",
             resource,
             namespace=namespace or metadata.get("namespace"),
-            query=_FIELD_MANAGER,
+            query=FIELD_MANAGER,
             body=body,
         )
         call = replace(call, name=metadata.get("name"))
@@ -204,14 +207,14 @@ class KubeClient:
     async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
         """Replace an object by one that was read before; name, namespace and resourceVersion are the body's."""
         metadata = body["metadata"]
-        call = _call(
+        call = build_call(
             "replace",
             "PUT",
             resource,
             namespace=metadata.get("namespace"),
             name=metadata["name"],
             subresource=subresource,
-            query=_FIELD_MANAGER,
+            query=FIELD_MANAGER,
             body=body,
         )
         return _object(call, await self._exchange(call))
@@ -226,14 +229,14 @@ class KubeClient:
         subresource: str | None = None,
     ) -> Json:
         """Merge a patch into an object and return it; with `metadata.resourceVersion` in it a stale one is a 409."""
-        call = _call(
+        call = build_call(
             "patch",
             "PATCH",
             resource,
             namespace=namespace,
             name=name,
             subresource=subresource,
-            query=_FIELD_MANAGER,
+            query=FIELD_MANAGER,
             body=patch,
             content_type="application/merge-patch+json",
         )
@@ -261,7 +264,7 @@ class KubeClient:
         }
         if propagation is not None:
             options["propagationPolicy"] = propagation
-        call = _call("delete", "DELETE", resource, namespace=namespace, name=name, body=options)
+        call = build_call("delete", "DELETE", resource, namespace=namespace, name=name, body=options)
         answer = await self._exchange(call)
         if is_object_missing(call, answer):
             return False
@@ -286,8 +289,8 @@ class KubeClient:
         query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         if resource_version is not None:
             query["resourceVersion"] = str(resource_version)
-        call = _call("watch", "GET", resource, namespace=namespace)
-        call = _with_query(call, query | _selectors(label_selector, field_selector))
+        call = build_call("watch", "GET", resource, namespace=namespace)
+        call = with_query(call, query | build_selectors(label_selector, field_selector))
         now = asyncio.get_running_loop().time()
         lines = self._transport.lines(
             call,
@@ -325,42 +328,6 @@ class KubeClient:
     def _deadline(self, timeout_seconds: float | None) -> float:
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         return asyncio.get_running_loop().time() + seconds
-
-
-def _call(
-    verb: str,
-    method: str,
-    resource: Resource,
-    *,
-    namespace: str | None = None,
-    name: str | None = None,
-    subresource: str | None = None,
-    query: str = "",
-    body: Any = None,
-    content_type: str = "application/json",
-    accept: str | None = None,
-) -> Call:
-    return Call(
-        verb=verb,
-        kind=resource.kind,
-        method=method,
-        path=resource.path(namespace=namespace, name=name, subresource=subresource),
-        name=name,
-        namespace=namespace,
-        query=query,
-        body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
-        content_type=content_type,
-        accept=accept or "application/json",
-    )
-
-
-def _with_query(call: Call, query: dict[str, str]) -> Call:
-    return replace(call, query=urlencode(query))
-
-
-def _selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
-    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    return {key: value for key, value in selectors.items() if value is not None}
 
 
 def _object(call: Call, answer: Answer) -> Json:

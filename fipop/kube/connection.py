@@ -95,8 +95,10 @@ def _new_context(ca_pem: str | None) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca_pem is None:
         context.load_default_certs()
-    else:
+    elif ca_pem.isascii():
         context.load_verify_locations(cadata=ca_pem)
+    else:
+        raise ValueError("PEM is ASCII")
     return context
 
 

@@ -20,7 +20,8 @@ import aiohttp
 from yarl import URL
 
 from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError, KubeAccessError
-from fipop.kube.answers import Answer, Call, call_fields, error_of
+from fipop.kube.answers import Answer, error_of
+from fipop.kube.calls import Call, call_fields
 from fipop.kube.clock import ServerClock
 from fipop.kube.connection import Connection, build_ssl_context, is_local_address
 
