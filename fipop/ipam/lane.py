@@ -48,7 +48,7 @@ class Lane:
         # Descending lanes count in negative numbers, so that "before" means "smaller" in both directions.
         self._direction = -1 if descending else 1
         self._ahead = addresses.addresses(descending=descending)
-        self._position = _BEFORE_ALL
+        self._position = _BEFORE_ALL * self._direction
         self._behind: list[int] = []
         self._in_behind: set[int] = set()
 
@@ -67,15 +67,15 @@ class Lane:
                 return value
         for value in self._ahead:
             if value not in self._taken:
-                self._position = value * self._direction
+                self._position = value
                 return value
-        self._position = _AFTER_ALL
+        self._position = _AFTER_ALL * self._direction
         return None
 
     def put_back(self, value: int) -> None:
         """Make an address of the lane available again; one that the walk has not met yet needs no note."""
         key = value * self._direction
-        if key <= self._position and key not in self._in_behind:
+        if key <= self._position * self._direction and key not in self._in_behind:
             self._in_behind.add(key)
             heappush(self._behind, key)
 

@@ -28,6 +28,9 @@ from fipop.ipam.lane import Lane
 from fipop.ipam.pool import Pool
 
 OwnerT = TypeVar("OwnerT", bound=Hashable)
+# The fields of a Record. Plain tuples are kept, because making a named one takes ten times as long.
+_Entry = tuple[OwnerT | None, str | None, datetime | None]
+_new = tuple.__new__
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -110,9 +113,9 @@ class Ledger(Generic[OwnerT]):
         self._shared_overlaps = shared_overlaps
         self._returns_as = returns_as
         self._ranges: dict[str, Range] = {}
-        self._records: dict[Family, dict[int, Record[OwnerT]]] = {family: {} for family in Family}
+        self._records: dict[Family, dict[int, _Entry[OwnerT]]] = {family: {} for family in Family}
         # Nearly all owners hold one address: a set for each of them would double the memory and the time of a claim.
-        self._held: dict[OwnerT, Address | set[Address]] = {}
+        self._held: dict[Family, dict[OwnerT, int | set[int]]] = {family: {} for family in Family}
         self._quarantined: dict[Hashable, set[Address]] = {}
         # Empty after a change of the ranges; made anew when next asked for, once for a burst of changes.
         self._lanes: dict[Family, dict[str, Lane]] = {family: {} for family in Family}
@@ -149,18 +152,24 @@ class Ledger(Generic[OwnerT]):
 
     def record(self, address: Address) -> Record[OwnerT] | None:
         """Give the record of an address, held or in quarantine."""
-        return self._records[address.family].get(address.value)
+        entry = self._records[address.family].get(address.value)
+        return None if entry is None else Record(*entry)
 
     def records(self) -> Iterator[tuple[Address, Record[OwnerT]]]:
         """Iterate over all records by address, IPv4 first."""
         for family in Family:
-            for value in sorted(self._records[family]):
-                yield Address(family, value), self._records[family][value]
+            for value, entry in sorted(self._records[family].items()):
+                yield Address(family, value), Record(*entry)
 
     def held_by(self, owner: OwnerT) -> tuple[Address, ...]:
         """Give the addresses that an owner holds, IPv4 first."""
-        held = self._held.get(owner, set())
-        return (held,) if isinstance(held, Address) else tuple(sorted(held))
+        found: list[Address] = []
+        for family, index in self._held.items():
+            held = index.get(owner, ())
+            found += [
+                Address(family, value) for value in ((held,) if isinstance(held, int) else sorted(held))
+            ]
+        return tuple(found)
 
     def due(self, now: datetime) -> tuple[Address, ...]:
         """Give the addresses whose quarantine is over by the clock; they wait on until `free` or `expire`."""
@@ -169,7 +178,7 @@ class Ledger(Generic[OwnerT]):
                 address
                 for addresses in self._quarantined.values()
                 for address in addresses
-                if (until := self._records[address.family][address.value].quarantined_until) and until <= now
+                if (until := self._records[address.family][address.value][2]) and until <= now
             )
         )
 
@@ -211,13 +220,13 @@ class Ledger(Generic[OwnerT]):
         value = lane.next_free()
         if value is None:
             raise self._nothing_free(range_name, family)
-        address = Address(family, value)
-        # From here on `_put`, without its general counting: nearly all calls of the core come this way.
-        self._records[family][value] = Record(owner, range_name)
+        address = _new(Address, (family, value))
+        # As `_put` does, without its general counting: nearly all calls of the core come this way.
+        self._records[family][value] = (owner, range_name, None)
         lane.used += 1
         if self._shared_overlaps:
             self._count_foreign(address, lane, 1)
-        if self._held.setdefault(owner, address) is not address:
+        if self._held[family].setdefault(owner, value) != value:
             self._hold(owner, address)
         return address
 
@@ -271,8 +280,9 @@ class Ledger(Generic[OwnerT]):
 
     def free(self, address: Address) -> Record[OwnerT] | None:
         """Forget the record of an address, held or in quarantine, so that it can be given out; give what was there."""
-        record = self._records[address.family].pop(address.value, None)
+        record = self.record(address)
         if record is not None:
+            del self._records[address.family][address.value]
             self._unlink(address, record)
             for lane in self._lanes[address.family].values():
                 if address.value in lane.addresses:
@@ -297,15 +307,16 @@ class Ledger(Generic[OwnerT]):
         self._count(address, record, 1)
         if record.quarantined_until is not None:
             self._quarantined.setdefault(self._return_key(record.owner), set()).add(address)
-        elif record.owner is not None and self._held.setdefault(record.owner, address) is not address:
+        elif record.owner is not None:
             self._hold(record.owner, address)
 
     def _hold(self, owner: OwnerT, address: Address) -> None:
-        """Note one more address of an owner that holds some."""
-        held = self._held[owner]
-        if isinstance(held, Address):
-            held = self._held[owner] = {held}
-        held.add(address)
+        index = self._held[address.family]
+        held = index.setdefault(owner, address.value)
+        if isinstance(held, set):
+            held.add(address.value)
+        elif held != address.value:
+            index[owner] = {held, address.value}
 
     def _unlink(self, address: Address, record: Record[OwnerT]) -> None:
         """Take a record out of the counts and the indexes."""
@@ -313,7 +324,7 @@ class Ledger(Generic[OwnerT]):
         if record.quarantined_until is not None:
             _discard(self._quarantined, self._return_key(record.owner), address)
         elif record.owner is not None:
-            _discard(self._held, record.owner, address)
+            _discard(self._held[address.family], record.owner, address.value)
 
     def _count(self, address: Address, record: Record[OwnerT], step: int) -> None:
         lane = self._lanes[address.family].get(record.range_name or "")
@@ -344,10 +355,11 @@ class Ledger(Generic[OwnerT]):
         value = lane.first(mine)
         return None if value is None else Address(family, value)
 
-    def _returns(self, record: Record[OwnerT], range_name: str, owner: OwnerT) -> bool:
+    def _returns(self, record: Record[OwnerT] | None, range_name: str, owner: OwnerT) -> bool:
         """Tell whether a record in quarantine is that of the owner who asks its range for an address again."""
         return (
-            record.owner is not None
+            record is not None
+            and record.owner is not None
             and record.range_name == range_name
             and self._returns_as(record.owner) == self._returns_as(owner)
         )
@@ -411,12 +423,10 @@ class Ledger(Generic[OwnerT]):
         )
 
 
-def _discard(index: dict[Any, Any], key: Hashable, address: Address) -> None:
-    """Take an address out of an index, and its key with the last one."""
+def _discard(index: dict[Any, Any], key: Hashable, item: Address | int) -> None:
+    """Take an item out of an index, and its key with the last one."""
     found = index[key]
-    if found == address:
-        del index[key]
-        return
-    found.discard(address)
-    if not found:
+    if isinstance(found, set):
+        found.discard(item)
+    if not isinstance(found, set) or not found:
         del index[key]
