@@ -32,7 +32,7 @@ class Metrics:
 
     def __init__(self, snapshot: Callable[[], FleetSnapshot], *, version: str) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._events: Tally[EventKey] = Tally()
+        self._events: dict[str, Tally[EventKey]] = {}
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -80,12 +80,11 @@ class Metrics:
             event=event,
             success=success,
         )
-        self._events[key] += 1
+        self._events.setdefault(key.cluster, Tally())[key] += 1
 
     def forget_guest(self, guest_cluster: str) -> None:
         """Drop the events of a guest that is gone. A namesake that lives on counts from zero again."""
-        for key in [key for key in self._events if key.cluster == clean_label(guest_cluster)]:
-            del self._events[key]
+        self._events.pop(clean_label(guest_cluster), None)
 
     def observe_queue_wait(self, queue: str, seconds: float) -> None:
         """Note how long a key waited in a work queue, from when it was due until it was taken."""

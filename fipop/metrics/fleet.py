@@ -28,7 +28,10 @@ class FleetCollector(Collector):
     """Renders the snapshot, and the legacy counter of events, whose name the library cannot say."""
 
     def __init__(
-        self, snapshot: Callable[[], FleetSnapshot], events: Mapping[EventKey, int], version: str
+        self,
+        snapshot: Callable[[], FleetSnapshot],
+        events: Mapping[str, Mapping[EventKey, int]],
+        version: str,
     ) -> None:
         self._snapshot = snapshot
         self._events = events
@@ -60,9 +63,8 @@ class FleetCollector(Collector):
             "Events of the passes over guest clusters. The name without _total is what dashboards know.",
             "counter",
         )
-        known = {clean_label(guest.cluster) for guest in guests}
-        for key, count in self._events.items():
-            if key.cluster in known:
+        for cluster in sorted({clean_label(guest.cluster) for guest in guests}):
+            for key, count in self._events.get(cluster, {}).items():
                 labels = {
                     "guestclustername": key.cluster,
                     "harvesterclustername": key.harvester_cluster,
