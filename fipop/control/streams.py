@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from random import Random
 from typing import Any, cast
 
 import aiohttp
 from yarl import URL
 
+from fipop import __version__
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection, build_ssl_context
 from fipop.kube.resources import Resource
@@ -30,24 +32,46 @@ _PACE_SECONDS = 0.5
 _PROVEN_SECONDS = 10.0
 """A stream that was cut after so long had been working: idle connections are cut on the way at times."""
 
+_OUTAGE_SECONDS = 2.0
+"""A failure that lasted so long may have been a restart of the API server, with another store behind it."""
+
 
 class RefusedError(aiohttp.ClientConnectionError):
     """An answer that is none for us; by its base class whoever sent the request tries again."""
 
 
-class SignsOfLife:
-    """When each watched resource last showed that its stream works; written and read from different threads."""
+class EndlessBackoffs:
+    """Waits between attempts: growing up to a limit, with jitter, never ending; each iteration starts anew."""
 
-    def __init__(self, resources: Collection[Resource], *, clock: Callable[[], float]) -> None:
+    def __init__(self, *, first_seconds: float, limit_seconds: float, random: Random) -> None:
+        self._first_seconds = first_seconds
+        self._limit_seconds = limit_seconds
+        self._random = random
+
+    def __iter__(self) -> Iterator[float]:
+        step = self._first_seconds
+        while True:
+            yield step * self._random.uniform(0.5, 1.0)
+            step = min(self._limit_seconds, step * 2)
+
+
+class SignsOfLife:
+    """When each watched resource last showed that its stream works; written and read from different threads.
+
+    `on_recovery` is called, in the thread that writes, when a stream works again after an outage.
+    """
+
+    def __init__(
+        self,
+        resources: Collection[Resource],
+        *,
+        clock: Callable[[], float],
+        on_recovery: Callable[[], None] = lambda: None,
+    ) -> None:
         self._clock = clock
+        self._on_recovery = on_recovery
         self._last = dict.fromkeys(resources, clock())
         self._failing: dict[Resource, float] = {}
-        self._recoveries = 0
-
-    @property
-    def recoveries(self) -> int:
-        """How often a stream came back after a failure: the moment to compare everything with a list."""
-        return self._recoveries
 
     def silences(self) -> dict[Resource, float]:
         """For how many seconds each resource's stream has shown no sign of life."""
@@ -71,10 +95,12 @@ class SignsOfLife:
     def succeed(self, resource: Resource) -> None:
         """Note that a request was answered well."""
         since = self._failing.pop(resource, None)
-        if since is not None:
-            self._recoveries += 1
-            fields = {"resource": resource.plural, "after_seconds": round(self._clock() - since, 1)}
-            logger.info("watch works again", extra=fields)
+        if since is None:
+            return
+        away = self._clock() - since
+        logger.info("watch works again", extra={"resource": resource.plural, "after_seconds": round(away, 1)})
+        if away >= _OUTAGE_SECONDS:
+            self._on_recovery()
 
 
 class _HeardContent:
@@ -137,6 +163,7 @@ class StreamSessions:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=build_ssl_context(self._connection)),
             cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": f"fipop/{__version__}", "Accept-Encoding": "identity"},
             middlewares=(self._exchange,),
             trust_env=False,
         )

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ import kopf
 
 from fipop.api.names import GROUP
 from fipop.control.events import Callback, EventType, Mailbox
-from fipop.control.streams import SignsOfLife, StreamSessions
+from fipop.control.streams import EndlessBackoffs, SignsOfLife, StreamSessions
 from fipop.kube.connection import Connection
 from fipop.kube.resources import Resource
 
@@ -44,26 +44,12 @@ class WatchTimes:
     stop_seconds: float = 5.0
 
 
-class EndlessBackoffs:
-    """Waits between attempts: growing up to a limit, with jitter, never ending; each iteration starts anew."""
-
-    def __init__(self, *, first_seconds: float, limit_seconds: float, random: Random) -> None:
-        self._first_seconds = first_seconds
-        self._limit_seconds = limit_seconds
-        self._random = random
-
-    def __iter__(self) -> Iterator[float]:
-        step = self._first_seconds
-        while True:
-            yield step * self._random.uniform(0.5, 1.0)
-            step = min(self._limit_seconds, step * 2)
-
-
 class Watcher:
     """Watches resources in all namespaces and calls back in the event loop of `run`.
 
-    Callbacks get objects as served, as the one who may keep them. They see every object at least once after each
-    start or gap, some states twice, no DELETED for what vanished in a gap: a store and its resync make up for it.
+    Callbacks get objects as served: every object at least once after each start or gap, some states twice, and no
+    DELETED for what vanished in a gap. A store and its resync make up for that; `on_recovery` is called after an
+    outage of the API server, for it may have come back with another store behind it.
     """
 
     def __init__(
@@ -72,13 +58,20 @@ class Watcher:
         connection: Connection,
         callbacks: Mapping[Resource, Callback],
         random: Random,
+        on_recovery: Callable[[], None] = lambda: None,
         times: WatchTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._callbacks = dict(callbacks)
-        self._random = random
         self._times = times or WatchTimes()
-        self._signs = SignsOfLife(self._callbacks, clock=clock)
+        self._backoffs = EndlessBackoffs(
+            first_seconds=self._times.first_backoff_seconds,
+            limit_seconds=self._times.longest_backoff_seconds,
+            random=random,
+        )
+        self._on_recovery = on_recovery
+        self._main_loop: asyncio.AbstractEventLoop | None = None
+        self._signs = SignsOfLife(self._callbacks, clock=clock, on_recovery=self._recover)
         self._sessions = StreamSessions(connection, self._callbacks, self._signs)
         self._server = connection.server
         self._thread: threading.Thread | None = None
@@ -94,18 +87,13 @@ class Watcher:
         """Resources that the API server does not serve (yet); until then nothing is watched."""
         return self._waiting_for
 
-    @property
-    def recoveries(self) -> int:
-        """How often a stream came back after a failure."""
-        return self._signs.recoveries
-
     def silences(self) -> dict[str, float]:
         """For how many seconds each stream has shown no sign of life, by `plural.group`."""
         return {_full_name(resource): seconds for resource, seconds in self._signs.silences().items()}
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        main_loop = asyncio.get_running_loop()
+        main_loop = self._main_loop = asyncio.get_running_loop()
         kopf_loop = asyncio.new_event_loop()
         mailbox = Mailbox(self._callbacks, main_loop)
         stop, ended = asyncio.Event(), asyncio.Event()
@@ -115,7 +103,8 @@ class Watcher:
                 with asyncio.Runner(loop_factory=lambda: kopf_loop) as runner:
                     runner.run(self._serve(mailbox, stop))
             finally:
-                main_loop.call_soon_threadsafe(ended.set)
+                with contextlib.suppress(RuntimeError):  # our loop is closed already
+                    main_loop.call_soon_threadsafe(ended.set)
 
         self._signs.forgive()
         # A daemon: the end of the process never waits for it.
@@ -130,25 +119,30 @@ class Watcher:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), self._times.stop_seconds)
 
+    def _recover(self) -> None:
+        """Called in kopf's thread."""
+        if self._main_loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._main_loop.call_soon_threadsafe(self._on_recovery)
+
     async def _serve(self, mailbox: Mailbox, stop: asyncio.Event) -> None:
         """Run in kopf's thread: start kopf as often as it ends, until `stop`."""
         _quieten_kopf()
+        loop = asyncio.get_running_loop()
         stopping = asyncio.create_task(stop.wait())
-        backoffs = self._backoffs()
-        waits = iter(backoffs)
-        while not stop.is_set():
-            loop = asyncio.get_running_loop()
+        waits = iter(self._backoffs)
+        while True:
             started = loop.time()
             attempt = asyncio.create_task(self._watch(mailbox, stop))
             await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
-                await _end(attempt, self._times.stop_seconds)
-                break
+                return await _end(attempt, self._times.stop_seconds)
             if loop.time() - started > _STEADY_SECONDS:
-                waits = iter(backoffs)
+                waits = iter(self._backoffs)
             pause = next(waits)
-            fields = {"error": type(attempt.exception()).__name__, "retry_seconds": pause}
-            logger.warning("watching broke off; it starts afresh", extra=fields, exc_info=attempt.exception())
+            error = None if attempt.cancelled() else attempt.exception()
+            fields = {"error": type(error).__name__, "retry_seconds": round(pause, 1)}
+            logger.warning("watching broke off; it starts afresh", extra=fields, exc_info=error)
             await asyncio.wait({stopping}, timeout=pause)
 
     async def _watch(self, mailbox: Mailbox, stop: asyncio.Event) -> None:
@@ -163,29 +157,44 @@ class Watcher:
 
     async def _wait_until_served(self) -> None:
         """Wait until the API server serves every resource: kopf looks once, and never again."""
-        waits = iter(self._backoffs())
+        failing = False
         async with self._sessions.open() as session:
-            while True:
-                missing = [
-                    resource for resource in self._callbacks if not await self._is_served(session, resource)
-                ]
-                names = tuple(_full_name(resource) for resource in missing)
-                if names != self._waiting_for:
-                    logger.info("resources to watch are not served", extra={"missing": ", ".join(names)})
-                self._waiting_for = names
-                if not missing:
-                    return
-                self._signs.forgive()
-                await asyncio.sleep(next(waits))
+            for pause in self._backoffs:
+                try:
+                    missing = await self._find_missing(session)
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    level = logging.DEBUG if failing else logging.WARNING
+                    logger.log(level, "cannot ask what is served", extra={"error": type(error).__name__})
+                    failing = True
+                else:
+                    if missing != self._waiting_for:
+                        logger.info(
+                            "resources are waited for", extra={"missing": ", ".join(missing) or "none"}
+                        )
+                    self._waiting_for = missing
+                    if not missing:
+                        return
+                    # There is nothing to hear yet, and a restart would not help: readiness tells.
+                    self._signs.forgive()
+                await asyncio.sleep(pause)
 
-    async def _is_served(self, session: aiohttp.ClientSession, resource: Resource) -> bool:
-        path = resource.path().rpartition("/")[0]
+    async def _find_missing(self, session: aiohttp.ClientSession) -> tuple[str, ...]:
+        served: dict[str, frozenset[str]] = {}
+        for path in sorted({_version_path(resource) for resource in self._callbacks}):
+            served[path] = await self._find_served(session, path)
+        return tuple(
+            _full_name(resource)
+            for resource in self._callbacks
+            if resource.plural not in served[_version_path(resource)]
+        )
+
+    async def _find_served(self, session: aiohttp.ClientSession, path: str) -> frozenset[str]:
         timeout = aiohttp.ClientTimeout(total=self._times.request_seconds)
         async with session.get(self._server.rstrip("/") + path, timeout=timeout) as response:
             if not response.ok:
-                return False
-            served = await response.json()
-        return any(entry["name"] == resource.plural for entry in served["resources"])
+                return frozenset()
+            answer = await response.json()
+        return frozenset(entry["name"] for entry in answer["resources"])
 
     def _build_registry(self, mailbox: Mailbox) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -218,7 +227,7 @@ class Watcher:
         settings.watching.chunk_size = 500
         settings.networking.request_timeout = times.request_seconds
         settings.networking.connect_timeout = times.connect_seconds
-        settings.networking.error_backoffs = self._backoffs()
+        settings.networking.error_backoffs = self._backoffs
         settings.queueing.exit_timeout = 1.0
         # A worker lives for each object that has news; after a list of thousands they must be gone at once.
         settings.queueing.idle_timeout = 0.05
@@ -229,13 +238,6 @@ class Watcher:
         settings.persistence.diffbase_storage = _NoDiffBase()
         settings.persistence.progress_storage = _NoProgress()
         return settings
-
-    def _backoffs(self) -> EndlessBackoffs:
-        return EndlessBackoffs(
-            first_seconds=self._times.first_backoff_seconds,
-            limit_seconds=self._times.longest_backoff_seconds,
-            random=self._random,
-        )
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
@@ -292,3 +294,7 @@ async def _end(attempt: asyncio.Task[None], seconds: float) -> None:
 
 def _full_name(resource: Resource) -> str:
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def _version_path(resource: Resource) -> str:
+    return resource.path().rpartition("/")[0]

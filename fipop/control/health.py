@@ -1,0 +1,181 @@
+"""What the probes are told: a pure decision over facts, and a small server that shows it.
+
+Live means that a restart would not help: the watches work, or there is nothing to watch because the API server is
+away. Ready means that this replica knows the whole ledger and reaches the API server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+SILENCE_LIMIT_SECONDS = 110.0
+"""A stream that works shows it at least every 60 s; one that does not must be found out within 120 s."""
+ANSWER_LIMIT_SECONDS = 30.0
+"""The API server is away when it has given no good answer (below 500) for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthFacts:
+    """All that health is decided by; durations in seconds up to the moment of the question.
+
+    `silences` has each stream's time without a sign of life. `answering_for` is how long the API server has been
+    answering well without a gap. `not_ready` names what else keeps this replica from being ready, and why.
+    """
+
+    watching: bool
+    silences: Mapping[str, float]
+    since_good_answer: float | None
+    answering_for: float
+    ledger_loaded: bool
+    not_ready: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One named question and its answer."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answers to all questions of one probe."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(check.ok for check in self.checks)
+
+
+def judge_liveness(facts: HealthFacts) -> Verdict:
+    """Decide whether a restart could help."""
+    checks = [
+        Check(name="watcher", ok=facts.watching, detail="runs" if facts.watching else "its thread is gone")
+    ]
+    for stream, silence in sorted(facts.silences.items()):
+        checks.append(_judge_stream(stream, silence, facts))
+    return Verdict(checks=tuple(checks))
+
+
+def judge_readiness(facts: HealthFacts) -> Verdict:
+    """Decide whether this replica can do its work."""
+    since = facts.since_good_answer
+    answered = since is not None and since <= ANSWER_LIMIT_SECONDS
+    return Verdict(
+        checks=(
+            Check(
+                name="api-server",
+                ok=answered,
+                detail="never answered" if since is None else f"good answer {since:.0f} s ago",
+            ),
+            Check(
+                name="ledger",
+                ok=facts.ledger_loaded,
+                detail="loaded" if facts.ledger_loaded else "not loaded yet",
+            ),
+            *(Check(name=name, ok=False, detail=why) for name, why in sorted(facts.not_ready.items())),
+        )
+    )
+
+
+def _judge_stream(stream: str, silence: float, facts: HealthFacts) -> Check:
+    heard = f"sign of life {silence:.0f} s ago"
+    # A stream has as long after the API server's return as it has at any other time.
+    if silence <= SILENCE_LIMIT_SECONDS:
+        return Check(name=f"watch-{stream}", ok=True, detail=heard)
+    if facts.answering_for <= SILENCE_LIMIT_SECONDS:
+        return Check(name=f"watch-{stream}", ok=True, detail=f"{heard}; the API server is or was away")
+    return Check(name=f"watch-{stream}", ok=False, detail=f"{heard}, though the API server answers")
+
+
+class AnswerRecord:
+    """Since when the API server has been answering, from the times of its good answers.
+
+    `last_good_answer_at` is asked at each `look` and gives a time of `clock`, or None before the first answer.
+    """
+
+    def __init__(
+        self, last_good_answer_at: Callable[[], float | None], *, clock: Callable[[], float]
+    ) -> None:
+        self._last_good_answer_at = last_good_answer_at
+        self._clock = clock
+        self._last: float | None = None
+        self._since: float | None = None
+
+    def look(self) -> None:
+        """Take in the last good answer; to be called more often than every 30 s."""
+        latest = self._last_good_answer_at()
+        if latest is None or latest == self._last:
+            return
+        if self._last is None or latest - self._last > ANSWER_LIMIT_SECONDS:
+            self._since = latest
+        self._last = latest
+
+    @property
+    def since_good_answer(self) -> float | None:
+        """Seconds since the last good answer; None before the first."""
+        self.look()
+        return None if self._last is None else max(0.0, self._clock() - self._last)
+
+    @property
+    def answering_for(self) -> float:
+        """Seconds for which good answers have been coming without a gap; 0 while the API server is away."""
+        since_good_answer = self.since_good_answer
+        if since_good_answer is None or since_good_answer > ANSWER_LIMIT_SECONDS or self._since is None:
+            return 0.0
+        return max(0.0, self._clock() - self._since)
+
+
+class HealthServer:
+    """Serves /livez, /readyz and /healthz (the same as /livez) with a JSON body: 200 or 503."""
+
+    def __init__(self, facts: Callable[[], HealthFacts], *, port: int, host: str | None = None) -> None:
+        self._facts = facts
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, also where 0 was asked for."""
+        assert self._runner is not None, "the server was not started"
+        return int(self._runner.addresses[0][1])
+
+    async def start(self) -> None:
+        """Listen; OSError where the port is taken."""
+        app = web.Application()
+        app.router.add_get("/livez", self._liveness)
+        app.router.add_get("/healthz", self._liveness)
+        app.router.add_get("/readyz", self._readiness)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _liveness(self, _: web.Request) -> web.Response:
+        return _render(judge_liveness(self._facts()))
+
+    async def _readiness(self, _: web.Request) -> web.Response:
+        return _render(judge_readiness(self._facts()))
+
+
+def _render(verdict: Verdict) -> web.Response:
+    body = {
+        "ok": verdict.ok,
+        "checks": {check.name: {"ok": check.ok, "detail": check.detail} for check in verdict.checks},
+    }
+    text = json.dumps(body, indent=2) + "\n"
+    return web.Response(status=200 if verdict.ok else 503, text=text, content_type="application/json")

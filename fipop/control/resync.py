@@ -1,0 +1,175 @@
+"""Stores kept true: events as they come, an authoritative list of everything now and then.
+
+Watches lose things: what is deleted while a watch is down never shows as DELETED, and a store restored from a
+backup goes on as if nothing had been. Only a list shows both. A list that fails says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import Any, Generic, Protocol, TypeVar
+
+from fipop.control.events import EventType
+from fipop.control.store import Change, Json, Projection, Store
+from fipop.errors import FipopError
+from fipop.kube.client import Listing
+from fipop.kube.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+P = TypeVar("P", bound=Projection)
+
+
+class Source(Enum):
+    """How a change was learned: a deletion that only a list shows deserves more distrust."""
+
+    EVENT = auto()
+    LIST = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed(Generic[P]):
+    """One resource, the store that it fills, and who is told of changes."""
+
+    resource: Resource
+    store: Store[P]
+    on_change: Callable[[Change[P], Source], None]
+
+    def take_event(self, event_type: EventType, obj: Json) -> None:
+        """Take in a watch event: the callback of this resource for the watcher."""
+        is_deleted = event_type is EventType.DELETED
+        change = self.store.delete(obj) if is_deleted else self.store.put(obj)
+        if change is not None:
+            self.on_change(change, Source.EVENT)
+
+    def take_list(self, listing: Listing, *, seen_before: int) -> None:
+        """Take in an authoritative list; raises RestoredStoreError."""
+        for change in self.store.resync(listing, seen_before=seen_before):
+            self.on_change(change, Source.LIST)
+
+
+class Lister(Protocol):
+    """What a resync asks of the door to the API."""
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        timeout_seconds: float | None = ...,
+        project: Callable[[dict[str, Any]], dict[str, Any]] | None = ...,
+    ) -> Listing:
+        """Return all objects of a resource at one version, or raise FipopError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncTimes:
+    """Seconds. `every` and the rest between two rounds are met within a tenth, so that replicas spread."""
+
+    every_seconds: float = 300.0
+    list_seconds: float = 60.0
+    first_retry_seconds: float = 1.0
+    longest_retry_seconds: float = 30.0
+    least_pause_seconds: float = 30.0
+
+
+class Resync:
+    """Compares stores with authoritative lists: at the start, every 5 minutes, and when asked to.
+
+    The feeds are listed in their order, one after the other: who decides by two of them (is the owner of this
+    reservation gone?) puts the one that refers before the one that is referred to. `on_round` is called after
+    each round in which every list succeeded.
+    """
+
+    def __init__(
+        self,
+        feeds: Sequence[Feed[Any]],
+        *,
+        lister: Lister,
+        random: Random,
+        times: ResyncTimes | None = None,
+        on_round: Callable[[], None] | None = None,
+    ) -> None:
+        self._feeds = tuple(feeds)
+        self._lister = lister
+        self._random = random
+        self._times = times or ResyncTimes()
+        self._on_round = on_round
+        self._requested = asyncio.Event()
+        self._loaded = asyncio.Event()
+        self._failing: set[str] = set()
+
+    @property
+    def loaded(self) -> bool:
+        """Whether every store has taken in a list: before that nothing may be concluded from absence."""
+        return self._loaded.is_set()
+
+    async def wait_loaded(self) -> None:
+        """Wait until every store has taken in a list."""
+        await self._loaded.wait()
+
+    def request(self) -> None:
+        """Have a round soon: something happened that watches may not have shown."""
+        self._requested.set()
+
+    async def run(self) -> None:
+        """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start afresh."""
+        times, retry_seconds = self._times, self._times.first_retry_seconds
+        while True:
+            self._requested.clear()
+            if await self._round():
+                retry_seconds = times.first_retry_seconds
+                await asyncio.sleep(self._spread(times.least_pause_seconds))
+                await self._wait_requested(self._spread(times.every_seconds) - times.least_pause_seconds)
+            else:
+                await asyncio.sleep(self._spread(retry_seconds))
+                retry_seconds = min(times.longest_retry_seconds, retry_seconds * 2)
+
+    async def _round(self) -> bool:
+        """List every resource once; True where all succeeded."""
+        succeeded = [await self._resync(feed) for feed in self._feeds]
+        if all(feed.store.loaded for feed in self._feeds):
+            self._loaded.set()
+        if not all(succeeded):
+            return False
+        if self._on_round is not None:
+            self._on_round()
+        return True
+
+    async def _resync(self, feed: Feed[Any]) -> bool:
+        plural = feed.resource.plural
+        seen_before = feed.store.highest_version
+        try:
+            listing = await self._lister.list(
+                feed.resource, timeout_seconds=self._times.list_seconds, project=_without_managed_fields
+            )
+        except FipopError as error:
+            level = logging.DEBUG if plural in self._failing else logging.WARNING
+            self._failing.add(plural)
+            logger.log(
+                level, "list fails; it is tried again", extra={"resource": plural, "error": str(error)}
+            )
+            return False
+        self._failing.discard(plural)
+        feed.take_list(listing, seen_before=seen_before)
+        return True
+
+    async def _wait_requested(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._requested.wait()
+        except TimeoutError:
+            return
+
+    def _spread(self, seconds: float) -> float:
+        return seconds * self._random.uniform(0.9, 1.1)
+
+
+def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
+    """Drop what is often half of an object and nobody reads, before a whole list of them stands in memory."""
+    obj["metadata"].pop("managedFields", None)
+    return obj
