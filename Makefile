@@ -42,3 +42,8 @@ image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_
 	scripts/image.sh $(IMAGE)
 
 .PHONY: lint-chart manifest image
+
+assets: setup ## Build the programs of the local fleet into the user's cache, where they are missing
+	$(BIN)/python -m localfleet.assets
+
+.PHONY: assets
