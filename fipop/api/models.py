@@ -16,6 +16,9 @@ from fipop.api.conditions import Condition
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
+INT64_MAX = 2**63 - 1
+"""Counts in a status are int64; a larger one is clamped, and the range's Ready message says so."""
+
 
 class SearchOrder(StrEnum):
     """From which end of a pool addresses are given out."""
@@ -94,6 +97,16 @@ class Capacity:
     quarantined: int = 0
     out_of_range: int = 0
 
+    def clamped(self) -> Capacity:
+        """Give the counts as a status can hold them."""
+        return Capacity(
+            total=min(self.total, INT64_MAX),
+            used=min(self.used, INT64_MAX),
+            free=min(self.free, INT64_MAX),
+            quarantined=min(self.quarantined, INT64_MAX),
+            out_of_range=min(self.out_of_range, INT64_MAX),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeCapacity:
@@ -102,6 +115,10 @@ class RangeCapacity:
     whole: Capacity
     ipv4: Capacity
     ipv6: Capacity
+
+    def clamped(self) -> RangeCapacity:
+        """Give the counts as a status can hold them."""
+        return RangeCapacity(whole=self.whole.clamped(), ipv4=self.ipv4.clamped(), ipv6=self.ipv6.clamped())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,6 @@ from fipop.api.models import (
 
 Json = dict[str, Any]
 
-INT64_MAX = 2**63 - 1
-"""Counts in a status are int64; a larger one is clamped, and the range's Ready message says so."""
-
 
 def render_reservation(reservation: Reservation) -> Json:
     """Give the whole object; the resource version stands in it where the reservation was read before."""
@@ -102,7 +99,7 @@ def _guest(guest: GuestStatus) -> Json:
 def render_range_status(
     capacity: RangeCapacity | None, conditions: tuple[Condition, ...], generation: int
 ) -> Json:
-    """Give the status of a range as a merge patch; `capacity` is None where the pool cannot be read."""
+    """Give the status of a range as a merge patch; `capacity`, clamped, is None where the pool cannot be read."""
     rendered: Json | None = None
     if capacity is not None:
         rendered = _capacity(capacity.whole) | {
@@ -118,9 +115,9 @@ def render_range_status(
 
 def _capacity(capacity: Capacity) -> Json:
     return {
-        "total": min(capacity.total, INT64_MAX),
-        "used": min(capacity.used, INT64_MAX),
-        "free": min(capacity.free, INT64_MAX),
-        "quarantined": min(capacity.quarantined, INT64_MAX),
-        "outOfRange": min(capacity.out_of_range, INT64_MAX),
+        "total": capacity.total,
+        "used": capacity.used,
+        "free": capacity.free,
+        "quarantined": capacity.quarantined,
+        "outOfRange": capacity.out_of_range,
     }

@@ -1,0 +1,177 @@
+"""What to do for one floating IP: which of its reservations to keep, what to claim, what to give back.
+
+Values in, values out: the decision knows no API. Its order of thought is that of a careful admin. What is held
+already comes first; a new address is claimed before an old one is given up; where the new one cannot be had, the
+old one stays and the obstacle is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fipop.api.models import Requested, Reservation
+from fipop.errors import IpamError, RangeDrainingError
+from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.operator.request import Request, needs_every_family, wanted_families
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeView:
+    """The range to serve from, as the decision sees it.
+
+    `refuses` says why the range would not give out an address that somebody asks for by name; None where it would.
+    A range that is `draining` gives out nothing new.
+    """
+
+    name: str
+    space: str
+    families: frozenset[Family]
+    draining: bool
+    refuses: Callable[[Address], IpamError | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a floating IP has not all that it asks for; `reason` is that of its condition."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """One address to hold: a certain one, or the next free one (`address` is None).
+
+    `replaces` is the reservation that is given back once this one is held; `confirms` tells that the floating IP
+    had this very address before, so that no rule of the range stands in its way.
+    """
+
+    family: Family
+    address: Address | None
+    requested: Requested
+    replaces: Reservation | None = None
+    confirms: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first."""
+
+    keep: tuple[Reservation, ...]
+    claim: tuple[Want, ...]
+    obstacles: tuple[Obstacle, ...]
+    all_or_nothing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the plan is made of, besides the request.
+
+    `held` are the reservations that the floating IP holds; `had` the addresses that its status names or that it
+    brought from the predecessor: they are its own even where a reservation is missing. `made_by_us` tells that the
+    address in its spec was chosen, not asked for.
+    """
+
+    range: RangeView
+    held: Sequence[Reservation]
+    had: frozenset[Address]
+    made_by_us: bool
+
+
+def plan_allocation(request: Request, facts: Circumstances) -> Plan:
+    """Decide for every family that is wanted. See the module's text for the order of thought."""
+    held = _best_by_family(request, facts)
+    families = wanted_families(request, facts.range.families, frozenset(held))
+    keep: list[Reservation] = []
+    claim: list[Want] = []
+    obstacles: list[Obstacle] = []
+    for family in sorted(families):
+        decision = _decide(family, request.static.get(family), held.get(family), facts)
+        if isinstance(decision, Want):
+            obstacle = _obstacle_to(decision, facts)
+            if obstacle is None:
+                claim.append(decision)
+                continue
+            obstacles.append(obstacle)
+            if decision.replaces is not None:
+                keep.append(decision.replaces)
+        else:
+            keep.append(decision)
+    return Plan(
+        keep=tuple(keep),
+        claim=tuple(claim),
+        obstacles=tuple(obstacles),
+        all_or_nothing=needs_every_family(request),
+    )
+
+
+def obstacle_of(error: IpamError) -> Obstacle:
+    """Give the obstacle that an error of the core is: its class tells the reason."""
+    return Obstacle(reason=type(error).__name__.removesuffix("Error"), message=str(error))
+
+
+def address_of(reservation: Reservation) -> Address:
+    """Give the address of a reservation."""
+    return parse_address(reservation.address)
+
+
+def _best_by_family(request: Request, facts: Circumstances) -> Mapping[Family, Reservation]:
+    """Choose among several reservations of a family, as a crash or a second operator leaves them behind.
+
+    The same for every observer: what the spec names, then what the status names, then the oldest, then by name.
+    """
+
+    def rank(reservation: Reservation) -> tuple[bool, bool, bool, bool, object, str]:
+        address = address_of(reservation)
+        return (
+            address != request.static.get(address.family),
+            address not in facts.had,
+            reservation.space != facts.range.space,
+            reservation.range != facts.range.name,
+            reservation.since,
+            reservation.name,
+        )
+
+    best: dict[Family, Reservation] = {}
+    for reservation in sorted(facts.held, key=rank):
+        best.setdefault(address_of(reservation).family, reservation)
+    return best
+
+
+def _decide(
+    family: Family, static: Address | None, held: Reservation | None, facts: Circumstances
+) -> Reservation | Want:
+    wanted_range = facts.range
+    if held is None:
+        if static is None:
+            # A reservation that vanished is made again, also where the spec was emptied meanwhile.
+            mine = min((address for address in facts.had if address.family is family), default=None)
+            return Want(family=family, address=mine, requested=Requested.DYNAMIC, confirms=mine is not None)
+        known = static in facts.had
+        requested = Requested.DYNAMIC if known and facts.made_by_us else Requested.STATIC
+        return Want(family=family, address=static, requested=requested, confirms=known)
+    address = address_of(held)
+    if static is not None and static != address:
+        return Want(family=family, address=static, requested=Requested.STATIC, replaces=held)
+    if held.space == wanted_range.space and held.range == wanted_range.name:
+        return held
+    # The range, or its space, is another now: the same address where that range gives it out, else a new one;
+    # but an address that somebody asked for by name is never changed for another.
+    stays = wanted_range.refuses(address) is None
+    if stays or held.requested is Requested.STATIC:
+        return Want(family=family, address=address, requested=held.requested, replaces=held)
+    return Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
+
+
+def _obstacle_to(want: Want, facts: Circumstances) -> Obstacle | None:
+    if want.confirms:
+        return None
+    if want.address is not None:
+        refusal = facts.range.refuses(want.address)
+        if refusal is not None:
+            return obstacle_of(refusal)
+    is_relabel = want.replaces is not None and address_of(want.replaces) == want.address
+    if facts.range.draining and not is_relabel:
+        return obstacle_of(RangeDrainingError(range_name=facts.range.name))
+    return None

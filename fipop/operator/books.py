@@ -1,0 +1,238 @@
+"""The ledgers of all address spaces, kept from what the stores hold.
+
+An address is used where a reservation says so, where a claim is under way, or where the status of a floating IP names
+it (a reservation that vanished must not free it). After any of the three changes its entry is made anew from all three,
+in that order: there is no other way into a ledger, so its state never depends on the order of events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fipop.api.models import Capacity, FloatingIP, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
+from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.ipam.ledger import Ledger, Range, Usage
+from fipop.ipam.pool import MaskedPart, Pool, parse_pool
+from fipop.operator.reservations import Claim
+
+OwnerKey = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """All that is known of one address of a space."""
+
+    reservation: Reservation | None = None
+    claims: dict[OwnerKey, str] = field(default_factory=dict)
+    named_by: dict[OwnerKey, str] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.reservation is None and not self.claims and not self.named_by
+
+
+@dataclass(slots=True)
+class _Space:
+    ledger: Ledger[OwnerKey] = field(default_factory=Ledger)
+    entries: dict[Address, _Entry] = field(default_factory=dict)
+
+
+class Books:
+    """Who holds which address, and what the ranges can still give out."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, _Space] = {}
+        self._space_of: dict[str, str] = {}
+        self._pools: dict[str, Pool] = {}
+        self._problems: dict[str, IpamError] = {}
+        self._unsettled: dict[tuple[OwnerKey, str, Family], Address] = {}
+
+    # What changed
+
+    def range_changed(self, old: FloatingIPRange | None, new: FloatingIPRange | None) -> None:
+        """Enter, change or forget a range; what is held stays on the books."""
+        if new is None or (old is not None and old.address_space != new.address_space):
+            assert old is not None
+            self._space(old.address_space).ledger.remove_range(old.name)
+            self._space_of.pop(old.name, None)
+        if new is None:
+            assert old is not None
+            self._pools.pop(old.name, None)
+            self._problems.pop(old.name, None)
+            return
+        self._space_of[new.name] = new.address_space
+        ledger = self._space(new.address_space).ledger
+        try:
+            pool = parse_pool(
+                new.iprange,
+                exclude=new.exclude,
+                skip_end_ips=new.skip_end_ips,
+                avoid_buggy_ips=new.avoid_buggy_ips,
+            )
+        except IpamError as error:
+            # A range that cannot be read gives out nothing; what it gave out before stays held.
+            self._problems[new.name] = error
+            self._pools.pop(new.name, None)
+            ledger.remove_range(new.name)
+            return
+        self._problems.pop(new.name, None)
+        self._pools[new.name] = pool
+        ledger.set_range(
+            Range(
+                name=new.name,
+                pool=pool,
+                created=new.meta.created,
+                descending=new.search_order is SearchOrder.DESC,
+                draining=new.draining or new.meta.deleting,
+            )
+        )
+
+    def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
+        """Take a reservation in; its name holds its space and address, so these are those of `old`."""
+        latest = new if new is not None else old
+        assert latest is not None
+        address = _read(latest.address)
+        if address is None:
+            return
+        self._entry(latest.space, address).reservation = new
+        self._enter(latest.space, address)
+
+    def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
+        """Take in which addresses the status of a floating IP names."""
+        before, after = _named(old), _named(new)
+        if before == after:
+            return
+        latest = new if new is not None else old
+        assert latest is not None
+        for space, address, _ in before - after:
+            self._entry(space, address).named_by.pop(latest.meta.key, None)
+        for space, address, range_name in after:
+            self._entry(space, address).named_by[latest.meta.key] = range_name
+        for space, address, _ in before | after:
+            self._enter(space, address)
+
+    def expect(self, claim: Claim) -> None:
+        """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
+        self._unsettled[claim.owner.key, claim.range, claim.address.family] = claim.address
+        self._entry(claim.space, claim.address).claims[claim.owner.key] = claim.range
+        self._enter(claim.space, claim.address)
+
+    def settle(self, claim: Claim) -> None:
+        """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
+        self._unsettled.pop((claim.owner.key, claim.range, claim.address.family), None)
+        self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
+        self._enter(claim.space, claim.address)
+
+    # What is so
+
+    def unsettled(self, owner: OwnerKey, range_name: str, family: Family) -> Address | None:
+        """Give the address of a claim whose outcome is unknown: it is asked for again before any other."""
+        return self._unsettled.get((owner, range_name, family))
+
+    def next_free(self, range_name: str, family: Family, owner: OwnerKey) -> Address:
+        """Choose the next free address of a range; IpamError says why there is none."""
+        ledger = self._ledger_of(range_name)
+        address = ledger.claim_next(range_name, family, owner)
+        # Chosen is not claimed: the entry is made by `expect`, from the one place that makes entries.
+        self._enter(self._space_of[range_name], address)
+        return address
+
+    def problem_of(self, range_name: str) -> IpamError | None:
+        """Say why a range cannot be read; None where it can."""
+        return self._problems.get(range_name)
+
+    def masked_parts(self, range_name: str) -> tuple[MaskedPart, ...]:
+        """Give the CIDRs of a range that were written with host bits."""
+        pool = self._pools.get(range_name)
+        return pool.masked if pool is not None else ()
+
+    def space_of(self, range_name: str) -> str | None:
+        """Give the address space of a range."""
+        return self._space_of.get(range_name)
+
+    def families(self, range_name: str) -> frozenset[Family]:
+        """Give the families that a range has addresses of."""
+        pool = self._pools.get(range_name)
+        return frozenset(pool.families) if pool is not None else frozenset()
+
+    def why_refused(self, range_name: str, address: Address) -> IpamError | None:
+        """Say why a range would not give out this address, whoever holds it; None where it would."""
+        return self._ledger_of(range_name).refusal(address, range_name)
+
+    def is_full(self, range_name: str) -> bool:
+        """Whether a range that can be read has nothing to give."""
+        if range_name not in self._pools:
+            return True
+        return self._ledger_of(range_name).snapshot(range_name).whole.free == 0
+
+    def conflicts(self, range_name: str) -> tuple[str, ...]:
+        """Name the older ranges that take addresses away from this one."""
+        return self._ledger_of(range_name).conflicts(range_name) if range_name in self._pools else ()
+
+    def capacity(self, range_name: str) -> RangeCapacity | None:
+        """Count a range; None where it cannot be read."""
+        if range_name not in self._pools:
+            return None
+        snapshot = self._ledger_of(range_name).snapshot(range_name)
+        return RangeCapacity(
+            whole=_capacity(snapshot.whole), ipv4=_capacity(snapshot.ipv4), ipv6=_capacity(snapshot.ipv6)
+        )
+
+    # How
+
+    def _space(self, name: str) -> _Space:
+        return self._spaces.setdefault(name, _Space())
+
+    def _ledger_of(self, range_name: str) -> Ledger[OwnerKey]:
+        return self._space(self._space_of[range_name]).ledger
+
+    def _entry(self, space: str, address: Address) -> _Entry:
+        return self._space(space).entries.setdefault(address, _Entry())
+
+    def _enter(self, space: str, address: Address) -> None:
+        """Make the ledger's record of an address anew from all that is known of it."""
+        room = self._space(space)
+        entry = room.entries.get(address)
+        room.ledger.free(address)
+        if entry is None or entry.is_empty:
+            room.entries.pop(address, None)
+            return
+        reservation = entry.reservation
+        if reservation is not None:
+            room.ledger.adopt(
+                address,
+                reservation.owner.key,
+                reservation.range,
+                quarantined_until=reservation.quarantined_until,
+            )
+            return
+        owner, range_name = min((entry.claims or entry.named_by).items())
+        room.ledger.adopt(address, owner, range_name)
+
+
+def _named(floating_ip: FloatingIP | None) -> frozenset[tuple[str, Address, str]]:
+    if floating_ip is None or floating_ip.status.address_space is None:
+        return frozenset()
+    status = floating_ip.status
+    found = (_read(text) for text in status.addresses)
+    return frozenset(
+        (status.address_space or "", address, status.range or "") for address in found if address is not None
+    )
+
+
+def _read(text: str) -> Address | None:
+    try:
+        return parse_address(text)
+    except IpamError:
+        return None
+
+
+def _capacity(usage: Usage) -> Capacity:
+    return Capacity(
+        total=usage.total,
+        used=usage.used,
+        free=usage.free,
+        quarantined=usage.quarantined,
+        out_of_range=usage.out_of_range,
+    )

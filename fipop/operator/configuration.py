@@ -1,0 +1,122 @@
+"""kube-fip-config, live: every change is checked and takes effect at once; a bad value keeps the last good one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from fipop.api import names
+from fipop.errors import ApiAlreadyExistsError, FipopError
+from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder, EventType, reference_to
+from fipop.kube.resources import CONFIG_MAPS
+from fipop.kube.watch import ObjectWatch
+from fipop.settings import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
+
+logger = logging.getLogger(__name__)
+
+Listener = Callable[[Settings, Settings], None]
+
+
+class Configuration:
+    """The settings in force. `listeners` hear of every change, with the settings before and after."""
+
+    def __init__(
+        self, *, client: KubeClient, events: EventRecorder, namespace: str, defaults: Mapping[str, str]
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._namespace = namespace
+        self._defaults = defaults
+        self._watch = ObjectWatch(client, CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace)
+        self._told: tuple[BadOption, ...] = ()
+        self._warned: tuple[str, ...] = ()
+        self.settings = DEFAULTS
+        self.bad_options: tuple[BadOption, ...] = ()
+        self.annotations: Mapping[str, str] = {}
+        self.listeners: list[Listener] = []
+
+    @property
+    def last_heard_at(self) -> float | None:
+        """The monotonic time when the watch showed life last."""
+        return self._watch.last_heard_at
+
+    async def load(self) -> None:
+        """Take the settings in before anything else starts; made from the defaults where there are none."""
+        found = await self._client.get(CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=self._namespace)
+        self._take(found if found is not None else await self._create())
+
+    async def follow(self) -> None:
+        """Take every change in, for ever. A deleted ConfigMap is made again, from the defaults."""
+        async with aclosing(self._watch.versions()) as versions:
+            async for version in versions:
+                if version is not None:
+                    self._take(version)
+                    continue
+                try:
+                    self._take(await self._create())
+                except FipopError as error:
+                    logger.warning("settings cannot be made", extra={"error": str(error)})
+
+    async def _create(self) -> dict[str, Any]:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": names.SETTINGS_CONFIG_MAP, "namespace": self._namespace},
+            "data": dict(self._defaults),
+        }
+        try:
+            made = await self._client.create(CONFIG_MAPS, body)
+        except ApiAlreadyExistsError:
+            found = await self._client.get(CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=self._namespace)
+            return found if found is not None else body
+        logger.info("settings made from the defaults", extra={"config_map": names.SETTINGS_CONFIG_MAP})
+        return made
+
+    def _take(self, config_map: Mapping[str, Any]) -> None:
+        data = config_map.get("data")
+        before = self.settings
+        self.annotations = dict(config_map["metadata"].get("annotations") or {})
+        self.settings, self.bad_options = parse_settings(data if isinstance(data, dict) else {}, before)
+        self._report(config_map)
+        if self.settings != before:
+            logger.info("settings changed", extra={"changed": _changed(before, self.settings)})
+            for listener in self.listeners:
+                listener(before, self.settings)
+
+    def _report(self, config_map: Mapping[str, Any]) -> None:
+        """Tell bad values and unwise ones, once each."""
+        about = reference_to(CONFIG_MAPS, dict(config_map)) if config_map["metadata"].get("uid") else None
+        for bad in self.bad_options:
+            if bad not in self._told:
+                message = f"{bad.option}: {bad.value!r} {bad.reason}; the last good value stays"
+                logger.error("bad option", extra={"option": bad.option, "error": bad.reason})
+                if about is not None:
+                    self._events.record(about, EventType.WARNING, "BadOption", message)
+        unwise = warnings(self.settings)
+        for warning in unwise:
+            if warning not in self._warned:
+                logger.warning("unwise option", extra={"error": warning})
+                if about is not None:
+                    self._events.record(about, EventType.WARNING, "UnwiseOption", warning)
+        self._told, self._warned = self.bad_options, unwise
+
+
+def read_defaults(folder: Path | None) -> dict[str, str]:
+    """Read what a missing kube-fip-config is made from: a mounted folder with one file for each option.
+
+    Without a folder the documented built-in defaults. OSError where it cannot be read.
+    """
+    if folder is None:
+        return settings_data(DEFAULTS)
+    # A mounted ConfigMap has hidden entries beside its files.
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    return {path.name: path.read_text(encoding="utf-8") for path in files}
+
+
+def _changed(before: Settings, after: Settings) -> list[str]:
+    old, new = settings_data(before), settings_data(after)
+    return sorted(option for option in new if old.get(option) != new[option])

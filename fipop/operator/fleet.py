@@ -1,0 +1,271 @@
+"""Passes over the guests: one after the other for each guest, many guests at once, each by itself when it fails."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+
+from fipop.api.models import FloatingIP, Reservation
+from fipop.control.workqueue import RetryAfter
+from fipop.errors import ApiForbiddenError, GuestError
+from fipop.guest.carried import CarriedAddresses
+from fipop.guest.configmap import WantedAddress
+from fipop.guest.reports import GuestTask, PassReport
+from fipop.guest.sync import GuestRoom
+from fipop.ipam.addresses import Address, format_address
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import SECRETS
+from fipop.metrics import GuestEvent, Metrics
+from fipop.operator.allocation import address_of
+from fipop.operator.guests import GuestDirectory
+from fipop.operator.links import link_guest
+from fipop.operator.observations import GuestObservation, observe, unreachable
+from fipop.operator.reservations import ReservationDesk
+from fipop.operator.world import BY_OWNER_NAMESPACE, World
+from fipop.rancher.discovery import retry_delay_seconds
+from fipop.rancher.matching import Guest
+from fipop.settings import GuestInstall, Settings
+
+logger = logging.getLogger(__name__)
+
+DEEP_CHECK_SECONDS = 3600.0
+
+
+class KubeconfigMissingError(GuestError):
+    """Rancher's Secret with the guest's kubeconfig is not there, may not be read, or holds none."""
+
+    def __init__(self, *, secret: str, problem: str) -> None:
+        self.secret = secret
+        self.problem = problem
+        super().__init__(f"Secret {secret} {problem}")
+
+
+@dataclass(slots=True)
+class _Visits:
+    """What is remembered of the passes over one guest."""
+
+    failures: int = 0
+    deep_at: float = float("-inf")
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetParts:
+    """What the fleet works with.
+
+    `confirm` asks the API server, live, whether reservations are still their owners', and whether this replica
+    leads long enough for a write. `observed` hears of a guest whose last pass found something new.
+    """
+
+    client: KubeClient
+    world: World
+    guests: GuestDirectory
+    room: GuestRoom
+    metrics: Metrics
+    settings: Callable[[], Settings]
+    leads: Callable[[], bool]
+    desk: ReservationDesk
+    observed: Callable[[str], None]
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+    random: Random
+
+
+class Fleet:
+    """Makes one pass at a time over the guest of an id; the work queue brings the ids, and the deadlines are the
+    guest room's.
+    """
+
+    def __init__(self, parts: FleetParts) -> None:
+        self._parts = parts
+        self._visits: dict[str, _Visits] = {}
+
+    async def visit(self, guest_id: str) -> RetryAfter | None:
+        """Make a pass, or note why there is none; the answer says when the next is due."""
+        guest = self._parts.guests.known(guest_id)
+        if guest is None:
+            self._forget(guest_id)
+            return None
+        floating_ips = self._served(guest)
+        retired = self._retired(guest_id)
+        if guest.paused or not (floating_ips or retired):
+            return None
+        visits = self._visits.setdefault(guest_id, _Visits())
+        began = self._parts.monotonic()
+        observation, retry_seconds = await self._try(guest, floating_ips, retired, visits)
+        self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
+        if self._parts.guests.observe(guest_id, observation):
+            self._parts.observed(guest_id)
+        return RetryAfter(self._next(guest, visits, retry_seconds))
+
+    async def look(self, guest_id: str, address: Address) -> str | None:
+        """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked."""
+        carried = await self.look_around(guest_id)
+        carrier = carried.carrier_of(format_address(address))
+        return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
+
+    async def look_around(self, guest_id: str) -> CarriedAddresses:
+        """Give all that a guest carries; GuestError or ApiError where it cannot be asked."""
+        guest = self._parts.guests.known(guest_id)
+        if guest is None:
+            await self._parts.guests.discover(guest_id)
+            guest = self._parts.guests.known(guest_id)
+        if guest is None or not guest.connected:
+            raise KubeconfigMissingError(
+                secret=f"of guest {guest_id}", problem="is not in use: not connected"
+            )
+        return await self._parts.room.look(guest_id, await self._kubeconfig(guest))
+
+    def last_pass_at(self, guest_id: str) -> float | None:
+        """Give the Unix time of the last whole pass; None before it."""
+        visits = self._visits.get(guest_id)
+        return visits.finished_at if visits is not None else None
+
+    async def _try(
+        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], visits: _Visits
+    ) -> tuple[GuestObservation, float | None]:
+        if not guest.connected:
+            return unreachable("GuestDisconnected", "Rancher is not connected to the guest"), None
+        try:
+            kubeconfig = await self._kubeconfig(guest)
+        except KubeconfigMissingError as error:
+            visits.failures += 1
+            self._count(guest, GuestEvent.API_CONNECTION, success=False)
+            age = (self._parts.now() - guest.created).total_seconds()
+            return unreachable("KubeconfigMissing", str(error)), retry_delay_seconds(age, visits.failures)
+        deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
+        report = await self._parts.room.run_pass(
+            self._task(guest, floating_ips, retired, kubeconfig), deep=deep
+        )
+        return self._record(guest, floating_ips, report, visits, deep=deep)
+
+    def _record(
+        self, guest: Guest, floating_ips: list[FloatingIP], report: PassReport, visits: _Visits, *, deep: bool
+    ) -> tuple[GuestObservation, float | None]:
+        for event in report.events:
+            self._count(guest, GuestEvent(event.event.value), success=event.success)
+        if report.error is None:
+            visits.failures = 0
+            visits.finished_at = self._parts.now().timestamp()
+            if deep:
+                visits.deep_at = self._parts.monotonic()
+        else:
+            visits.failures += 1
+            fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
+            logger.log(
+                logging.WARNING if visits.failures == 1 else logging.DEBUG, "pass failed", extra=fields
+            )
+        retry = report.retry_after_seconds
+        if report.error is not None and retry is None:
+            age = (self._parts.now() - guest.created).total_seconds()
+            retry = retry_delay_seconds(age, visits.failures)
+        return observe(report, [each.meta.key for each in floating_ips]), retry
+
+    def _next(self, guest: Guest, visits: _Visits, retry_seconds: float | None) -> float:
+        """Give the time to the next pass: spread, so that a fleet that started together does not stay together."""
+        interval = float(self._parts.settings().operate_guest_cluster_interval_seconds)
+        if retry_seconds is not None:
+            interval = min(interval, retry_seconds)
+        return interval * self._parts.random.uniform(0.9, 1.0)
+
+    async def _kubeconfig(self, guest: Guest) -> bytes:
+        """Read Rancher's Secret, each time: it is deleted and made again when URL, CA or token change."""
+        secret = guest.kubeconfig_secret
+        name = f"{secret.namespace}/{secret.name}"
+        try:
+            found = await self._parts.client.get(SECRETS, secret.name, namespace=secret.namespace)
+        except ApiForbiddenError as error:
+            raise KubeconfigMissingError(
+                secret=name, problem="may not be read: is its namespace among those that the chart grants?"
+            ) from error
+        if found is None:
+            raise KubeconfigMissingError(secret=name, problem="is not there")
+        try:
+            return base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise KubeconfigMissingError(secret=name, problem="holds no kubeconfig") from error
+
+    def _served(self, guest: Guest) -> list[FloatingIP]:
+        """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
+        return [
+            floating_ip
+            for floating_ip in self._parts.world.floating_ips_of(guest.id)
+            if not floating_ip.paused
+            and floating_ip.status.addresses
+            and link_guest(self._parts.world, floating_ip).obstacle is None
+        ]
+
+    def _retired(self, guest_id: str) -> frozenset[str]:
+        reservations = self._parts.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        return frozenset(_text(each) for each in reservations if not each.is_held)
+
+    def _task(
+        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], kubeconfig: bytes
+    ) -> GuestTask:
+        held = [
+            each
+            for floating_ip in floating_ips
+            for each in self._parts.world.reservations_of(floating_ip.meta.key)
+            if each.is_held and each.owner.uid == floating_ip.uid
+        ]
+        granted = frozenset(_text(each) for each in held)
+        settings = self._parts.settings()
+        return GuestTask(
+            guest_id=guest.id,
+            cluster_name=guest.cluster_name,
+            kubeconfig=kubeconfig,
+            opted_in=installs(settings, guest) and bool(floating_ips),
+            wanted=tuple(
+                wanted for each in floating_ips if (wanted := build_wanted(each, granted)) is not None
+            ),
+            granted=granted,
+            retired=retired - granted,
+            settings=settings,
+            before_write=lambda: self._confirm(held),
+        )
+
+    async def _confirm(self, held: list[Reservation]) -> bool:
+        """Ask the API server, right before a guest is written, whether all of it is still its owners'."""
+        for reservation in held:
+            if not await self._parts.desk.is_held_by(reservation.name, reservation.owner):
+                return False
+        return self._parts.leads()
+
+    def _count(self, guest: Guest, event: GuestEvent, *, success: bool) -> None:
+        harvester = guest.harvester_cluster_name or ""
+        self._parts.metrics.count_guest_event(guest.cluster_name, harvester, event, success)
+
+    def _forget(self, guest_id: str) -> None:
+        self._visits.pop(guest_id, None)
+        self._parts.guests.forget(guest_id)
+
+
+def installs(settings: Settings, guest: Guest) -> bool:
+    """Whether fipop keeps kube-vip and its cloud provider in a guest."""
+    install = settings.kubevip_guest_install
+    return install is GuestInstall.ENABLED or (install is GuestInstall.CLUSTER_LABEL and guest.opted_in)
+
+
+def build_wanted(floating_ip: FloatingIP, granted: frozenset[str]) -> WantedAddress | None:
+    """Say what a floating IP asks of the ConfigMap: of its addresses only those that reservations back."""
+    addresses = tuple(address for address in floating_ip.status.addresses if address in granted)
+    if not addresses:
+        return None
+    return WantedAddress(
+        floating_ip=floating_ip.meta.key,
+        created=floating_ip.meta.created,
+        addresses=addresses,
+        service_namespace=floating_ip.service_namespace,
+        allow_share=floating_ip.allow_share,
+        interface=floating_ip.interface,
+        update_config_map=floating_ip.update_config_map,
+    )
+
+
+def _text(reservation: Reservation) -> str:
+    return format_address(address_of(reservation))

@@ -1,0 +1,297 @@
+"""Reconcile one FloatingIP: reservations first, then its spec, then its status, then what it no longer wants.
+
+The order is the protocol: an address is its own by a reservation before anybody reads it in a spec or a status, and
+a guest is written only by a pass that the settled status brings about.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fipop.api import names
+from fipop.api.models import FloatingIP, FloatingIPRange, Owner, Reservation
+from fipop.api.rendering import render_floating_ip_status
+from fipop.control.workqueue import RetryAfter
+from fipop.errors import ApiConflictError, IpamError
+from fipop.ipam.addresses import Address, format_address, parse_address
+from fipop.kube.client import Json, KubeClient
+from fipop.kube.resources import FLOATING_IPS
+from fipop.operator.allocation import (
+    Circumstances,
+    Obstacle,
+    RangeView,
+    address_of,
+    plan_allocation,
+)
+from fipop.operator.claiming import Claimer, Outcome
+from fipop.operator.gates import Gates
+from fipop.operator.guests import GuestDirectory
+from fipop.operator.links import GuestLink, find_range, link_guest
+from fipop.operator.request import Request, SpecError, in_order, read_request
+from fipop.operator.reservations import ReservationDesk
+from fipop.operator.status import build_status
+from fipop.operator.world import World
+
+logger = logging.getLogger(__name__)
+
+MAX_WRITE_BACKS = 2
+"""How often an emptied spec.ipaddress is written again before it is left to whoever empties it."""
+
+SPEC_REVERTED = "SpecReverted"
+CLOSED_GATE_SECONDS = 5.0
+CONTENTION_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """What a round over a floating IP sets off elsewhere."""
+
+    settled: Callable[[FloatingIP], None]
+    """Its addresses, or what its guest is to be told of them, are settled: the guest wants a pass."""
+    gone: Callable[[Reservation], None]
+    """The floating IP does not exist: its reservation may be ownerless."""
+    waiting: Callable[[FloatingIP, bool], None]
+    """Whether it waits for an address to become free."""
+
+
+class FloatingIPReconciler:
+    """Brings reservations, spec and status of a floating IP in line with what it asks for."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        world: World,
+        desk: ReservationDesk,
+        gates: Gates,
+        guests: GuestDirectory,
+        callbacks: Callbacks,
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._desk = desk
+        self._gates = gates
+        self._guests = guests
+        self._callbacks = callbacks
+        self._claimer = Claimer(world=world, desk=desk)
+        self._write_backs: dict[str, int] = {}
+
+    async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
+        """Do one round; whatever caused it, the result depends on the state alone."""
+        floating_ip = self._world.floating_ips.get(*key)
+        reservations = self._world.reservations_of(key)
+        if floating_ip is None:
+            for reservation in reservations:
+                self._callbacks.gone(reservation)
+            return None
+        held = tuple(each for each in reservations if each.is_held)
+        if any(each.owner.uid != floating_ip.uid for each in held):
+            # Only the live object can tell which of two uids is the dead one.
+            await self._read_again(floating_ip)
+            if self._world.floating_ips.get(*key) != floating_ip:
+                return RetryAfter(0.0)
+        try:
+            return await self._round(floating_ip, held)
+        except ApiConflictError:
+            await self._read_again(floating_ip)
+            return RetryAfter(CONTENTION_SECONDS)
+
+    async def _round(self, floating_ip: FloatingIP, held: tuple[Reservation, ...]) -> RetryAfter | None:
+        link = link_guest(self._world, floating_ip)
+        outcome, request = await self._allocate(floating_ip, held, link)
+        if request is not None:
+            floating_ip = await self._write_spec(floating_ip, request, outcome)
+        floating_ip = await self._write_status(floating_ip, outcome, link)
+        await self._give_back(floating_ip, outcome)
+        self._callbacks.waiting(floating_ip, bool(outcome.obstacles))
+        self._callbacks.settled(floating_ip)
+        return (
+            RetryAfter(CLOSED_GATE_SECONDS)
+            if any(each.reason == "Waiting" for each in outcome.obstacles)
+            else None
+        )
+
+    async def _allocate(
+        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink
+    ) -> tuple[Outcome, Request | None]:
+        """Claim what is missing; where the wish cannot even be read, keep what is held and say why."""
+        try:
+            request = read_request(floating_ip)
+        except SpecError as error:
+            return _keep_all(held, Obstacle(reason="InvalidSpec", message=str(error))), None
+        found = find_range(self._world, floating_ip, held, self._guests.known(floating_ip.namespace))
+        view = found if isinstance(found, Obstacle) else self._view(found)
+        if isinstance(view, Obstacle):
+            return _keep_all(held, view), request
+        facts = Circumstances(
+            range=view,
+            held=held,
+            had=_addresses_had(floating_ip, request, self._guests.is_inherited(floating_ip)),
+            made_by_us=_is_made_by_us(floating_ip),
+        )
+        plan = plan_allocation(request, facts)
+        closed = self._gates.refuses_new_address()
+        is_new = any(not want.confirms for want in plan.claim)
+        if plan.claim and (self._gates.predecessor_runs or (closed is not None and is_new)):
+            obstacle = Obstacle(reason="Waiting", message=closed or "")
+            plan = replace(plan, keep=tuple(held), claim=(), obstacles=(obstacle,))
+        outcome = await self._claimer.carry_out(
+            plan,
+            floating_ip=floating_ip,
+            owner=_owner(floating_ip, link, held),
+            space=view.space,
+            range_name=view.name,
+        )
+        return outcome, request
+
+    def _view(self, found: FloatingIPRange) -> RangeView | Obstacle:
+        books = self._world.books
+        problem = books.problem_of(found.name)
+        if problem is not None:
+            return Obstacle(reason="RangeInvalid", message=f'range "{found.name}": {problem}')
+        return RangeView(
+            name=found.name,
+            space=found.address_space,
+            families=books.families(found.name),
+            draining=found.draining,
+            refuses=lambda address: books.why_refused(found.name, address),
+        )
+
+    async def _write_spec(self, floating_ip: FloatingIP, request: Request, outcome: Outcome) -> FloatingIP:
+        """Write the addresses where the spec does not name them: the documented contract."""
+        addresses = {family: address_of(each) for family, each in outcome.held.items()}
+        if not addresses or dict(request.static) == addresses or (outcome.obstacles and request.static):
+            self._forget_write_backs(floating_ip, request)
+            return floating_ip
+        is_write_back = not request.static and bool(floating_ip.status.addresses)
+        if is_write_back and not self._may_write_back(floating_ip):
+            message = (
+                "spec.ipaddress was emptied again and again: the address is held, status.addresses tells it"
+            )
+            outcome.obstacles.append(Obstacle(reason=SPEC_REVERTED, message=message))
+            return floating_ip
+        metadata: Json = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
+        if floating_ip.range is None and _is_made_by_us(floating_ip):
+            metadata["annotations"] = {names.ANNOTATION_RANGE: next(iter(outcome.held.values())).range}
+        patch: Json = {
+            "metadata": metadata,
+            "spec": {"ipaddress": ",".join(format_address(each) for each in in_order(request, addresses))},
+        }
+        answer = await self._client.merge_patch(
+            FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace
+        )
+        self._world.observe(FLOATING_IPS, answer)
+        return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name) or floating_ip
+
+    def _may_write_back(self, floating_ip: FloatingIP) -> bool:
+        stopped = any(each.reason == SPEC_REVERTED for each in floating_ip.status.conditions)
+        count = self._write_backs.get(floating_ip.uid, 0)
+        if stopped or count >= MAX_WRITE_BACKS:
+            return False
+        self._write_backs[floating_ip.uid] = count + 1
+        return True
+
+    def _forget_write_backs(self, floating_ip: FloatingIP, request: Request) -> None:
+        """Somebody else's word in the spec ends the quarrel; our own write-back does not."""
+        named = {format_address(each) for each in request.static.values()}
+        if named and named != set(floating_ip.status.addresses):
+            self._write_backs.pop(floating_ip.uid, None)
+
+    async def _write_status(self, floating_ip: FloatingIP, outcome: Outcome, link: GuestLink) -> FloatingIP:
+        wanted = build_status(
+            floating_ip,
+            held=outcome.held,
+            obstacles=outcome.obstacles,
+            link=link,
+            observation=self._guests.observation(floating_ip.namespace),
+            now=self._client.server_now(),
+        )
+        if wanted == floating_ip.status:
+            return floating_ip
+        patch = {
+            "metadata": {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid},
+            "status": render_floating_ip_status(wanted),
+        }
+        answer = await self._client.merge_patch(
+            FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace, subresource="status"
+        )
+        self._world.observe(FLOATING_IPS, answer)
+        return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name) or floating_ip
+
+    async def _give_back(self, floating_ip: FloatingIP, outcome: Outcome) -> None:
+        """Release what is held beyond the outcome, once the live object names none of it any more.
+
+        Every writer of that object tests its version, so a claim that another operator has under way for it can no
+        longer be completed after this read.
+        """
+        kept = {each.name for each in outcome.held.values()}
+        extra = [
+            each
+            for each in self._world.reservations_of(floating_ip.meta.key)
+            if each.is_held and each.name not in kept
+        ]
+        if not extra or not outcome.held:
+            return
+        live = await self._read_again(floating_ip)
+        if live is None or live.uid != floating_ip.uid:
+            return
+        named = set(live.status.addresses) | {part.strip() for part in live.ipaddress.split(",")}
+        for reservation in extra:
+            # The same address in another space is named by the status for the sake of the one that is kept.
+            elsewhere = any(each.address == reservation.address for each in outcome.held.values())
+            if elsewhere or format_address(address_of(reservation)) not in named:
+                await self._desk.quarantine(
+                    reservation, seconds=self._world.quarantine_seconds(reservation.range)
+                )
+
+    async def _read_again(self, floating_ip: FloatingIP) -> FloatingIP | None:
+        live = await self._client.get(FLOATING_IPS, floating_ip.name, namespace=floating_ip.namespace)
+        if live is None:
+            self._world.forget(FLOATING_IPS, floating_ip)
+            return None
+        self._world.observe(FLOATING_IPS, live)
+        return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name)
+
+
+def _keep_all(held: tuple[Reservation, ...], obstacle: Obstacle) -> Outcome:
+    outcome = Outcome(obstacles=[obstacle])
+    outcome.keep(held)
+    return outcome
+
+
+def _is_made_by_us(floating_ip: FloatingIP) -> bool:
+    """Whether fipop, or the predecessor, made it for a new guest: its address was chosen, not asked for."""
+    return floating_ip.name == f"{floating_ip.cluster}{names.FLOATING_IP_SUFFIX}"
+
+
+def _owner(floating_ip: FloatingIP, link: GuestLink, held: tuple[Reservation, ...]) -> Owner:
+    """Give the owner to write; what was known of the guest stays known while Rancher takes it apart."""
+    before = held[0].owner if held else None
+    cluster = link.cluster
+    if cluster is None and before is not None:
+        return replace(before, uid=floating_ip.uid)
+    return Owner(
+        namespace=floating_ip.namespace,
+        name=floating_ip.name,
+        uid=floating_ip.uid,
+        cluster=cluster.name if cluster is not None else "",
+        imported=cluster.is_imported if cluster is not None else False,
+    )
+
+
+def _addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool) -> frozenset[Address]:
+    """Give the addresses that are the floating IP's own without a reservation.
+
+    Its status names what it held; an object of the predecessor brings what its spec names.
+    """
+    had = set()
+    for text in floating_ip.status.addresses:
+        try:
+            had.add(parse_address(text))
+        except IpamError:
+            continue
+    if is_inherited:
+        had |= set(request.static.values())
+    return frozenset(had)

@@ -1,0 +1,87 @@
+"""What is known of the guests: their links as resolved last, and what the last pass over each found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from fipop.api.models import FloatingIP
+from fipop.kube.client import KubeClient
+from fipop.operator.observations import GuestObservation
+from fipop.operator.world import World
+from fipop.rancher.discovery import Discovery, Links, choose_cluster, discover_guest
+from fipop.rancher.matching import Guest
+
+
+@dataclass(slots=True)
+class GuestDirectory:
+    """Guests by id, which is also the namespace of their floating IPs.
+
+    `ours_since` is the time when fipop came to this cluster: floating IPs without a status that are older were made
+    for the predecessor.
+    """
+
+    world: World
+    client: KubeClient
+    ours_since: datetime | None = None
+    _known: dict[str, Guest] = field(default_factory=dict)
+    _observations: dict[str, GuestObservation] = field(default_factory=dict)
+
+    async def discover(self, guest_id: str) -> Discovery | None:
+        """Resolve the links of a guest again; None where no provisioning Cluster names it (any more)."""
+        management = self.world.management.get("", guest_id)
+        cluster = choose_cluster(self.world.guest_clusters(guest_id), management)
+        if cluster is None:
+            self._known.pop(guest_id, None)
+            return None
+        found = await discover_guest(
+            self.client,
+            Links(
+                cluster=cluster,
+                management=management,
+                namespace=self.world.namespaces.get("", guest_id),
+                find_management=lambda name: self.world.management.get("", name),
+                known=self._known.get(guest_id),
+            ),
+        )
+        if isinstance(found, Guest):
+            self._known[guest_id] = found
+        return found
+
+    def known(self, guest_id: str) -> Guest | None:
+        """Give a guest as its links were resolved last; None where they never were."""
+        return self._known.get(guest_id)
+
+    def all(self) -> tuple[Guest, ...]:
+        """Give all known guests, by id."""
+        return tuple(self._known[guest_id] for guest_id in sorted(self._known))
+
+    def observation(self, guest_id: str) -> GuestObservation | None:
+        """Give what the last pass found; None before the first pass of this process."""
+        return self._observations.get(guest_id)
+
+    def observe(self, guest_id: str, observation: GuestObservation) -> bool:
+        """Note what a pass found; whether that is anything new."""
+        if self._observations.get(guest_id) == observation:
+            return False
+        self._observations[guest_id] = observation
+        return True
+
+    def forget(self, guest_id: str) -> None:
+        """Forget a guest that is gone."""
+        self._known.pop(guest_id, None)
+        self._observations.pop(guest_id, None)
+
+    def exists(self, guest_id: str) -> bool:
+        """Whether any of Rancher's objects of a guest is left: then it may still run, with its addresses."""
+        return bool(self.world.guest_clusters(guest_id)) or any(
+            store.get("", guest_id) is not None for store in (self.world.management, self.world.namespaces)
+        )
+
+    def is_inherited(self, floating_ip: FloatingIP) -> bool:
+        """Whether a floating IP was made for the predecessor: older than fipop here, and never looked at since."""
+        return (
+            self.ours_since is not None
+            and floating_ip.meta.created < self.ours_since
+            and not floating_ip.status.conditions
+        )

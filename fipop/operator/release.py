@@ -1,0 +1,167 @@
+"""Letting go: reservations whose floating IP is gone go to quarantine, and from there away when no guest carries them.
+
+Time alone ends no quarantine. Our keys may be gone from a guest while a Service there still has the address, so a
+live look at the guest decides; only where the guest itself is gone, the clock does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from fipop.api.models import Reservation
+from fipop.control.workqueue import RetryAfter
+from fipop.errors import ApiConflictError, FipopError
+from fipop.ipam.addresses import Address, format_address
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import FLOATING_IPS
+from fipop.operator.allocation import address_of
+from fipop.operator.guests import GuestDirectory
+from fipop.operator.reservations import ReservationDesk
+from fipop.operator.world import BY_OWNER_NAMESPACE, World
+
+logger = logging.getLogger(__name__)
+
+IMPORTED_HOURS = 24
+"""An imported guest lives on after it left Rancher, and nobody can look into it: its addresses wait so long."""
+
+CARRIED_RETRY_SECONDS = 30.0
+GUARDED_RETRY_SECONDS = 30.0
+
+
+class Guard(StrEnum):
+    """Whether ownerless reservations may be let go."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What letting go asks of the rest of the operator.
+
+    `look` gives who in a guest carries an address (a sentence), None where nobody does; FipopError where the guest
+    cannot be asked. `guard` tells whether so many are ownerless at once that an admin must confirm first.
+    `clean` wants a pass over a guest, which takes our keys out of it. `owner_changed` wants a round over a
+    floating IP.
+    """
+
+    look: Callable[[str, Address], Awaitable[str | None]]
+    guard: Callable[[Reservation], Guard]
+    clean: Callable[[str], None]
+    owner_changed: Callable[[tuple[str, str]], None]
+
+
+class Releaser:
+    """Does one round over one reservation, by its name."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        world: World,
+        desk: ReservationDesk,
+        guests: GuestDirectory,
+        surroundings: Surroundings,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._desk = desk
+        self._guests = guests
+        self._surroundings = surroundings
+        self._now = now
+        self._carriers: dict[str, str] = {}
+
+    def carrier_of(self, name: str) -> str | None:
+        """Say who still carries an address in quarantine, as the last look found."""
+        return self._carriers.get(name)
+
+    async def reconcile(self, name: str) -> RetryAfter | None:
+        """Do one round."""
+        reservation = self._world.reservations.get("", name)
+        if reservation is None:
+            self._carriers.pop(name, None)
+            return None
+        try:
+            if reservation.is_held:
+                return await self._check_owner(reservation)
+            return await self._end_quarantine(reservation)
+        except ApiConflictError:
+            return RetryAfter(0.0)
+
+    async def _check_owner(self, reservation: Reservation) -> RetryAfter | None:
+        """Quarantine a held address whose floating IP does not exist: the store suspects, the live read decides."""
+        self._carriers.pop(reservation.name, None)
+        owner = reservation.owner
+        if self._world.floating_ips.get(*owner.key) is not None:
+            return None
+        live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
+        if live is not None:
+            self._world.observe(FLOATING_IPS, live)
+            self._surroundings.owner_changed(owner.key)
+            return None
+        if self._surroundings.guard(reservation) is Guard.CLOSED:
+            return RetryAfter(GUARDED_RETRY_SECONDS)
+        seconds = self._world.quarantine_seconds(reservation.range)
+        await self._desk.quarantine(reservation, seconds=seconds)
+        logger.info(
+            "address released to quarantine",
+            extra={"address": reservation.address, "range": reservation.range, "cluster": owner.cluster},
+        )
+        self._surroundings.clean(owner.namespace)
+        return RetryAfter(seconds)
+
+    async def _end_quarantine(self, reservation: Reservation) -> RetryAfter | None:
+        """Free the address when its time has passed and nobody carries it."""
+        assert reservation.quarantined_until is not None
+        rest = (self._until(reservation) - self._now()).total_seconds()
+        if rest > 0:
+            return RetryAfter(rest)
+        guest_id = reservation.owner.namespace
+        if self._guests.exists(guest_id) and not self._is_ours_again(reservation):
+            carrier = await self._look(reservation, guest_id)
+            if carrier is not None:
+                return RetryAfter(CARRIED_RETRY_SECONDS)
+        self._carriers.pop(reservation.name, None)
+        if not await self._desk.free(reservation):
+            return RetryAfter(0.0)
+        logger.info("address is free", extra={"address": reservation.address, "range": reservation.range})
+        return None
+
+    def _until(self, reservation: Reservation) -> datetime:
+        """Give the earliest end: that written, or a day after the release of an imported guest that left Rancher."""
+        assert reservation.quarantined_until is not None
+        until = reservation.quarantined_until
+        left = reservation.owner.imported and not self._guests.exists(reservation.owner.namespace)
+        if left and reservation.history:
+            return max(until, reservation.history[0].released_at + timedelta(hours=IMPORTED_HOURS))
+        return until
+
+    async def _look(self, reservation: Reservation, guest_id: str) -> str | None:
+        """Ask the guest; who cannot be asked counts as carrying. A carrier gets a pass that takes our keys out."""
+        address = address_of(reservation)
+        try:
+            carrier = await self._surroundings.look(guest_id, address)
+        except FipopError as error:
+            carrier = f"guest {guest_id} cannot be asked: {error}"
+        if carrier is None:
+            return None
+        if self._carriers.get(reservation.name) != carrier:
+            self._carriers[reservation.name] = carrier
+            logger.info(
+                "address stays in quarantine",
+                extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
+            )
+            self._surroundings.clean(guest_id)
+        return carrier
+
+    def _is_ours_again(self, reservation: Reservation) -> bool:
+        """Whether the guest holds the same address in another space: then it carries it by right, for that one."""
+        return any(
+            other.is_held and other.address == reservation.address and other.name != reservation.name
+            for other in self._world.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace)
+        )

@@ -1,0 +1,244 @@
+"""The protocol of reservations: the only writes that give an address away or take it back.
+
+A reservation's name is made of its space and address, so the API server's uniqueness of names decides every race,
+also between two operators. Each method is one write with a precondition; its answer goes into the store at once.
+Where the outcome is unknown (`ApiError.outcome_unknown`) the error travels to the work queue, and the next round
+asks for the same name again: never for another first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from fipop.api import names
+from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
+from fipop.api.parsing import Json
+from fipop.api.rendering import render_reservation
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError
+from fipop.ipam.addresses import Address, address_key, explode_address
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+
+logger = logging.getLogger(__name__)
+
+MAX_HISTORY = 5
+
+
+def reservation_name(space: str, address: Address) -> str:
+    """Give the name of the reservation of an address: `<space>.<v4 dotted>` or `<space>.<32 hex>`."""
+    return f"{space}.{address_key(address)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What is asked for: one address, for one owner, counted in one range."""
+
+    space: str
+    address: Address
+    range: str
+    owner: Owner
+    requested: Requested
+
+    @property
+    def name(self) -> str:
+        """The name of the reservation."""
+        return reservation_name(self.space, self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before."""
+
+    reservation: Reservation
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Another owner holds the address, or it waits in quarantine after another."""
+
+    reservation: Reservation
+
+
+class ReservationDesk:
+    """Creates, swaps, quarantines and frees reservations.
+
+    `observe` takes the JSON of every answer into the store, `forget` a reservation found gone; `lookup` gives what
+    the store knows of a name; `now` is the API server's time.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        lookup: Callable[[str], Reservation | None],
+        observe: Callable[[Json], Reservation],
+        forget: Callable[[Reservation], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._lookup = lookup
+        self._observe = observe
+        self._forget = forget
+        self._now = now
+
+    async def claim(self, claim: Claim) -> Held | Refused:
+        """Make the address the claimant's, or tell who stands in the way.
+
+        Raises ApiError; where its outcome is unknown, ask for the very same claim again.
+        """
+        known = self._lookup(claim.name)
+        if known is None:
+            try:
+                return Held(reservation=await self._create(claim), is_new=True)
+            except ApiAlreadyExistsError:
+                known = await self._read(claim.name)
+                if known is None:  # it went away between the two answers: the next round decides afresh
+                    raise
+        return await self._take(known, claim)
+
+    async def _take(self, known: Reservation, claim: Claim) -> Held | Refused:
+        """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
+        if not _may_take(known, claim):
+            # The store may lag behind a release: the API server has the last word before anybody is refused.
+            live = await self._read(claim.name)
+            if live is None:
+                return Held(reservation=await self._create(claim), is_new=True)
+            if not _may_take(live, claim):
+                return Refused(reservation=live)
+            known = live
+        wanted = _granted(known, claim, self._now())
+        if wanted == known:
+            return Held(reservation=known, is_new=False)
+        is_new = not (known.is_held and known.owner.key == claim.owner.key)
+        return Held(reservation=await self._replace(wanted), is_new=is_new)
+
+    async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
+        """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
+        now = self._now()
+        past = PastOwner(
+            namespace=reservation.owner.namespace,
+            name=reservation.owner.name,
+            cluster=reservation.owner.cluster,
+            released_at=now,
+        )
+        released = replace(
+            reservation,
+            quarantined_until=now + timedelta(seconds=seconds),
+            history=(past, *reservation.history)[:MAX_HISTORY],
+        )
+        return await self._replace(released)
+
+    async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
+        """Put an address that a guest carries and nobody owns in quarantine; None where it is on the books by now."""
+        found = replace(
+            _new_reservation(claim, self._now()), quarantined_until=self._now() + timedelta(seconds=seconds)
+        )
+        try:
+            return self._observe(
+                await self._client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
+            )
+        except ApiAlreadyExistsError:
+            await self._read(claim.name)
+            return None
+
+    async def free(self, reservation: Reservation) -> bool:
+        """Delete a reservation exactly as it was seen; False where it changed meanwhile."""
+        try:
+            await self._client.delete(
+                FLOATING_IP_RESERVATIONS,
+                reservation.name,
+                uid=reservation.uid,
+                resource_version=str(reservation.resource_version),
+            )
+        except ApiConflictError:
+            await self._read(reservation.name)
+            return False
+        self._forget(reservation)
+        return True
+
+    async def drop_unused(self, reservation: Reservation) -> bool:
+        """Give back what no guest can carry, since nothing ever named it; False where it changed meanwhile.
+
+        What came out of a quarantine goes back there: its former guest may still carry it.
+        """
+        if not reservation.history:
+            return await self.free(reservation)
+        await self.quarantine(reservation, seconds=names.DEFAULT_QUARANTINE_SECONDS)
+        return True
+
+    async def is_held_by(self, name: str, owner: Owner) -> bool:
+        """Ask the API server, right before a guest is written, whether the address is still this owner's."""
+        live = await self._read(name)
+        return (
+            live is not None and live.is_held and live.owner.key == owner.key and live.owner.uid == owner.uid
+        )
+
+    async def _create(self, claim: Claim) -> Reservation:
+        body = render_reservation(_new_reservation(claim, self._now()))
+        return self._observe(await self._client.create(FLOATING_IP_RESERVATIONS, body))
+
+    async def _replace(self, reservation: Reservation) -> Reservation:
+        try:
+            answer = await self._client.replace(FLOATING_IP_RESERVATIONS, render_reservation(reservation))
+        except ApiConflictError:
+            await self._read(reservation.name)  # so that the next round starts from the truth
+            raise
+        return self._observe(answer)
+
+    async def _read(self, name: str) -> Reservation | None:
+        live = await self._client.get(FLOATING_IP_RESERVATIONS, name)
+        if live is not None:
+            return self._observe(live)
+        stale = self._lookup(name)
+        if stale is not None:
+            self._forget(stale)
+        return None
+
+
+def _may_take(known: Reservation, claim: Claim) -> bool:
+    """Whether the claim may have a reservation that exists: it is its own, or its own from before."""
+    if known.owner.key == claim.owner.key:
+        return True
+    return not known.is_held and is_former_owner(known, claim.owner, claim.range)
+
+
+def is_former_owner(reservation: Reservation, owner: Owner, range_name: str) -> bool:
+    """Whether an address in quarantine goes back to this owner at once: same cluster, floating IP and range.
+
+    The namespace may differ: a guest that is made again gets another one.
+    """
+    former = reservation.owner
+    return (
+        bool(former.cluster)
+        and former.cluster == owner.cluster
+        and former.name == owner.name
+        and reservation.range == range_name
+    )
+
+
+def _granted(known: Reservation, claim: Claim, now: datetime) -> Reservation:
+    kept = known.is_held and known.owner.key == claim.owner.key
+    return replace(
+        known,
+        owner=claim.owner,
+        range=claim.range,
+        requested=known.requested if kept else claim.requested,
+        since=known.since if kept else now,
+        quarantined_until=None,
+    )
+
+
+def _new_reservation(claim: Claim, now: datetime) -> Reservation:
+    return Reservation(
+        meta=Meta(name=claim.name, uid="", resource_version=0),
+        address=explode_address(claim.address),
+        space=claim.space,
+        range=claim.range,
+        owner=claim.owner,
+        requested=claim.requested,
+        since=now,
+    )

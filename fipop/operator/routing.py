@@ -1,0 +1,163 @@
+"""From a change of the world to the work that it causes; what is to be done, the reconcilers find out themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.control.store import Change
+from fipop.control.workqueue import Priority, WorkQueue
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
+from fipop.operator.world import World
+from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
+
+
+class Kind(StrEnum):
+    """What is worked on."""
+
+    FLOATING_IP = "floatingip"
+    RANGE = "range"
+    GUEST = "guest"
+    RESERVATION = "reservation"
+
+
+class Key(NamedTuple):
+    """A key of the work queue; `namespace` is "" where the kind has none."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class Router:
+    """Puts keys into the queues: one for our own objects, one for passes over guests.
+
+    `waiting` are the floating IPs that lack an address; `unserved` gives the guests that no range is meant for.
+    """
+
+    world: World
+    work: WorkQueue[Key]
+    passes: WorkQueue[str]
+    unserved: Callable[[], Iterable[str]] = tuple
+    waiting: dict[tuple[str, str], FloatingIP] = field(default_factory=dict)
+
+    def route(self, resource: Resource, change: Change[Any]) -> None:
+        """Enqueue what a change may concern."""
+        routes: dict[Resource, Callable[[Change[Any]], None]] = {
+            FLOATING_IP_RANGES: self._range_changed,
+            FLOATING_IPS: self._floating_ip_changed,
+            FLOATING_IP_RESERVATIONS: self._reservation_changed,
+            PROVISIONING_CLUSTERS: self._cluster_changed,
+            MANAGEMENT_CLUSTERS: self._management_changed,
+            NAMESPACES: self._namespace_changed,
+        }
+        routes[resource](change)
+
+    def note_waiting(self, floating_ip: FloatingIP, is_waiting: bool) -> None:
+        """Remember who waits for an address to become free."""
+        if is_waiting:
+            self.waiting[floating_ip.meta.key] = floating_ip
+        else:
+            self.waiting.pop(floating_ip.meta.key, None)
+
+    def add_floating_ip(self, key: tuple[str, str]) -> None:
+        """Enqueue a floating IP."""
+        self.work.add(Key(Kind.FLOATING_IP, *key))
+
+    def add_guest_floating_ips(self, guest_id: str) -> None:
+        """Enqueue all floating IPs of a guest."""
+        for floating_ip in self.world.floating_ips_of(guest_id):
+            self.add_floating_ip(floating_ip.meta.key)
+
+    def add_reservation(self, reservation: Reservation) -> None:
+        """Enqueue a reservation: it may be ownerless, or its quarantine may end."""
+        self.work.add(Key(Kind.RESERVATION, "", reservation.name), priority=Priority.BACKGROUND)
+
+    def add_pass(self, guest_id: str) -> None:
+        """Want a pass over a guest soon."""
+        self.passes.add(guest_id, priority=Priority.URGENT)
+
+    def wake_waiting(self) -> None:
+        """Enqueue who waits, the oldest first: an address became free, or a gate opened."""
+        for floating_ip in sorted(self.waiting.values(), key=lambda each: (each.meta.created, each.meta.key)):
+            self.add_floating_ip(floating_ip.meta.key)
+
+    def _range_changed(self, change: Change[FloatingIPRange]) -> None:
+        old, new = change.old, change.new
+        if old is not None and new is not None and _only_status_changed(old, new):
+            return
+        # Overlaps concern every range of the space, also the one that it left.
+        for each in self.world.ranges.all():
+            if each.address_space in {side.address_space for side in (old, new) if side is not None}:
+                self.work.add(Key(Kind.RANGE, "", each.name))
+        for floating_ip in self.world.floating_ips_of_range(change.latest.name):
+            self.add_floating_ip(floating_ip.meta.key)
+        self.wake_waiting()
+        for guest_id in self.unserved():
+            self.work.add(Key(Kind.GUEST, "", guest_id))
+
+    def _floating_ip_changed(self, change: Change[FloatingIP]) -> None:
+        floating_ip = change.latest
+        self.add_floating_ip(floating_ip.meta.key)
+        for side in (change.old, change.new):
+            if side is not None and side.status.range is not None:
+                self._add_range(side.status.range)
+        if change.new is None:
+            self.waiting.pop(floating_ip.meta.key, None)
+            self.work.add(Key(Kind.GUEST, "", floating_ip.namespace))
+            self.add_guest_floating_ips(floating_ip.namespace)
+            self.add_pass(floating_ip.namespace)
+
+    def _reservation_changed(self, change: Change[Reservation]) -> None:
+        for side in (change.old, change.new):
+            if side is not None:
+                self._add_range(side.range)
+        self.add_floating_ip(change.latest.owner.key)
+        if change.new is None:
+            self.wake_waiting()
+            return
+        has_owner = change.new.is_held and self.world.floating_ips.get(*change.new.owner.key) is not None
+        if not has_owner:
+            self.add_reservation(change.new)
+
+    def _cluster_changed(self, change: Change[ProvisioningCluster]) -> None:
+        ids = {side.cluster_name for side in (change.old, change.new) if side is not None}
+        for guest_id in sorted(ids - {""}):
+            self._guest_changed(guest_id)
+
+    def _management_changed(self, change: Change[ManagementCluster]) -> None:
+        self._guest_changed(change.latest.name)
+
+    def _namespace_changed(self, change: Change[NamespaceInfo]) -> None:
+        if self.world.guest_clusters(change.latest.name):
+            self._guest_changed(change.latest.name)
+
+    def _guest_changed(self, guest_id: str) -> None:
+        self.work.add(Key(Kind.GUEST, "", guest_id))
+        self.add_guest_floating_ips(guest_id)
+
+    def _add_range(self, name: str) -> None:
+        if self.world.ranges.get("", name) is not None:
+            self.work.add(Key(Kind.RANGE, "", name), priority=Priority.BACKGROUND)
+
+
+def _only_status_changed(old: FloatingIPRange, new: FloatingIPRange) -> bool:
+    return (
+        old.meta.generation == new.meta.generation
+        and old.harvester_cluster == new.harvester_cluster
+        and old.harvester_network == new.harvester_network
+        and old.meta.deleting == new.meta.deleting
+        and old.uid == new.uid
+    )
