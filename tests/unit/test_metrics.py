@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -207,6 +208,15 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
     assert {name for name, kind in types.items() if kind == "counter"} == {
         name for name in types if name.endswith("_total")
     }
+
+
+def test_the_documentation_names_every_metric_with_its_type(fleet: Fleet) -> None:
+    page = Path(__file__).parents[2].joinpath("docs/metrics.md").read_text()
+    shown = fleet.metrics.render().decode()
+
+    types = re.findall(r"^# TYPE ((?:fipop|kubefipoperator)_\S+) (\S+)$", shown, re.MULTILINE)
+    assert len(types) > 15
+    assert sorted(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE)) == sorted(types)
 
 
 def test_the_process_and_its_runtime_are_shown_too(fleet: Fleet) -> None:

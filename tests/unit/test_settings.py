@@ -1,7 +1,9 @@
 """kube-fip-config as admins write it: defaults, live values, bad values."""
 
+import re
 import time
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -92,6 +94,16 @@ def test_an_empty_config_map_gives_the_documented_defaults() -> None:
 
 def test_every_field_has_an_option_of_its_own() -> None:
     assert len(OPTIONS) == len(fields(Settings)) == 16
+
+
+def test_the_option_table_in_the_documentation_has_every_option_with_its_default() -> None:
+    table = Path(__file__).parents[2].joinpath("docs/options.md").read_text()
+
+    for option, default in settings_data(DEFAULTS).items():
+        shown = "see below" if option.endswith("Values") else f"`{default}`" if default else "none"
+        assert re.search(rf"^\| `{option}` \|.*\| {re.escape(shown)}.* \|$", table, re.MULTILINE), option
+        if option.endswith("Values"):
+            assert f"# {option}\n{default}" in table
 
 
 @pytest.mark.parametrize(
