@@ -4,12 +4,10 @@ import asyncio
 import random
 import string
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-import yaml
 
 from localfleet import rancher_objects as objects
 from localfleet.client import ApiClient
+from localfleet.crds import RANCHER_CRDS, load_crds
 from localfleet.proxy import RancherProxy, Upstream
 from localfleet.rancher_plan import (
     FLEET_DEFAULT,
@@ -27,10 +25,6 @@ from localfleet.rancher_plan import (
 from localfleet.rancher_steps import NAMESPACES, GuestSteps, ensure
 from localfleet.simulated import SimulatedGuest
 
-CRDS = Path(__file__).parent / "rancher-crds"
-_CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_CRD_SECONDS = 20.0
-_POLL_SECONDS = 0.05
 _PING_SECONDS = 15.0
 _PINGS_AT_ONCE = 20
 _LETTERS = string.ascii_lowercase + string.digits
@@ -59,12 +53,7 @@ class RancherPlayer:
 
     async def set_up(self) -> None:
         """Bring the management cluster to where Rancher has it after its start: CRDs, namespaces, `local`."""
-        manifests = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
-        for manifest in manifests:
-            await self.client.patch(f"{_CRD_PATH}/{manifest['metadata']['name']}", manifest, kind="apply")
-        async with asyncio.timeout(_CRD_SECONDS):
-            for manifest in manifests:
-                await self._wait_established(manifest["metadata"]["name"])
+        await load_crds(self.client, RANCHER_CRDS)
         for name in (FLEET_DEFAULT, FLEET_LOCAL, GLOBAL_DATA):
             await ensure(
                 self.client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -181,14 +170,6 @@ class RancherPlayer:
                     await self._steps.ping(guest)
 
         await asyncio.gather(*(ping(guest) for guest in self.guests.values()))
-
-    async def _wait_established(self, name: str) -> None:
-        while True:
-            crd = await self.client.get(f"{_CRD_PATH}/{name}")
-            conditions = crd.get("status", {}).get("conditions", [])
-            if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
-                return
-            await asyncio.sleep(_POLL_SECONDS)
 
     def _new_id(self) -> str:
         return f"c-m-{self._word(8)}"
