@@ -34,7 +34,8 @@ FipopError
 │   ├── PassTimeoutError          the pass over a guest took longer than it may
 │   ├── HelmError                 a helm process failed, by the class of its failure
 │   ├── ChartError                a chart cannot be had, or is not what was asked for
-│   └── ReleaseRecordError        a release's Secret cannot be read
+│   ├── ReleaseRecordError        a release's Secret cannot be read
+│   └── ReleaseTakenError         a release of the wanted name is of another chart
 └── SettingsError             one bad value of kube-fip-config
 """
 
@@ -384,3 +385,15 @@ class NoAddressError(IpamError):
         self.family = family
         self.causes = causes
         super().__init__(f"no {family} address: " + "; ".join(str(cause) for cause in causes))
+
+
+class ReleaseTakenError(GuestError):
+    """Somebody else's release has the name that ours should have; it is left alone."""
+
+    def __init__(self, *, namespace: str, name: str, role: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.role = role
+        super().__init__(
+            f"release {namespace}/{name} is of another chart than {role}: rename it, or give ours another name"
+        )

@@ -85,7 +85,7 @@ def retry_delay_seconds(failures: int) -> float:
 
 def _is_as_wanted(state: ReleaseState, wanted: WantedRelease, chart: ChartIdentity, aim: str | None) -> bool:
     if state.latest.digest is not None:
-        return state.latest.digest == aim
+        return state.latest.digest == aim and state.latest.is_by_us
     # A predecessor's release is taken as it is: that our own additions are not in it is no reason to upgrade.
     decoded = state.decoded
     return (

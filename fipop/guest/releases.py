@@ -28,6 +28,8 @@ SELECTOR = "owner=helm,status!=superseded"
 
 LABEL_CHART_VERSION = f"{names.GROUP}/chart-version"
 LABEL_OBJECT_NAME = f"{names.GROUP}/object-name"
+LABEL_REVISION = f"{names.GROUP}/revision"
+"""The revision that fipop made. Helm carries labels over to revisions that others make, this number too."""
 
 _MAX_RELEASE_BYTES = 16 * 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
@@ -68,6 +70,12 @@ class ReleaseRecord:
     digest: str | None = None
     chart_version: str | None = None
     object_name: str | None = None
+    made_revision: str | None = None
+
+    @property
+    def is_by_us(self) -> bool:
+        """Whether fipop made this very revision; a later one by hand has our digest, and yet other contents."""
+        return self.digest is not None and self.made_revision == str(self.revision)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -130,10 +138,13 @@ def parse_record(secret: Json) -> ReleaseRecord | None:
         digest=labels.get(names.LABEL_DIGEST),
         chart_version=_version_of(labels.get(LABEL_CHART_VERSION)),
         object_name=labels.get(LABEL_OBJECT_NAME),
+        made_revision=labels.get(LABEL_REVISION),
     )
 
 
-def build_labels(role: Role, wanted_digest: str, chart: ChartIdentity, object_name: str) -> dict[str, str]:
+def build_labels(
+    role: Role, wanted_digest: str, chart: ChartIdentity, *, object_name: str, revision: int
+) -> dict[str, str]:
     """Give the labels that fipop has helm put on a release; `parse_record` reads them back."""
     return {
         names.LABEL_ROLE: role.value,
@@ -141,6 +152,7 @@ def build_labels(role: Role, wanted_digest: str, chart: ChartIdentity, object_na
         # As helm does with tags: a label takes no plus sign.
         LABEL_CHART_VERSION: chart.version.replace("+", "_")[:_LONGEST_LABEL],
         LABEL_OBJECT_NAME: object_name[:_LONGEST_LABEL],
+        LABEL_REVISION: str(revision),
     }
 
 

@@ -1,0 +1,121 @@
+"""Brings a guest's ConfigMap to the wanted state: the keys of its floating IPs where its cloud provider reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from fipop.api import names
+from fipop.errors import ApiError, ApiNotFoundError, FipopError
+from fipop.guest.configmap import DesiredKeys, Patch, Plan, build_keys, plan_patch
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import CONFIG_MAPS, NAMESPACES
+
+log = logging.getLogger(__name__)
+
+Json: TypeAlias = dict[str, Any]
+
+PREDECESSOR_NAMESPACE = "kube-system"
+"""Where kube-fip-operator wrote, whatever `kubevipNamespace` said."""
+
+PERMIT_SECONDS = 5.0
+"""How long the answer of `before_write` holds: a process that was stopped in between must not write.
+
+With the deadline of the write itself, far less than any quarantine.
+"""
+
+
+class _WithheldError(Exception):
+    """The write was not permitted; `cause` is why that could not be found out, if that is the reason."""
+
+    def __init__(self, cause: FipopError | None = None) -> None:
+        self.cause = cause
+        super().__init__()
+
+
+def find_namespace(config_maps: Sequence[Json]) -> str | None:
+    """Give the namespace of the ConfigMap that fipop wrote; None where it wrote none yet."""
+    ours = sorted(_namespace(item) for item in config_maps if _is_annotated(item))
+    return ours[0] if ours else None
+
+
+async def settle_config_maps(
+    client: KubeClient, task: GuestTask, config_maps: Sequence[Json], namespace: str
+) -> tuple[ConfigMapReport, tuple[Json, ...]]:
+    """Write the wanted keys to the ConfigMap in `namespace` and take ours out of those elsewhere.
+
+    Elsewhere: where fipop wrote before, and where its predecessor always did. Gives the ConfigMaps as they are now.
+    """
+    desired = build_keys(task.wanted)
+    known = task.granted | task.retired
+    by_namespace = {_namespace(item): item for item in config_maps}
+    changed: list[str] = []
+    plan = Plan()
+    outcome, error = ConfigMapOutcome.UNCHANGED, None
+    try:
+        for place in [namespace, *sorted(set(by_namespace) - {namespace})]:
+            current = by_namespace.get(place)
+            if place == namespace:
+                plan = patch_plan = plan_patch(current, desired, granted=known, namespace=place)
+            elif current is not None and (_is_annotated(current) or place == PREDECESSOR_NAMESPACE):
+                patch_plan = plan_patch(current, DesiredKeys(), granted=known, namespace=place)
+            else:
+                continue
+            if patch_plan.patch is not None:
+                by_namespace[place] = await _write(client, task, patch_plan.patch, place)
+                changed += patch_plan.patch.changed
+                outcome = ConfigMapOutcome.WRITTEN
+    except _WithheldError as withheld:
+        outcome, error = ConfigMapOutcome.WITHHELD, withheld.cause
+    except ApiError as failure:
+        outcome, error = ConfigMapOutcome.FAILED, failure
+    report = ConfigMapReport(
+        outcome=outcome,
+        changed=tuple(sorted(set(changed))),
+        blocked=plan.blocked,
+        contradictions=desired.contradictions,
+        error=error,
+    )
+    return report, tuple(by_namespace.values())
+
+
+async def _write(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> Json:
+    try:
+        return await _write_once(client, task, patch, namespace)
+    except ApiNotFoundError:
+        if not patch.create:
+            raise
+    # The namespace is missing, as it may be where an administrator named one of his own.
+    await client.create(
+        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    )
+    return await _write_once(client, task, patch, namespace)
+
+
+async def _write_once(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> Json:
+    clock = asyncio.get_running_loop()
+    asked_at = clock.time()
+    try:
+        permitted = await task.before_write()
+    except FipopError as error:
+        raise _WithheldError(error) from error
+    if not permitted or clock.time() - asked_at > PERMIT_SECONDS:
+        raise _WithheldError
+    log.info(
+        "writing the guest's ConfigMap",
+        extra={"cluster": task.cluster_name, "namespace": namespace, "keys": ", ".join(patch.changed)},
+    )
+    if patch.create:
+        return await client.create(CONFIG_MAPS, patch.body, namespace=namespace)
+    return await client.merge_patch(CONFIG_MAPS, names.GUEST_CONFIG_MAP, patch.body, namespace=namespace)
+
+
+def _namespace(config_map: Json) -> str:
+    return str(config_map["metadata"].get("namespace"))
+
+
+def _is_annotated(config_map: Json) -> bool:
+    return names.ANNOTATION_APPLIED in (config_map["metadata"].get("annotations") or {})

@@ -1,0 +1,74 @@
+"""What is worth remembering between the passes over a guest; all of it can be found out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from fipop.guest.charts import Role
+from fipop.guest.decisions import retry_delay_seconds
+from fipop.guest.releases import DecodedRelease, ReleaseRecord
+
+
+@dataclass(slots=True)
+class _Attempt:
+    digest: str
+    failures: int
+    not_before: float
+
+
+@dataclass(slots=True)
+class _Notes:
+    decoded: dict[tuple[str, str], DecodedRelease] = field(default_factory=dict)
+    attempts: dict[Role, _Attempt] = field(default_factory=dict)
+
+
+class GuestMemory:
+    """Keeps, by guest, releases that were decoded and helm runs that failed; times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._guests: dict[str, _Notes] = {}
+
+    def forget(self, guest_id: str) -> None:
+        """Drop all that is known of a guest."""
+        self._guests.pop(guest_id, None)
+
+    def decoded(self, guest_id: str, record: ReleaseRecord) -> DecodedRelease | None:
+        """Give what a release's Secret held when it was decoded; None when that was another Secret or version."""
+        notes = self._guests.get(guest_id)
+        return notes.decoded.get((record.uid, record.resource_version)) if notes is not None else None
+
+    def remember(self, guest_id: str, record: ReleaseRecord, decoded: DecodedRelease) -> None:
+        """Keep what a release's Secret held, but for its manifest, which is large."""
+        notes = self._guests.setdefault(guest_id, _Notes())
+        notes.decoded[record.uid, record.resource_version] = replace(decoded, manifest="")
+
+    def keep_only(self, guest_id: str, records: Iterable[ReleaseRecord]) -> None:
+        """Drop what was decoded of Secrets that are gone or changed."""
+        notes = self._guests.get(guest_id)
+        if notes is not None and notes.decoded:
+            present = {(record.uid, record.resource_version) for record in records}
+            notes.decoded = {key: value for key, value in notes.decoded.items() if key in present}
+
+    def rest_seconds(self, guest_id: str, role: Role, digest: str, now: float) -> float:
+        """Give how long helm is to rest for this release after failures with the same chart and values."""
+        notes = self._guests.get(guest_id)
+        attempt = notes.attempts.get(role) if notes is not None else None
+        if attempt is None or attempt.digest != digest:
+            return 0.0
+        return max(attempt.not_before - now, 0.0)
+
+    def note_failure(self, guest_id: str, role: Role, digest: str, now: float) -> float:
+        """Count a failed helm run; give how long helm rests."""
+        notes = self._guests.setdefault(guest_id, _Notes())
+        before = notes.attempts.get(role)
+        failures = before.failures + 1 if before is not None and before.digest == digest else 1
+        rest = retry_delay_seconds(failures)
+        notes.attempts[role] = _Attempt(digest, failures, now + rest)
+        return rest
+
+    def note_success(self, guest_id: str, role: Role) -> None:
+        """Forget a role's failures."""
+        notes = self._guests.get(guest_id)
+        if notes is not None:
+            notes.attempts.pop(role, None)

@@ -1,0 +1,203 @@
+"""Brings a guest's releases to the wanted state: decides, repairs what a dead helm left, runs helm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from fipop.errors import ChartError, FipopError, HelmError, HelmFailure, KubeconfigError
+from fipop.guest.chartcache import CachedChart
+from fipop.guest.charts import Role, WantedRelease, digest, object_name_candidates, with_object_name
+from fipop.guest.decisions import Action, Decision, decide
+from fipop.guest.helm import ReleaseOrder
+from fipop.guest.kubeconfig import render_kubeconfig
+from fipop.guest.releases import ReleaseState, build_labels
+from fipop.guest.reports import GuestTask
+from fipop.guest.survey import Survey
+from fipop.guest.tools import GuestTools
+from fipop.kube.connection import Connection, is_local_address
+from fipop.kube.resources import SECRETS
+
+log = logging.getLogger(__name__)
+
+_RUNS_HELM = (Action.INSTALL, Action.UPGRADE, Action.RETRY, Action.REPAIR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was done about one release; `ran`: helm was run for it."""
+
+    ran: bool = False
+    drift: str = ""
+    error: FipopError | None = None
+    wait_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseKeeper:
+    """Looks after the releases of one guest during one pass."""
+
+    task: GuestTask
+    tools: GuestTools
+    connection: Connection
+    survey: Survey
+    missing: Mapping[Role, tuple[str, ...]]
+
+    async def settle(self, wanted: WantedRelease) -> Outcome:
+        """Bring one release to the wanted state, if that takes anything and may be done."""
+        if wanted.role in self.survey.problems:
+            return Outcome(error=self.survey.problems[wanted.role])
+        state = self.survey.managed.get(wanted.role)
+        chart, chart_error = await self._chart(wanted)
+        decision = self._decide(state, wanted, chart)
+        if decision.action not in _RUNS_HELM or chart is None:
+            return Outcome(
+                drift=self._drift(decision, wanted, chart),
+                error=chart_error,
+                wait_seconds=decision.wait_seconds,
+            )
+        now = self.tools.monotonic()
+        rest = self.tools.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
+        if rest:
+            return Outcome(drift=self._drift(decision, wanted, chart), wait_seconds=rest)
+        return await self._run(decision, state, wanted, chart)
+
+    def _decide(
+        self, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart | None
+    ) -> Decision:
+        update = self.task.settings.kubevip_update
+        decision = decide(
+            state,
+            wanted,
+            chart=chart.identity if chart is not None else None,
+            update=update,
+            age_seconds=self.survey.age_seconds(state) if state is not None else 0.0,
+            grace_seconds=self.tools.grace_seconds,
+        )
+        if decision.action is Action.NOTHING and self.missing.get(wanted.role):
+            return Decision(action=Action.UPGRADE if update else Action.DRIFT, digest=decision.digest)
+        if decision.action is Action.NOTHING:
+            self.tools.memory.note_success(self.task.guest_id, wanted.role)
+        return decision
+
+    def _drift(self, decision: Decision, wanted: WantedRelease, chart: CachedChart | None) -> str:
+        missing = self.missing.get(wanted.role)
+        if missing:
+            return f"the guest lacks {', '.join(missing)}"
+        if decision.action is not Action.DRIFT or chart is None:
+            return ""
+        return f"chart or values differ from what is wanted ({chart.identity.name} {chart.identity.version})"
+
+    async def _chart(self, wanted: WantedRelease) -> tuple[CachedChart | None, ChartError | None]:
+        try:
+            return await self.tools.charts.get(wanted.source), None
+        except ChartError as error:
+            return None, error
+
+    async def _run(
+        self, decision: Decision, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart
+    ) -> Outcome:
+        guest_id, memory = self.task.guest_id, self.tools.memory
+        try:
+            if not self.connection.local_addresses_allowed:
+                await _refuse_local(self.connection)
+            revision = state.latest.revision + 1 if state is not None else 1
+            if state is not None and decision.action is Action.REPAIR:
+                await self._drop_record(state)
+                revision -= 1
+            await self._upgrade(state, revision, wanted, chart)
+        except FipopError as error:
+            rest = memory.note_failure(guest_id, wanted.role, decision.digest or "", self.tools.monotonic())
+            self._log("could not bring a release to the wanted state", decision, wanted, error=str(error))
+            return Outcome(ran=True, error=error, wait_seconds=rest)
+        if self.missing.get(wanted.role):
+            # Whoever deletes the objects may do so again: a revision for each time would be too many.
+            memory.note_failure(guest_id, wanted.role, decision.digest or "", self.tools.monotonic())
+        else:
+            memory.note_success(guest_id, wanted.role)
+        self._log("brought a release to the wanted state", decision, wanted)
+        return Outcome(ran=True)
+
+    async def _upgrade(
+        self, state: ReleaseState | None, revision: int, wanted: WantedRelease, chart: CachedChart
+    ) -> None:
+        """Install or upgrade to `revision`, the first time under a name for the objects that nobody else has there."""
+        if state is not None:
+            candidates: tuple[str, ...] = (wanted.object_name or state.object_name,)
+        else:
+            candidates = object_name_candidates(wanted, self._taken_names(wanted))
+        kubeconfig = render_kubeconfig(self.connection)
+        for number, object_name in enumerate(candidates, start=1):
+            try:
+                await self.tools.helm.upgrade(kubeconfig, _order(state, revision, wanted, chart, object_name))
+            except HelmError as error:
+                if error.failure is not HelmFailure.NAME_TAKEN or number == len(candidates):
+                    raise
+            else:
+                return
+
+    def _taken_names(self, wanted: WantedRelease) -> frozenset[str]:
+        return frozenset(
+            workload.name
+            for workload in self.survey.workloads
+            if workload.release != (wanted.namespace, wanted.name)
+        )
+
+    async def _drop_record(self, state: ReleaseState) -> None:
+        """Delete the record of an operation whose helm is dead; what it made stays, and the next helm takes it over.
+
+        helm itself would refuse to go on (`another operation is in progress`), and an uninstall would take what
+        runs. Only this very version of the record goes: a helm that is alive after all has changed it.
+        """
+        record = state.latest
+        async with self.tools.slots, self.tools.open_client(self.connection) as client:
+            await client.delete(
+                SECRETS,
+                record.secret,
+                namespace=record.namespace,
+                uid=record.uid,
+                resource_version=record.resource_version,
+            )
+
+    def _log(self, message: str, decision: Decision, wanted: WantedRelease, *, error: str = "") -> None:
+        level = logging.WARNING if error else logging.INFO
+        fields = {"cluster": self.task.cluster_name, "release": wanted.name, "action": decision.action.value}
+        log.log(level, message, extra=fields | ({"error": error} if error else {}))
+
+
+def _order(
+    state: ReleaseState | None, revision: int, wanted: WantedRelease, chart: CachedChart, object_name: str
+) -> ReleaseOrder:
+    namespace, name = state.latest.key if state is not None else (wanted.namespace, wanted.name)
+    values = with_object_name(wanted.values, object_name)
+    labels = build_labels(
+        wanted.role,
+        digest(chart.identity, values),
+        chart.identity,
+        object_name=object_name,
+        revision=revision,
+    )
+    return ReleaseOrder(name=name, namespace=namespace, chart=chart.path, values=values, labels=labels)
+
+
+async def _refuse_local(connection: Connection) -> None:
+    """Raise KubeconfigError where the server's name leads to this machine or its link: helm would go there.
+
+    Our own requests are checked at each connection. helm resolves the name again by itself, a moment later.
+    """
+    url = urlsplit(connection.server)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            url.hostname, url.port or 443, type=socket.SOCK_STREAM
+        )
+    except OSError:
+        raise KubeconfigError(field="cluster.server", reason="has a name that cannot be resolved") from None
+    if any(is_local_address(ip_address(str(address[4][0]).partition("%")[0])) for address in found):
+        raise KubeconfigError(
+            field="cluster.server", reason="leads to this machine, its link or a metadata service"
+        )

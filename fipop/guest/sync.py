@@ -1,0 +1,270 @@
+"""One pass over one guest: its ConfigMap, its releases, Harvester's kube-vip.
+
+The guest is talked to in at most two talks, before and after helm runs; a quiet pass is one talk of four requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from fipop.errors import (
+    ApiConflictError,
+    ApiError,
+    FipopError,
+    GuestError,
+    KubeAccessError,
+    PassTimeoutError,
+)
+from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.guest.charts import Role, WantedRelease, wanted_releases
+from fipop.guest.configwriter import find_namespace, settle_config_maps
+from fipop.guest.decisions import is_renamed
+from fipop.guest.deepcheck import find_missing
+from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked, needs_parking
+from fipop.guest.kubeconfig import parse_kubeconfig
+from fipop.guest.releasekeeper import Outcome, ReleaseKeeper
+from fipop.guest.releases import Status
+from fipop.guest.reports import (
+    ConfigMapOutcome,
+    ConfigMapReport,
+    Event,
+    GuestEvent,
+    GuestTask,
+    PassReport,
+    ReleaseReport,
+)
+from fipop.guest.survey import Survey, read_carried, read_config_maps, read_survey
+from fipop.guest.tools import GuestTools
+from fipop.guest.workloads import Readiness, judge_readiness
+from fipop.kube.client import KubeClient, RequestRecord
+from fipop.kube.connection import Connection
+from fipop.kube.resources import DAEMON_SETS
+
+SOON_SECONDS = 3.0
+"""When to come again after what mends itself: somebody else's write in between, pods that are about to start."""
+
+_EVENTS = {Role.KUBE_VIP: Event.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Event.CLOUD_PROVIDER_INSTALL}
+
+
+async def run_pass(task: GuestTask, tools: GuestTools, *, deep: bool = False) -> PassReport:
+    """Bring one guest to the wanted state, as far as it lets us, and tell how it stands.
+
+    What fails is in the report, not raised. `deep` also looks for deleted objects of the releases, one request
+    for each. A task that is cancelled leaves no connection and no helm process behind.
+    """
+    run = _Pass(task=task, tools=tools, deep=deep)
+    try:
+        connection = parse_kubeconfig(
+            task.kubeconfig, guest_id=task.guest_id, allow_loopback=tools.allow_loopback
+        )
+        await run.first_talk(connection)
+        if await run.run_helm(connection):
+            await run.second_talk(connection)
+    except (ApiError, GuestError, KubeAccessError) as error:
+        run.note(error)
+    return run.report()
+
+
+async def look(kubeconfig: bytes, *, guest_id: str, tools: GuestTools) -> CarriedAddresses:
+    """Give all addresses that a guest carries, in ConfigMaps and Services.
+
+    Raises ApiError, GuestError and KubeAccessError: an address of a guest that did not answer is not free.
+    """
+    connection = parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=tools.allow_loopback)
+    async with _talk(tools, tools.open_client(connection)) as client:
+        return await read_carried(client)
+
+
+@asynccontextmanager
+async def _talk(tools: GuestTools, client: KubeClient) -> AsyncIterator[KubeClient]:
+    """Hold a slot and a connection for a bounded time."""
+    async with tools.slots, client:
+        try:
+            async with asyncio.timeout(tools.talk_seconds):
+                yield client
+        except TimeoutError as error:
+            raise PassTimeoutError(seconds=tools.talk_seconds) from error
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pass:
+    """A pass while it runs: what it found and did so far."""
+
+    task: GuestTask
+    tools: GuestTools
+    deep: bool
+    reachable: bool = False
+    error: FipopError | None = None
+    config_map: ConfigMapReport = field(default_factory=ConfigMapReport)
+    carried: CarriedAddresses | None = None
+    survey: Survey | None = None
+    missing: dict[Role, tuple[str, ...]] = field(default_factory=dict)
+    outcomes: dict[Role, Outcome] = field(default_factory=dict)
+    waits: list[float] = field(default_factory=list)
+    requests: int = 0
+    writes: int = 0
+
+    @property
+    def wanted(self) -> tuple[WantedRelease, ...]:
+        return wanted_releases(self.task.settings)
+
+    def note(self, error: FipopError | None) -> None:
+        """Keep the first error, and come again soon where it mends itself."""
+        self.error = self.error or error
+        if isinstance(error, ApiConflictError):
+            self.waits.append(SOON_SECONDS)
+
+    async def first_talk(self, connection: Connection) -> None:
+        """Probe, survey, ConfigMap, and what the survey showed to be due."""
+        async with _talk(self.tools, self.tools.open_client(connection, self._count)) as client:
+            config_maps = await read_config_maps(client)
+            self.reachable = True
+            self.carried = addresses_in(config_maps, ())
+            home = find_namespace(config_maps)
+            wanted_home = self.task.settings.kubevip_namespace
+            if self.task.opted_in or home not in (None, wanted_home):
+                # The cloud provider reads the namespace of its release, which need not be the wanted one.
+                await self._read_survey(client)
+                provider = self.survey.managed.get(Role.CLOUD_PROVIDER) if self.survey is not None else None
+                if provider is not None:
+                    home = provider.latest.namespace
+                elif self.survey is not None:
+                    home = None
+            self.config_map, now_there = await settle_config_maps(
+                client, self.task, config_maps, home or wanted_home
+            )
+            self.note(self.config_map.error)
+            self.carried = addresses_in(now_there, ())
+            if self.task.opted_in and self.survey is not None:
+                await self._find_missing(client, self.survey)
+                await self._park(client, self.survey)
+
+    async def run_helm(self, connection: Connection) -> bool:
+        """Settle the releases; give whether helm ran."""
+        if not self.task.opted_in or self.survey is None:
+            return False
+        keeper = ReleaseKeeper(
+            task=self.task,
+            tools=self.tools,
+            connection=connection,
+            survey=self.survey,
+            missing=self.missing,
+        )
+        for wanted in self.wanted:
+            outcome = await keeper.settle(wanted)
+            self.outcomes[wanted.role] = outcome
+            self.note(outcome.error)
+            if outcome.wait_seconds is not None:
+                self.waits.append(outcome.wait_seconds)
+        return any(outcome.ran for outcome in self.outcomes.values())
+
+    async def second_talk(self, connection: Connection) -> None:
+        """See what helm made, and let Harvester's make room for it."""
+        async with _talk(self.tools, self.tools.open_client(connection, self._count)) as client:
+            await self._read_survey(client)
+            if self.survey is not None:
+                await self._park(client, self.survey)
+
+    def report(self) -> PassReport:
+        """Sum up."""
+        managed = self.survey is not None and self.task.opted_in
+        releases = tuple(self._release(one, self.survey) for one in self.wanted) if managed else ()
+        harvester = find_harvester(self.survey.workloads) if self.survey is not None else ()
+        return PassReport(
+            guest_id=self.task.guest_id,
+            reachable=self.reachable,
+            error=self.error,
+            config_map=self.config_map,
+            carried=self.carried,
+            releases=releases,
+            harvester_parked=all(map(is_parked, harvester)) if harvester else None,
+            events=tuple(self._events()),
+            requests=self.requests,
+            writes=self.writes,
+            retry_after_seconds=min(self.waits, default=None),
+        )
+
+    async def _read_survey(self, client: KubeClient) -> None:
+        try:
+            self.survey = await read_survey(client, self.task.guest_id, self.wanted, self.tools.memory)
+        except ApiError as error:
+            # The addresses are written all the same; nothing is installed by what is not known.
+            self.survey = None
+            self.note(error)
+
+    async def _find_missing(self, client: KubeClient, survey: Survey) -> None:
+        for role, state in survey.managed.items():
+            if state.latest.status is not Status.DEPLOYED or not (self.deep or not survey.workloads_of(role)):
+                continue
+            try:
+                self.missing[role] = await find_missing(client, state)
+            except (ApiError, GuestError) as error:
+                self.note(error)
+
+    async def _park(self, client: KubeClient, survey: Survey) -> None:
+        state = survey.managed.get(Role.KUBE_VIP)
+        deployed = state is not None and state.latest.status is Status.DEPLOYED
+        ours = survey.workloads_of(Role.KUBE_VIP)
+        for harvester in find_harvester(survey.workloads):
+            if not needs_parking(harvester, ours, deployed=deployed):
+                continue
+            try:
+                await client.merge_patch(
+                    DAEMON_SETS, harvester.name, build_parking_patch(harvester), namespace=harvester.namespace
+                )
+            except ApiError as error:
+                self.note(error)
+            else:
+                self.waits.append(SOON_SECONDS)
+
+    def _release(self, wanted: WantedRelease, survey: Survey) -> ReleaseReport:
+        outcome = self.outcomes.get(wanted.role, Outcome())
+        state = survey.managed.get(wanted.role)
+        if state is None:
+            problem = survey.problems.get(wanted.role)
+            message = "there is no release yet" if problem is None else str(problem)
+            return ReleaseReport(
+                role=wanted.role,
+                name=wanted.name,
+                namespace=wanted.namespace,
+                readiness=Readiness(ready=False, message=message),
+                error=outcome.error or problem,
+            )
+        readiness = judge_readiness(survey.workloads_of(wanted.role))
+        if state.latest.status is not Status.DEPLOYED:
+            readiness = Readiness(ready=False, message=f"the release is {state.latest.status.value}")
+        if not readiness.ready:
+            # Soon after a change often, later less and less.
+            self.waits.append(max(SOON_SECONDS, survey.age_seconds(state) / 2))
+        return ReleaseReport(
+            role=wanted.role,
+            name=state.latest.name,
+            namespace=state.latest.namespace,
+            revision=state.latest.revision,
+            digest=state.latest.digest or "",
+            version=state.chart_version,
+            status=state.latest.status.value,
+            drift=outcome.drift,
+            renamed=is_renamed(state, wanted),
+            readiness=readiness,
+            error=outcome.error,
+        )
+
+    def _events(self) -> Sequence[GuestEvent]:
+        events = [GuestEvent(event=Event.API_CONNECTION, success=self.reachable)]
+        if self.config_map.outcome in (ConfigMapOutcome.WRITTEN, ConfigMapOutcome.FAILED):
+            written = self.config_map.outcome is ConfigMapOutcome.WRITTEN
+            events.append(GuestEvent(event=Event.CONFIG_MAP, success=written))
+        events += [
+            GuestEvent(event=_EVENTS[role], success=outcome.error is None)
+            for role, outcome in self.outcomes.items()
+            if outcome.ran
+        ]
+        return events
+
+    def _count(self, record: RequestRecord) -> None:
+        self.requests += 1
+        self.writes += record.method != "GET"
