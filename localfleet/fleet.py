@@ -37,8 +37,7 @@ class LocalFleet:
     async def __aenter__(self) -> Self:
         self.programs = self.programs or await asyncio.to_thread(ensure_all, *PROGRAMS)
         self.folder = self._exits.enter_context(Workspace()).path
-        self.ports = Ports()
-        self._exits.callback(self.ports.close)
+        self.ports = self._exits.enter_context(Ports())
         return self
 
     async def __aexit__(

