@@ -34,6 +34,7 @@ class Outcome:
 
     ran: bool = False
     drift: str = ""
+    doubt: str = ""
     error: FipopError | None = None
     wait_seconds: float | None = None
 

@@ -78,7 +78,7 @@ class ConfigMapReport:
 class ReleaseReport:
     """How one release stands. `status` is helm's word, "" where there is no release yet.
 
-    `drift`: how it differs from what is wanted, where that is left so. `renamed`: it keeps a name or namespace
+    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why that cannot be told. `renamed`: it keeps a name or namespace
     that the settings no longer name. `error`: why the last attempt, or the look at it, failed.
     """
 
@@ -90,6 +90,7 @@ class ReleaseReport:
     version: str = ""
     status: str = ""
     drift: str = ""
+    doubt: str = ""
     renamed: bool = False
     readiness: Readiness
     error: FipopError | None = None

@@ -6,9 +6,9 @@ The guest is talked to in at most two talks, before and after helm runs; a quiet
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fipop.errors import (
     ApiConflictError,
@@ -21,61 +21,66 @@ from fipop.errors import (
 from fipop.guest.carried import CarriedAddresses, addresses_in
 from fipop.guest.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.configwriter import find_namespace, settle_config_maps
-from fipop.guest.decisions import is_renamed
 from fipop.guest.deepcheck import find_missing
 from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked, needs_parking
 from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.guest.releasekeeper import Outcome, ReleaseKeeper
 from fipop.guest.releases import Status
-from fipop.guest.reports import (
-    ConfigMapOutcome,
-    ConfigMapReport,
-    Event,
-    GuestEvent,
-    GuestTask,
-    PassReport,
-    ReleaseReport,
-)
+from fipop.guest.reports import ConfigMapReport, GuestTask, PassReport, ReleaseReport
+from fipop.guest.summary import build_events, sum_up_release, waits_for_pods
 from fipop.guest.survey import Survey, read_carried, read_config_maps, read_survey
 from fipop.guest.tools import GuestTools
-from fipop.guest.workloads import Readiness, judge_readiness
+from fipop.guest.workloads import parse_daemon_set
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.resources import DAEMON_SETS
 
-SOON_SECONDS = 3.0
-"""When to come again after what mends itself: somebody else's write in between, pods that are about to start."""
-
-_EVENTS = {Role.KUBE_VIP: Event.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Event.CLOUD_PROVIDER_INSTALL}
+CONFLICT_SECONDS = 2.0
+"""When to come again after somebody else's write in between."""
 
 
-async def run_pass(task: GuestTask, tools: GuestTools, *, deep: bool = False) -> PassReport:
-    """Bring one guest to the wanted state, as far as it lets us, and tell how it stands.
+class GuestRoom:
+    """Makes passes over guests and looks into them; all of them share one set of tools."""
 
-    What fails is in the report, not raised. `deep` also looks for deleted objects of the releases, one request
-    for each. A task that is cancelled leaves no connection and no helm process behind.
-    """
-    run = _Pass(task=task, tools=tools, deep=deep)
-    try:
-        connection = parse_kubeconfig(
-            task.kubeconfig, guest_id=task.guest_id, allow_loopback=tools.allow_loopback
-        )
-        await run.first_talk(connection)
-        if await run.run_helm(connection):
-            await run.second_talk(connection)
-    except (ApiError, GuestError, KubeAccessError) as error:
-        run.note(error)
-    return run.report()
+    def __init__(self, tools: GuestTools) -> None:
+        self._tools = tools
 
+    async def run_pass(self, task: GuestTask, *, deep: bool = False) -> PassReport:
+        """Bring one guest to the wanted state, as far as it lets us, and tell how it stands.
 
-async def look(kubeconfig: bytes, *, guest_id: str, tools: GuestTools) -> CarriedAddresses:
-    """Give all addresses that a guest carries, in ConfigMaps and Services.
+        What fails is in the report, not raised. `deep` also looks for deleted objects of the releases, one request
+        for each. A task that is cancelled leaves no connection and no helm process behind.
+        """
+        tools = self._tools
+        run = _Pass(task=task, tools=tools, deep=deep)
+        try:
+            connection = parse_kubeconfig(
+                task.kubeconfig, guest_id=task.guest_id, allow_loopback=tools.allow_loopback
+            )
+            await run.first_talk(connection)
+            if await run.run_helm(connection):
+                await run.second_talk(connection)
+        except (ApiError, GuestError, KubeAccessError) as error:
+            run.note(error)
+        return run.report()
 
-    Raises ApiError, GuestError and KubeAccessError: an address of a guest that did not answer is not free.
-    """
-    connection = parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=tools.allow_loopback)
-    async with _talk(tools, tools.open_client(connection)) as client:
-        return await read_carried(client)
+    async def look(self, guest_id: str, kubeconfig: bytes) -> CarriedAddresses:
+        """Give all addresses that a guest carries, in ConfigMaps and Services.
+
+        Raises ApiError, GuestError and KubeAccessError: an address of a guest that did not answer is not free.
+        """
+        tools = self._tools
+        connection = parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=tools.allow_loopback)
+        async with _talk(tools, tools.open_client(connection)) as client:
+            return await read_carried(client)
+
+    def forget(self, guest_id: str) -> None:
+        """Drop what is remembered of a guest that is gone."""
+        self._tools.memory.forget(guest_id)
+
+    async def close(self) -> None:
+        """Stop fetching charts and remove them from the disk. Passes are ended by who started them."""
+        await self._tools.charts.close()
 
 
 @asynccontextmanager
@@ -115,7 +120,7 @@ class _Pass:
         """Keep the first error, and come again soon where it mends itself."""
         self.error = self.error or error
         if isinstance(error, ApiConflictError):
-            self.waits.append(SOON_SECONDS)
+            self.waits.append(CONFLICT_SECONDS)
 
     async def first_talk(self, connection: Connection) -> None:
         """Probe, survey, ConfigMap, and what the survey showed to be due."""
@@ -170,9 +175,12 @@ class _Pass:
 
     def report(self) -> PassReport:
         """Sum up."""
-        managed = self.survey is not None and self.task.opted_in
-        releases = tuple(self._release(one, self.survey) for one in self.wanted) if managed else ()
-        harvester = find_harvester(self.survey.workloads) if self.survey is not None else ()
+        survey = self.survey if self.task.opted_in else None
+        releases: tuple[ReleaseReport, ...] = ()
+        if survey is not None:
+            releases = tuple(sum_up_release(one, survey, self.outcomes.get(one.role)) for one in self.wanted)
+            self.waits += waits_for_pods(survey, releases)
+        harvester = find_harvester(survey.workloads) if survey is not None else ()
         return PassReport(
             guest_id=self.task.guest_id,
             reachable=self.reachable,
@@ -181,7 +189,7 @@ class _Pass:
             carried=self.carried,
             releases=releases,
             harvester_parked=all(map(is_parked, harvester)) if harvester else None,
-            events=tuple(self._events()),
+            events=build_events(self.config_map, self.outcomes, reachable=self.reachable),
             requests=self.requests,
             writes=self.writes,
             retry_after_seconds=min(self.waits, default=None),
@@ -212,58 +220,14 @@ class _Pass:
             if not needs_parking(harvester, ours, deployed=deployed):
                 continue
             try:
-                await client.merge_patch(
+                parked = await client.merge_patch(
                     DAEMON_SETS, harvester.name, build_parking_patch(harvester), namespace=harvester.namespace
                 )
             except ApiError as error:
                 self.note(error)
             else:
-                self.waits.append(SOON_SECONDS)
-
-    def _release(self, wanted: WantedRelease, survey: Survey) -> ReleaseReport:
-        outcome = self.outcomes.get(wanted.role, Outcome())
-        state = survey.managed.get(wanted.role)
-        if state is None:
-            problem = survey.problems.get(wanted.role)
-            message = "there is no release yet" if problem is None else str(problem)
-            return ReleaseReport(
-                role=wanted.role,
-                name=wanted.name,
-                namespace=wanted.namespace,
-                readiness=Readiness(ready=False, message=message),
-                error=outcome.error or problem,
-            )
-        readiness = judge_readiness(survey.workloads_of(wanted.role))
-        if state.latest.status is not Status.DEPLOYED:
-            readiness = Readiness(ready=False, message=f"the release is {state.latest.status.value}")
-        if not readiness.ready:
-            # Soon after a change often, later less and less.
-            self.waits.append(max(SOON_SECONDS, survey.age_seconds(state) / 2))
-        return ReleaseReport(
-            role=wanted.role,
-            name=state.latest.name,
-            namespace=state.latest.namespace,
-            revision=state.latest.revision,
-            digest=state.latest.digest or "",
-            version=state.chart_version,
-            status=state.latest.status.value,
-            drift=outcome.drift,
-            renamed=is_renamed(state, wanted),
-            readiness=readiness,
-            error=outcome.error,
-        )
-
-    def _events(self) -> Sequence[GuestEvent]:
-        events = [GuestEvent(event=Event.API_CONNECTION, success=self.reachable)]
-        if self.config_map.outcome in (ConfigMapOutcome.WRITTEN, ConfigMapOutcome.FAILED):
-            written = self.config_map.outcome is ConfigMapOutcome.WRITTEN
-            events.append(GuestEvent(event=Event.CONFIG_MAP, success=written))
-        events += [
-            GuestEvent(event=_EVENTS[role], success=outcome.error is None)
-            for role, outcome in self.outcomes.items()
-            if outcome.ran
-        ]
-        return events
+                others = tuple(one for one in survey.workloads if one is not harvester)
+                self.survey = replace(survey, workloads=(*others, parse_daemon_set(parked)))
 
     def _count(self, record: RequestRecord) -> None:
         self.requests += 1
