@@ -10,11 +10,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from yaml import YAMLError
+
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
+
+_MALFORMED = (OSError, ValueError, TypeError, LookupError, AttributeError)
+"""What the kubernetes package lets through where a kubeconfig has not the shape it expects."""
 
 
 def connection_from_kubeconfig(path: Path | str | None = None, *, context: str | None = None) -> Connection:
@@ -34,7 +39,7 @@ def connection_from_kubeconfig(path: Path | str | None = None, *, context: str |
                 temp_file_path=folder,
             )
             return _connection(configuration)
-        except (config.ConfigException, OSError, ValueError) as error:
+        except (config.ConfigException, YAMLError, *_MALFORMED) as error:
             raise KubeAccessError(server=str(path or ""), problem="the kubeconfig cannot be used") from error
 
 
@@ -52,17 +57,18 @@ def connection_in_cluster() -> Connection:
 
 
 def _connection(configuration: Configuration) -> Connection:
+    token = configuration.api_key.get("BearerToken") or ""
     for problem, is_there in (
         ("insecure-skip-tls-verify is refused", not configuration.verify_ssl),
         ("proxy-url is not supported", bool(configuration.proxy)),
-        ("user name and password are not supported", bool(configuration.username)),
+        ("user name and password are not supported", token.lower().startswith("basic ")),
     ):
         if is_there:
             raise KubeAccessError(server=str(configuration.host), problem=problem)
     return Connection(
         server=str(configuration.host),
         ca_pem=_read(configuration.ssl_ca_cert),
-        token_source=_TokenSource(configuration) if "BearerToken" in configuration.api_key else None,
+        token_source=_TokenSource(configuration) if token else None,
         client_certificate_pem=_read(configuration.cert_file),
         client_key_pem=_read(configuration.key_file),
         tls_server_name=configuration.tls_server_name,

@@ -178,10 +178,10 @@ class KubeClient:
             answer = await self._transport.exchange(page_call, deadline=deadline, max_answer_bytes=bytes_left)
             bytes_left -= len(answer.body)
             page = _object(call, answer)
-            found = page.get("items") or []
-            if not isinstance(found, list):
+            found = page.get("items", "absent")
+            if not isinstance(found, list | None):  # Go writes an empty list as null at times
                 raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
-            for item in found:
+            for item in found or ():
                 checked = require_metadata(call, answer.status, item)
                 items.append(project(checked) if project is not None else checked)
             token = page["metadata"].get("continue")
