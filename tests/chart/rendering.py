@@ -1,0 +1,93 @@
+"""What the tests of the chart ask of helm, and of what it rendered."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "kube-fip"
+
+Object = dict[str, Any]
+
+
+class HelmRefusedError(Exception):
+    """Helm ended with an error; the text is what it wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A chart's folder and the helm that works on it, with none of the user's settings."""
+
+    helm: Path
+    folder: Path
+    home: Path
+
+    def run(self, *arguments: str | Path, values: Mapping[str, Any] | None = None) -> str:
+        """Run helm, `values` given to it as a file; answers its stdout. Raises HelmRefusedError."""
+        argv = [str(self.helm), *(str(argument) for argument in arguments)]
+        if values is not None:
+            argv += ["--values", "-"]
+        done = subprocess.run(
+            argv,
+            input=json.dumps(values or {}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home)},
+        )
+        if done.returncode:
+            raise HelmRefusedError(done.stderr)
+        return done.stdout
+
+    def render(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        release: str = "fipop",
+        namespace: str = NAMESPACE,
+        known: Iterable[str] = (),
+    ) -> "Rendered":
+        """Render the templates, in a cluster that also knows the API versions `known`."""
+        text = self.run(
+            "template",
+            release,
+            self.folder,
+            "--namespace",
+            namespace,
+            "--kube-version",
+            "1.30.0",
+            *(f"--api-versions={version}" for version in known),
+            values=values,
+        )
+        return Rendered([obj for obj in yaml.safe_load_all(text) if obj])
+
+
+class Rendered(list[Object]):
+    """The rendered objects."""
+
+    def of_kind(self, kind: str) -> list[Object]:
+        return [obj for obj in self if obj["kind"] == kind]
+
+    def only(self, kind: str, name: str | None = None) -> Object:
+        """The one object of that kind (and name)."""
+        (found,) = (obj for obj in self.of_kind(kind) if name in (None, obj["metadata"]["name"]))
+        return found
+
+    @property
+    def pod(self) -> Object:
+        """The pod that the Deployment makes."""
+        pod: Object = self.only("Deployment")["spec"]["template"]
+        return pod
+
+    @property
+    def container(self) -> Object:
+        (container,) = self.pod["spec"]["containers"]
+        found: Object = container
+        return found

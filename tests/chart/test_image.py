@@ -1,0 +1,61 @@
+"""The Dockerfile, as far as it can be judged without building it."""
+
+import re
+from fnmatch import fnmatch
+
+import yaml
+
+from localfleet.recipes import build_catalogue, parse_go_mod
+from tests.chart.rendering import ROOT, Chart
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def copied() -> list[str]:
+    """What the Dockerfile copies from the repository."""
+    lines = re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+    return [source.rstrip("/") for line in lines for source in line.split()[:-1]]
+
+
+def test_every_base_image_is_a_build_argument() -> None:
+    stages = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert stages == ["${GO_IMAGE}", "${PYTHON_IMAGE}", "${RUNTIME_IMAGE}"]
+
+
+def test_helm_is_built_like_the_one_of_the_tests() -> None:
+    recipe = build_catalogue().go["helm"]
+    assert f"localfleet/modules/{recipe.module}" in copied()
+    assert recipe.package in DOCKERFILE
+    for stamp in recipe.stamps:
+        assert f"-X {stamp.format(version='${version}')}" in DOCKERFILE
+
+
+def test_the_go_image_is_new_enough_for_helm() -> None:
+    module = parse_go_mod((ROOT / "localfleet/modules/helm/go.mod").read_text())
+    found = re.search(r"GO_IMAGE=golang:(\d+)\.(\d+)", DOCKERFILE)
+    assert found
+    assert tuple(map(int, found.groups())) >= module.lowest_go[:2]
+
+
+def test_what_is_copied_exists_and_is_sent_to_the_builder() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    sent = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    assert lines[1] == "*"
+    for source in copied():
+        assert (ROOT / source).exists()
+        assert any(fnmatch(source, pattern) for pattern in sent), source
+
+
+def test_the_image_runs_as_the_user_of_the_pod_and_has_the_crds_where_the_pod_looks(chart: Chart) -> None:
+    container = chart.render()
+    user = container.pod["spec"]["securityContext"]
+    assert f"USER {user['runAsUser']}:{user['runAsGroup']}" in DOCKERFILE
+    (crds,) = (arg.removeprefix("--crds=") for arg in container.container["args"] if arg.startswith("--crds"))
+    assert f"COPY crds/ {crds}/" in DOCKERFILE
+
+
+def test_the_image_has_the_version_of_the_chart_and_of_the_package() -> None:
+    chart = yaml.safe_load((ROOT / "Chart.yaml").read_text())
+    project = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert project
+    assert chart["appVersion"] == project[1]

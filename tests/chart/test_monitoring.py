@@ -1,0 +1,37 @@
+"""How Prometheus finds the metrics."""
+
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import Chart
+
+KNOWN = ("monitoring.coreos.com/v1/ServiceMonitor",)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "known", "expected"),
+    [
+        ("auto", (), False),
+        ("auto", KNOWN, True),
+        (True, (), True),
+        (False, KNOWN, False),
+    ],
+)
+def test_the_service_monitor_is_there_when_asked_for_or_when_the_cluster_knows_its_kind(
+    chart: Chart, enabled: Any, known: tuple[str, ...], expected: bool
+) -> None:
+    rendered = chart.render({"serviceMonitor": {"enabled": enabled}}, known=known)
+    assert bool(rendered.of_kind("ServiceMonitor")) is expected
+
+
+def test_monitor_service_and_pod_find_each_other(chart: Chart) -> None:
+    values = {"service": {"port": 80, "targetPort": 9090}, "serviceMonitor": {"enabled": True}}
+    rendered = chart.render(values)
+    service, monitor = rendered.only("Service"), rendered.only("ServiceMonitor")
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= rendered.pod["metadata"]["labels"].items()
+    assert service["spec"]["ports"] == [{"name": "metrics", "port": 80, "targetPort": 9090}]
+    assert monitor["spec"]["endpoints"] == [{"port": "metrics", "interval": "30s"}]
+    assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"] == "kube-fip"

@@ -1,0 +1,102 @@
+"""The operator's pod: restricted, probed, bounded, and started with the arguments that the values ask for."""
+
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import Chart
+
+
+def test_the_pod_is_restricted(chart: Chart) -> None:
+    rendered = chart.render()
+    pod = rendered.pod["spec"]
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert rendered.container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+
+
+def test_only_the_temporary_folder_can_be_written_and_is_bounded(chart: Chart) -> None:
+    rendered = chart.render()
+    volumes = {volume["name"]: volume for volume in rendered.pod["spec"]["volumes"]}
+    mounts = {mount["mountPath"]: mount for mount in rendered.container["volumeMounts"]}
+    writable = [path for path, mount in mounts.items() if not mount.get("readOnly")]
+    assert writable == ["/tmp"]
+    assert volumes[mounts["/tmp"]["name"]]["emptyDir"]["sizeLimit"]
+
+
+def test_the_pod_is_probed_on_the_health_port_and_has_limits(chart: Chart) -> None:
+    container = chart.render().container
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"metrics": 8080, "health": 8081}
+    probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
+    assert probes == {
+        "startup": {"path": "/livez", "port": "health"},
+        "liveness": {"path": "/livez", "port": "health"},
+        "readiness": {"path": "/readyz", "port": "health"},
+    }
+    assert set(container["resources"]["limits"]) == {"cpu", "memory"}
+    assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_one_operator_replaces_the_other_before_a_lease_decides_between_them(chart: Chart) -> None:
+    spec = chart.render().only("Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+@pytest.mark.parametrize(
+    ("values", "present", "absent"),
+    [
+        ({}, {"--no-leader-election"}, {"--no-crd-update"}),
+        ({"leaderElection": True}, set(), {"--no-leader-election"}),
+        ({"crds": {"update": False}}, {"--no-crd-update"}, set()),
+        ({"extraArgs": ["--allow-loopback-guests"]}, {"--allow-loopback-guests"}, set()),
+    ],
+)
+def test_values_become_arguments(
+    chart: Chart, values: dict[str, Any], present: set[str], absent: set[str]
+) -> None:
+    arguments = chart.render(values, namespace="elsewhere").container["args"]
+    assert arguments[0] == "operator"
+    assert "--namespace=elsewhere" in arguments
+    assert present <= set(arguments)
+    assert not absent & set(arguments)
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({"repository": "mirror/fipop"}, "mirror/fipop:0.1.0"),
+        ({"repository": "fipop", "tag": "v9"}, "fipop:v9"),
+        ({"repository": "fipop", "tag": "v9", "digest": "sha256:" + "0" * 64}, "fipop@sha256:" + "0" * 64),
+    ],
+    ids=["the chart's version", "a tag", "a digest wins over the tag"],
+)
+def test_the_image_is_what_the_values_name(chart: Chart, image: dict[str, str], expected: str) -> None:
+    assert chart.render({"image": image}).container["image"] == expected
+
+
+def test_placement_and_labels_reach_the_pod(chart: Chart) -> None:
+    values = {
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "priorityClassName": "system-cluster-critical",
+        "imagePullSecrets": [{"name": "pull"}],
+        "podLabels": {"team": "net"},
+        "podAnnotations": {"note": "x"},
+    }
+    pod = chart.render(values).pod
+    for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets"):
+        assert pod["spec"][key] == values[key]
+    assert pod["metadata"]["labels"]["team"] == "net"
+    assert pod["metadata"]["annotations"] == {"note": "x"}

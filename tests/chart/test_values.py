@@ -1,0 +1,72 @@
+"""values.schema.json: what helm refuses before anything is installed."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.rendering import ROOT, Chart, HelmRefusedError
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "an unknown value": {"replica": 1},
+    "an unknown option": {"settings": {"loglevel": "Info"}},
+    "a log level in the wrong case": {"settings": {"logLevel": "info"}},
+    "an interval of 0": {"settings": {"operateGuestClusterInterval": 0}},
+    "an interval that is no whole number": {"settings": {"operateGuestClusterInterval": 1.5}},
+    "the port of the probes for the metrics": {"settings": {"metricsPort": 8081}},
+    "a port that is none": {"settings": {"metricsPort": 65536}},
+    "a boolean as text": {"settings": {"traceIpamData": "yes"}},
+    "an unknown way of installing": {"settings": {"kubevipGuestInstall": "always"}},
+    "a namespace that is none": {"settings": {"kubevipNamespace": "Kube_System"}},
+    "a release name that is too long": {"settings": {"kubevipReleaseName": "x" * 54}},
+    "a chart reference over HTTP": {"settings": {"kubevipChartRef": "https://charts.example.com/kube-vip"}},
+    "a repository without a scheme": {"settings": {"kubevipChartRepoUrl": "charts.example.com"}},
+    "chart values that are a list": {"settings": {"kubevipChartValues": []}},
+    "no namespace with secrets": {"secretNamespaces": []},
+    "a wildcard for the namespaces with secrets": {"secretNamespaces": ["*"]},
+    "a namespace with secrets twice": {"secretNamespaces": ["fleet-default", "fleet-default"]},
+    "two operators without a lease": {"replicas": 2},
+    "a rolling update without a lease": {"strategy": "RollingUpdate"},
+    "a negative number of operators": {"replicas": -1},
+    "a digest without its algorithm": {"image": {"digest": "0" * 64}},
+    "no image": {"image": {"repository": ""}},
+    "an unknown pull policy": {"image": {"pullPolicy": "Sometimes"}},
+    "a service monitor that is neither on nor off": {"serviceMonitor": {"enabled": "yes"}},
+    "an interval of scrapes without its unit": {"serviceMonitor": {"interval": "30"}},
+    "the port of the probes as the service's target": {"service": {"targetPort": 8081}},
+    "a size without meaning": {"tmpSizeLimit": "big"},
+    "a label that is no text": {"podLabels": {"a": 1}},
+    "arguments as one text": {"extraArgs": "--allow-loopback-guests"},
+}
+
+TAKEN: dict[str, dict[str, Any]] = {
+    "two operators with a lease": {"leaderElection": True, "replicas": 2, "strategy": "RollingUpdate"},
+    "charts from a registry only": {
+        "settings": {
+            "kubevipChartRepoUrl": "",
+            "kubevipChartRef": "oci://registry.example.com/charts/kube-vip",
+            "kubevipCloudProviderChartRef": "oci://registry.example.com/charts/kube-vip-cloud-provider",
+        }
+    },
+    "chart values as a text": {"settings": {"kubevipChartValues": "image:\n  tag: v1.2.4\n"}},
+    "values of a parent chart": {"global": {"cattle": {"systemDefaultRegistry": ""}}},
+    "no operator for the time of a restore": {"replicas": 0},
+}
+
+
+@pytest.mark.parametrize("values", REFUSED.values(), ids=REFUSED)
+def test_helm_refuses(chart: Chart, values: dict[str, Any]) -> None:
+    with pytest.raises(HelmRefusedError, match="values don't meet the specifications of the schema"):
+        chart.render(values)
+
+
+@pytest.mark.parametrize("values", TAKEN.values(), ids=TAKEN)
+def test_helm_takes(chart: Chart, values: dict[str, Any]) -> None:
+    assert chart.render(values).only("Deployment")
+
+
+def test_the_schema_knows_every_value_and_no_other(chart: Chart) -> None:
+    schema = yaml.safe_load((ROOT / "values.schema.json").read_text())
+    values = yaml.safe_load((ROOT / "values.yaml").read_text())
+    assert set(schema["properties"]) - {"global"} == set(values)
+    assert set(schema["properties"]["settings"]["properties"]) == set(values["settings"])
