@@ -20,7 +20,6 @@ from typing import Any, cast
 import aiohttp
 from yarl import URL
 
-from fipop import __version__
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection, build_ssl_context
 from fipop.kube.resources import Resource
@@ -163,7 +162,7 @@ class StreamSessions:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=build_ssl_context(self._connection)),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": f"fipop/{__version__}", "Accept-Encoding": "identity"},
+            headers={"User-Agent": "fipop", "Accept-Encoding": "identity"},
             middlewares=(self._exchange,),
             trust_env=False,
         )

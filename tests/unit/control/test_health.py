@@ -1,0 +1,150 @@
+"""What the probes are told, as a table of facts, and over HTTP."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from fipop.control.health import (
+    AnswerRecord,
+    HealthFacts,
+    HealthServer,
+    judge_liveness,
+    judge_readiness,
+)
+
+GOOD = HealthFacts(
+    watching=True,
+    silences={"floatingips": 3.0, "namespaces": 61.0},
+    since_good_answer=1.0,
+    answering_for=3600.0,
+    ledger_loaded=True,
+)
+
+LIVENESS = [
+    ("all is well", {}, True),
+    ("the thread that watches is gone", {"watching": False}, False),
+    ("one stream is silent though the API server answers", {"silences": {"a": 1.0, "b": 111.0}}, False),
+    ("a quiet stream within the limit", {"silences": {"a": 109.0}}, True),
+    (
+        "all streams are silent for an hour while the API server is away",
+        {"silences": {"a": 3600.0}, "since_good_answer": 3600.0, "answering_for": 0.0},
+        True,
+    ),
+    (
+        "the API server answers 500 to everything, and did so from the start",
+        {"silences": {"a": 600.0}, "since_good_answer": None, "answering_for": 0.0},
+        True,
+    ),
+    ("the API server is back since a minute", {"silences": {"a": 3600.0}, "answering_for": 60.0}, True),
+    (
+        "the API server is back since two minutes and a stream is still silent",
+        {"silences": {"a": 3600.0}, "answering_for": 120.0},
+        False,
+    ),
+    ("the ledger is not loaded, which a restart would not help", {"ledger_loaded": False}, True),
+    ("something else is not ready", {"not_ready": {"schema": "older"}}, True),
+    ("no stream is known yet", {"silences": {}}, True),
+]
+
+READINESS = [
+    ("all is well", {}, True),
+    ("the ledger is not loaded", {"ledger_loaded": False}, False),
+    ("the API server never answered", {"since_good_answer": None}, False),
+    ("the API server answered 30 s ago", {"since_good_answer": 30.0}, True),
+    ("the API server answered 31 s ago", {"since_good_answer": 31.0}, False),
+    ("a stream is silent, which liveness tells", {"silences": {"a": 3600.0}}, True),
+    ("the schema is older", {"not_ready": {"schema": "floatingips is older than this program"}}, False),
+]
+
+
+@pytest.mark.parametrize(("changes", "live"), [row[1:] for row in LIVENESS], ids=[row[0] for row in LIVENESS])
+def test_liveness(changes: dict[str, object], live: bool) -> None:
+    assert judge_liveness(replace(GOOD, **changes)).ok is live  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "ready"), [row[1:] for row in READINESS], ids=[row[0] for row in READINESS]
+)
+def test_readiness(changes: dict[str, object], ready: bool) -> None:
+    assert judge_readiness(replace(GOOD, **changes)).ok is ready  # type: ignore[arg-type]
+
+
+class TestAnswerRecord:
+    def new(self) -> AnswerRecord:
+        self.now = 1000.0
+        self.last: float | None = None
+        return AnswerRecord(lambda: self.last, clock=lambda: self.now)
+
+    def answer_until(self, record: AnswerRecord, end: float, *, every: float) -> None:
+        while self.now + every <= end:
+            self.now += every
+            self.last = self.now
+            record.look()
+
+    def test_before_the_first_answer_nothing_is_known(self) -> None:
+        record = self.new()
+        assert (record.since_good_answer, record.answering_for) == (None, 0.0)
+
+    def test_answers_without_a_gap_count_from_the_first(self) -> None:
+        record = self.new()
+        self.answer_until(record, 1300, every=10)
+        self.now += 5
+        assert (record.since_good_answer, record.answering_for) == (5.0, 295.0)
+
+    def test_single_bad_answers_are_no_gap(self) -> None:
+        record = self.new()
+        self.answer_until(record, 1300, every=30)
+        assert record.answering_for == 270.0
+
+    def test_while_the_server_is_away_it_answers_for_no_time(self) -> None:
+        record = self.new()
+        self.answer_until(record, 1300, every=10)
+        self.now += 31
+        assert (record.since_good_answer, record.answering_for) == (31.0, 0.0)
+
+    def test_after_its_return_the_count_begins_anew(self) -> None:
+        record = self.new()
+        self.answer_until(record, 1300, every=10)
+        self.now = 1600
+        self.answer_until(record, 1620, every=10)
+        assert record.answering_for == 10.0
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[HealthServer]:
+    server = HealthServer(lambda: replace(GOOD, ledger_loaded=False), host="127.0.0.1", port=0)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def test_the_server_names_each_check_and_answers_200_or_503(server: HealthServer) -> None:
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+        async with session.get("/livez") as response:
+            live = await response.json()
+            assert response.status == 200
+        async with session.get("/healthz") as response:
+            assert await response.json() == live
+        async with session.get("/readyz") as response:
+            ready = await response.json()
+            assert response.status == 503
+
+    assert live["ok"] is True
+    assert sorted(live["checks"]) == ["watch-floatingips", "watch-namespaces", "watcher"]
+    assert ready["ok"] is False
+    assert ready["checks"]["ledger"] == {"ok": False, "detail": "not loaded yet"}
+    assert ready["checks"]["api-server"]["ok"] is True
+
+
+async def test_the_facts_are_asked_for_at_each_probe() -> None:
+    facts = [GOOD, replace(GOOD, watching=False)]
+    server = HealthServer(lambda: facts.pop(0), host="127.0.0.1", port=0)
+    await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+            assert [(await session.get("/livez")).status for _ in range(2)] == [200, 503]
+    finally:
+        await server.stop()

@@ -1,0 +1,469 @@
+"""The work queue in virtual time."""
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fipop.control.workqueue import Backoff, Outcome, Priority, RetryAfter, Run, WorkQueue
+from fipop.errors import ApiThrottledError, FipopError
+from tests.unit.control.conftest import VirtualLoop
+
+Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def new_queue(**options: Any) -> WorkQueue[str]:
+    return WorkQueue(name="test", random=Random(1), **options)
+
+
+@asynccontextmanager
+async def running(queue: WorkQueue[str], handle: Any, *, concurrency: int = 4) -> AsyncIterator[None]:
+    task = asyncio.create_task(queue.run(handle, concurrency=concurrency))
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+class Journal:
+    """A handler that takes a second over each key and remembers when it began."""
+
+    def __init__(self, *results: Any) -> None:
+        self.runs: list[tuple[float, str]] = []
+        self.results = list(results)
+        self.most_at_once = 0
+        self.working: list[str] = []
+
+    async def __call__(self, key: str) -> RetryAfter | None:
+        self.runs.append((round(asyncio.get_running_loop().time(), 3), key))
+        assert key not in self.working, "one key is worked on twice at once"
+        self.working.append(key)
+        self.most_at_once = max(self.most_at_once, len(self.working))
+        try:
+            await asyncio.sleep(1)
+        finally:
+            self.working.remove(key)
+        result = self.results.pop(0) if self.results else None
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    @property
+    def times(self) -> list[float]:
+        return [time for time, _ in self.runs]
+
+
+class TestAdding:
+    def test_a_key_that_is_added_many_times_runs_once(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            for _ in range(5):
+                queue.add("a")
+            assert queue.depth == 1
+            async with running(queue, journal):
+                await queue.wait_idle()
+            assert journal.runs == [(0, "a")]
+
+        virtually(scenario())
+
+    def test_a_key_that_is_added_while_it_is_worked_on_runs_again_after(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(0.5)
+                queue.add("a")
+                queue.add("a", delay_seconds=20)
+                await queue.wait_idle()
+            assert journal.times == [0, 1]
+
+        virtually(scenario())
+
+    def test_the_earliest_of_several_delays_wins(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            async with running(queue, journal):
+                for delay in (30, 10, 20):
+                    queue.add("a", delay_seconds=delay)
+                assert queue.delayed == 1
+                await asyncio.sleep(60)
+            assert journal.times == [10]
+
+        virtually(scenario())
+
+    def test_an_add_without_delay_overtakes_a_delayed_one(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            async with running(queue, journal):
+                queue.add("a", delay_seconds=30)
+                queue.add("a")
+                await asyncio.sleep(60)
+            assert journal.times == [0]
+
+        virtually(scenario())
+
+    def test_urgent_keys_go_first_and_equals_in_their_order(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            for key in ("round-1", "round-2"):
+                queue.add(key, priority=Priority.BACKGROUND)
+            for key in ("a", "b"):
+                queue.add(key)
+            queue.add("new", priority=Priority.URGENT)
+            queue.add("round-2", priority=Priority.URGENT)
+            async with running(queue, journal, concurrency=1):
+                await queue.wait_idle()
+            assert [key for _, key in journal.runs] == ["new", "round-2", "a", "b", "round-1"]
+
+        virtually(scenario())
+
+    def test_no_more_than_the_bound_run_at_once(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            async with running(queue, journal, concurrency=3):
+                for number in range(10):
+                    queue.add(str(number))
+                await queue.wait_idle()
+            assert journal.most_at_once == 3
+            assert len(journal.runs) == 10
+
+        virtually(scenario())
+
+    def test_a_handler_may_add_keys_its_own_too(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue = new_queue()
+            seen: list[str] = []
+
+            async def handle(key: str) -> None:
+                seen.append(key)
+                if len(seen) < 3:
+                    queue.add(key)
+
+            async with running(queue, handle):
+                queue.add("a")
+                await queue.wait_idle()
+            assert seen == ["a", "a", "a"]
+
+        virtually(scenario())
+
+
+class TestResults:
+    def test_a_retry_runs_again_after_its_time(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal(RetryAfter(480))
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(1000)
+            assert journal.times == [0, 481]
+            assert queue.outcomes == {Outcome.RETRY: 1, Outcome.DONE: 1}
+
+        virtually(scenario())
+
+    def test_failures_back_off_exponentially_up_to_the_limit(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            backoff = Backoff(first_seconds=1, limit_seconds=10)
+            queue, journal = new_queue(backoff=backoff), Journal(*[FipopError("no") for _ in range(6)])
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(200)
+            waits = [
+                later - earlier - 1 for earlier, later in zip(journal.times, journal.times[1:], strict=False)
+            ]
+            for wait, step in zip(waits, (1, 2, 4, 8, 10, 10), strict=True):
+                assert step / 2 <= wait <= step
+            assert queue.failing == 0
+
+        virtually(scenario())
+
+    def test_a_success_forgets_earlier_failures(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            fails = FipopError("no")
+            queue = new_queue(backoff=Backoff(first_seconds=1, limit_seconds=100))
+            journal = Journal(fails, fails, fails, RetryAfter(50), fails)
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(500)
+            assert journal.times[-1] - journal.times[-2] <= 2
+
+        virtually(scenario())
+
+    def test_an_event_does_not_wait_for_the_back_off(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(backoff=Backoff(first_seconds=100)), Journal(FipopError("no"))
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(5)
+                queue.add("a")
+                await asyncio.sleep(500)
+            assert journal.times == [0, 5]
+
+        virtually(scenario())
+
+    def test_a_throttling_server_is_given_the_time_it_asks_for(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            error = ApiThrottledError(verb="get", kind="Thing", retry_after_seconds=42.0)
+            queue, journal = new_queue(), Journal(error)
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(100)
+            assert journal.times == [0, 43]
+
+        virtually(scenario())
+
+    def test_a_failure_is_logged_once_until_its_text_changes_or_it_is_over(
+        self, virtually: Virtually, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+
+        async def scenario() -> None:
+            first, second = FipopError("the range is full"), FipopError("the guest is away")
+            queue, journal = new_queue(), Journal(first, first, first, second)
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(1000)
+
+        virtually(scenario())
+        assert [(record.levelname, getattr(record, "error", "")) for record in caplog.records] == [
+            ("WARNING", "the range is full"),
+            ("WARNING", "the guest is away"),
+            ("INFO", ""),
+        ]
+        assert all(record.key == "a" and record.queue == "test" for record in caplog.records)
+
+    def test_any_other_exception_is_logged_with_its_traceback_counted_and_tried_again(
+        self, virtually: Virtually, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal(ZeroDivisionError("a bug"))
+            async with running(queue, journal):
+                queue.add("a")
+                queue.add("b")
+                await asyncio.sleep(100)
+            assert queue.outcomes == {Outcome.CRASHED: 1, Outcome.DONE: 2}
+
+        virtually(scenario())
+        [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert record.exc_info is not None
+        assert record.exc_info[0] is ZeroDivisionError
+
+    def test_a_cancellation_from_inside_the_handler_is_a_failure_and_loses_nothing(
+        self, virtually: Virtually
+    ) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal(asyncio.CancelledError())
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(100)
+            assert queue.outcomes == {Outcome.CRASHED: 1, Outcome.DONE: 1}
+
+        virtually(scenario())
+
+    def test_metrics_learn_of_each_run(self, virtually: Virtually) -> None:
+        runs: list[Run[str]] = []
+
+        async def scenario() -> None:
+            queue = new_queue(observe=runs.append)
+            queue.add("a")
+            queue.add("b")
+            await asyncio.sleep(3)
+            assert queue.longest_wait_seconds(asyncio.get_running_loop().time()) == 3
+            async with running(queue, Journal(), concurrency=1):
+                await queue.wait_idle()
+
+        virtually(scenario())
+        assert runs == [
+            Run(key="a", outcome=Outcome.DONE, waited_seconds=3, worked_seconds=1),
+            Run(key="b", outcome=Outcome.DONE, waited_seconds=4, worked_seconds=1),
+        ]
+
+
+class TestStopping:
+    def test_keys_added_while_nothing_runs_are_kept(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            queue.add("now")
+            queue.add("later", delay_seconds=5)
+            await asyncio.sleep(100)
+            async with running(queue, journal):
+                await queue.wait_idle()
+            assert journal.runs == [(100, "now"), (100, "later")]
+
+        virtually(scenario())
+
+    def test_a_pause_starts_nothing_and_cancels_nothing(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(0.5)
+                queue.pause()
+                queue.add("b")
+                await asyncio.sleep(10)
+                assert journal.runs == [(0, "a")]
+                assert queue.outcomes[Outcome.DONE] == 1
+                queue.resume()
+                await queue.wait_idle()
+            assert journal.runs == [(0, "a"), (10.5, "b")]
+
+        virtually(scenario())
+
+    def test_what_is_cancelled_with_the_run_is_done_by_the_next_one(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, first, second = new_queue(), Journal(), Journal()
+            async with running(queue, first):
+                queue.add("a")
+                queue.add("b")
+                await asyncio.sleep(0.5)
+            assert first.working == []
+            assert queue.outcomes == {Outcome.CANCELLED: 2}
+            async with running(queue, second):
+                await queue.wait_idle()
+            assert second.runs == [(0.5, "a"), (0.5, "b")]
+
+        virtually(scenario())
+
+    def test_a_key_whose_task_was_cancelled_before_its_first_step_is_not_lost(
+        self, virtually: Virtually
+    ) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            task = asyncio.create_task(queue.run(journal, concurrency=1))
+            await asyncio.sleep(0)
+            task.cancel()
+            queue.add("a")
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert journal.runs == []
+            assert queue.outcomes == {Outcome.CANCELLED: 1}
+            assert queue.depth == 1
+
+        virtually(scenario())
+
+    def test_a_stop_lets_work_finish_before_its_deadline(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            task = asyncio.create_task(queue.run(journal, concurrency=1))
+            queue.add("a")
+            queue.add("b")
+            await asyncio.sleep(0.5)
+            queue.stop(deadline_seconds=10)
+            await task
+            assert asyncio.get_running_loop().time() == 1
+            assert queue.outcomes == {Outcome.DONE: 1}
+            assert queue.depth == 1
+
+        virtually(scenario())
+
+    def test_a_stop_cancels_what_is_not_done_at_its_deadline(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue = new_queue()
+
+            async def hang(_: str) -> None:
+                await asyncio.sleep(1000)
+
+            task = asyncio.create_task(queue.run(hang, concurrency=1))
+            queue.add("a")
+            await asyncio.sleep(0)
+            queue.stop(deadline_seconds=10)
+            await task
+            assert asyncio.get_running_loop().time() == 10
+            assert queue.depth == 1
+
+        virtually(scenario())
+
+    def test_it_can_be_run_again_after_a_stop(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal()
+            task = asyncio.create_task(queue.run(journal, concurrency=1))
+            await asyncio.sleep(0)
+            queue.stop(deadline_seconds=1)
+            await task
+            queue.add("a")
+            async with running(queue, journal):
+                await queue.wait_idle()
+            assert journal.runs == [(0, "a")]
+
+        virtually(scenario())
+
+    def test_it_does_not_run_twice_at_once(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue = new_queue()
+            async with running(queue, Journal()):
+                with pytest.raises(RuntimeError, match="queue test runs already"):
+                    await queue.run(Journal(), concurrency=1)
+
+        virtually(scenario())
+
+    def test_handlers_do_not_inherit_the_context_of_whoever_added_the_key(self, virtually: Virtually) -> None:
+        variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
+        seen: list[str] = []
+
+        async def scenario() -> None:
+            queue = new_queue()
+
+            async def handle(_: str) -> None:
+                seen.append(variable.get())
+
+            async with running(queue, handle):
+                variable.set("of the event")
+                queue.add("a")
+                await queue.wait_idle()
+
+        virtually(scenario())
+        assert seen == ["none"]
+
+
+class TestBackoff:
+    def test_it_never_exceeds_its_limit_after_thousands_of_failures(self) -> None:
+        backoff = Backoff(first_seconds=1, limit_seconds=60)
+        assert 30 <= backoff.delay_seconds(100_000, Random(1)) <= 60
+
+
+DELAYS = st.sampled_from([0.0, 0.0, 0.3, 1.0, 2.5])
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), DELAYS, DELAYS, st.sampled_from(Priority)), max_size=30)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, concurrency=st.integers(1, 3), interruptions=st.lists(st.floats(0.1, 4), max_size=3))
+def test_every_add_is_followed_by_a_run_that_began_after_it(
+    steps: list[tuple[str, float, float, Priority]], concurrency: int, interruptions: list[float]
+) -> None:
+    """Whatever the interleaving: no key twice at once (Journal asserts), none lost, none run for nothing."""
+    journal = Journal()
+    last_due: dict[str, float] = {}
+
+    async def scenario() -> None:
+        queue, loop = new_queue(), asyncio.get_running_loop()
+
+        async def add_all() -> None:
+            for key, pause, delay, priority in steps:
+                await asyncio.sleep(pause)
+                last_due[key] = max(loop.time(), last_due.get(key, 0.0))
+                queue.add(key, delay_seconds=delay, priority=priority)
+
+        adding = asyncio.create_task(add_all())
+        for pause in interruptions:
+            async with running(queue, journal, concurrency=concurrency):
+                await asyncio.sleep(pause)
+        async with running(queue, journal, concurrency=concurrency):
+            await adding
+            await asyncio.sleep(100)
+            assert queue.depth == queue.delayed == queue.active == 0
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(scenario())
+    for key, due in last_due.items():
+        assert max(time for time, ran in journal.runs if ran == key) >= round(due, 3)
+    assert {key for _, key in journal.runs} == set(last_due)
+    assert len(journal.runs) <= len(steps) + concurrency * len(interruptions)
