@@ -23,7 +23,7 @@ from localfleet.components import (
 from localfleet.etcd import Etcd
 from localfleet.kubeconfigs import build_kubeconfig, token_credential
 from localfleet.ports import Ports
-from localfleet.processes import Process, run_to_end
+from localfleet.processes import Process, build_environment, run_to_end
 from localfleet.servers import start_server
 
 _API_SERVER = "kube-apiserver"
@@ -198,8 +198,7 @@ class ControlPlane:
         return await run_to_end(
             [self._programs[_KUBECTL], f"--kubeconfig={self.admin_kubeconfig}", *arguments],
             stdin=stdin,
-            # It caches what it learns about a server under HOME.
-            environment={"HOME": str(self.files.folder)},
+            environment=build_environment(self.files.folder),
             timeout_seconds=timeout_seconds,
         )
 
@@ -238,7 +237,12 @@ class ControlPlane:
         return {program: self._process(program, argv) for program, argv in lines.items()}
 
     def _process(self, program: str, argv: Sequence[str]) -> Process:
-        return Process(f"{program} of {self.name}", argv, log=self.files.log(program))
+        return Process(
+            f"{program} of {self.name}",
+            argv,
+            log=self.files.log(program),
+            environment=build_environment(self.files.folder),
+        )
 
     async def _settle(self) -> None:
         await self._wait_for_default_account("default")

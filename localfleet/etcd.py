@@ -10,7 +10,7 @@ from typing import Self
 import aiohttp
 
 from localfleet.ports import Ports
-from localfleet.processes import Process
+from localfleet.processes import Process, build_environment
 from localfleet.servers import start_server
 
 _START_SECONDS = 30.0
@@ -107,7 +107,12 @@ class Etcd:
             f"--quota-backend-bytes={_QUOTA_BYTES}",
             "--log-level=warn",
         ]
-        return Process(self.name, argv, log=self._folder / f"{self.name}.log")
+        return Process(
+            self.name,
+            argv,
+            log=self._folder / f"{self.name}.log",
+            environment=build_environment(self._folder),
+        )
 
     async def _is_healthy(self, port: int) -> bool:
         timeout = aiohttp.ClientTimeout(total=2)

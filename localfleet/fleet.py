@@ -35,7 +35,9 @@ class LocalFleet:
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        self.programs = self.programs or await asyncio.to_thread(ensure_all, *PROGRAMS)
+        # This may take minutes and blocks the loop, in which nothing else runs yet: in a thread of its own it
+        # could not be interrupted.
+        self.programs = self.programs or ensure_all(*PROGRAMS)
         self.folder = self._exits.enter_context(Workspace()).path
         self.ports = self._exits.enter_context(Ports())
         return self

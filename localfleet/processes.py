@@ -1,6 +1,7 @@
 """Programs that run as long as the fleet does, and programs that run to their end."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from localfleet.errors import ProcessFailedError, ToolFailedError
 from localfleet.guard import guarded
 
 _POLL_SECONDS = 0.05
+_KEPT_VARIABLES = ("PATH", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 _LOG_BYTES = 16_384
 
 
@@ -120,6 +122,12 @@ class Process:
     def _send(self, number: signal.Signals) -> None:
         if self._process is not None and self.is_running:
             self._process.send_signal(number)
+
+
+def build_environment(home: Path) -> dict[str, str]:
+    """An environment in which a program finds nothing of the user's: no settings, no caches, no flags."""
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return {**kept, "HOME": str(home)}
 
 
 async def run_to_end(

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from textwrap import dedent
 
 import aiohttp
 import pytest
@@ -15,6 +14,7 @@ from localfleet.client import Json
 from localfleet.controlplane import ControlPlane
 from localfleet.errors import ApiError
 from localfleet.fleet import LocalFleet
+from localfleet.guard import guarded
 from localfleet.waiting import eventually
 from localfleet.workspace import Workspace
 
@@ -225,32 +225,46 @@ async def test_a_restored_store_knows_only_what_it_knew_then(
     assert int(listed["metadata"]["resourceVersion"]) <= int(later["metadata"]["resourceVersion"]) + 100
 
 
+OWNER = """
+import asyncio
+from localfleet.fleet import LocalFleet
+from localfleet.guard import guarded
+
+async def main():
+    async with LocalFleet() as fleet:
+        plane = await fleet.management(controllers=())
+        print(plane.api.pid, plane.etcd.process.pid, flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+async def start_owner(folder: Path) -> tuple[asyncio.subprocess.Process, list[str]]:
+    """A process with a fleet of its own below `folder`, and the ids of the processes that it started."""
+    owner = await asyncio.create_subprocess_exec(
+        *guarded([sys.executable, "-c", OWNER]),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert owner.stdout is not None
+    return owner, (await owner.stdout.readline()).decode().split()
+
+
+async def test_ctrl_c_ends_everything_and_leaves_nothing(fleet: LocalFleet, tmp_path: Path) -> None:
+    owner, pids = await start_owner(tmp_path)
+    owner.send_signal(signal.SIGINT)
+    await owner.wait()
+    assert not any(is_alive(pid) for pid in pids)
+    assert not fleet_folders(tmp_path)
+
+
 async def test_nothing_survives_a_killed_owner_and_its_folder_goes_with_the_next(
     fleet: LocalFleet, tmp_path: Path
 ) -> None:
     """The kernel ends the processes; the folder is removed by the next fleet, as the dead can't."""
-    program = dedent("""
-        import asyncio
-        from localfleet.fleet import LocalFleet
-
-        async def main():
-            async with LocalFleet() as fleet:
-                plane = await fleet.management()
-                print(fleet.folder, plane.api.pid, plane.etcd.process.pid, flush=True)
-                await asyncio.sleep(3600)
-
-        asyncio.run(main())
-    """)
-    owner = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        program,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert owner.stdout is not None
-    folder, *pids = (await owner.stdout.readline()).decode().split()
-    assert folder.startswith(str(tmp_path))
+    owner, pids = await start_owner(tmp_path)
     owner.send_signal(signal.SIGKILL)
     await owner.wait()
 
@@ -258,8 +272,13 @@ async def test_nothing_survives_a_killed_owner_and_its_folder_goes_with_the_next
         return not any(is_alive(pid) for pid in pids)
 
     await eventually(are_dead, seconds=5, what="the processes to end")
+    assert fleet_folders(tmp_path)
     with Workspace(tmp_path) as workspace:
-        assert [each.name for each in workspace.path.parent.glob("fipop-fleet-*")] == [workspace.path.name]
+        assert fleet_folders(tmp_path) == [workspace.path]
+
+
+def fleet_folders(parent: Path) -> list[Path]:
+    return list(parent.glob("fipop-fleet-*"))
 
 
 def is_alive(pid: str) -> bool:

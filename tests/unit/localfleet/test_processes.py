@@ -10,7 +10,7 @@ import pytest
 from localfleet.errors import ProcessFailedError, ToolFailedError
 from localfleet.guard import guarded
 from localfleet.ports import Ports
-from localfleet.processes import Process, run_to_end
+from localfleet.processes import Process, build_environment, run_to_end
 from localfleet.servers import start_server
 
 READY = "print('ready', flush=True); import signal; signal.pause()"
@@ -140,6 +140,17 @@ async def test_a_process_whose_parent_is_gone_before_it_begins_does_not_begin() 
 async def test_a_tool_gets_its_input_and_gives_its_output() -> None:
     program = "import sys; print(sys.stdin.read().upper(), end='')"
     assert await run_to_end([sys.executable, "-c", program], stdin="text", timeout_seconds=10) == "TEXT"
+
+
+async def test_programs_see_nothing_of_the_users_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """etcd takes flags from ETCD_… and kwok reads a file under HOME."""
+    monkeypatch.setenv("ETCD_NAME", "mine")
+    environment = build_environment(tmp_path)
+    assert environment["HOME"] == str(tmp_path)
+    assert environment["PATH"] == os.environ["PATH"]
+    assert "ETCD_NAME" not in environment
 
 
 async def test_a_failed_tool_is_told_with_what_it_wrote() -> None:
