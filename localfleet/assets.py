@@ -178,6 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LocalFleetError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130  # the progress has said which build was interrupted
     return 0
 
 
