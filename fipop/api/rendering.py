@@ -52,12 +52,9 @@ def render_reservation(reservation: Reservation) -> Json:
 
 
 def _owner(owner: Owner) -> Json:
-    rendered: Json = {
-        "namespace": owner.namespace,
-        "name": owner.name,
-        "uid": owner.uid,
-        "cluster": owner.cluster,
-    }
+    """Give the owner without what is not known of it: an address found in a guest may be no floating IP's."""
+    texts = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid, "cluster": owner.cluster}
+    rendered: Json = {field: text for field, text in texts.items() if text}
     if owner.imported:
         rendered["imported"] = True
     return rendered

@@ -160,6 +160,11 @@ class Books:
         """Say why a range would not give out this address, whoever holds it; None where it would."""
         return self._ledger_of(range_name).refusal(address, range_name)
 
+    def is_nobodys(self, range_name: str, address: Address) -> bool:
+        """Whether a range would give out an address, and nobody has it."""
+        ledger = self._ledger_of(range_name)
+        return ledger.record(address) is None and ledger.refusal(address, range_name) is None
+
     def is_full(self, range_name: str) -> bool:
         """Whether a range that can be read has nothing to give."""
         if range_name not in self._pools:

@@ -58,8 +58,8 @@ class _Visits:
 class FleetParts:
     """What the fleet works with.
 
-    `confirm` asks the API server, live, whether reservations are still their owners', and whether this replica
-    leads long enough for a write. `observed` hears of a guest whose last pass found something new.
+    `leads` tells whether this replica leads for as long as a write may take; `observed` hears of a guest whose last
+    pass found something new.
     """
 
     client: KubeClient
@@ -77,9 +77,7 @@ class FleetParts:
 
 
 class Fleet:
-    """Makes one pass at a time over the guest of an id; the work queue brings the ids, and the deadlines are the
-    guest room's.
-    """
+    """Makes passes; the work queue brings the ids of the guests, the deadlines are the guest room's."""
 
     def __init__(self, parts: FleetParts) -> None:
         self._parts = parts
@@ -93,7 +91,8 @@ class Fleet:
             return None
         floating_ips = self._served(guest)
         retired = self._retired(guest_id)
-        if guest.paused or not (floating_ips or retired):
+        # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
+        if guest.paused or any(each.paused for each in floating_ips) or not (floating_ips or retired):
             return None
         visits = self._visits.setdefault(guest_id, _Visits())
         began = self._parts.monotonic()
@@ -101,7 +100,7 @@ class Fleet:
         self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
         if self._parts.guests.observe(guest_id, observation):
             self._parts.observed(guest_id)
-        return RetryAfter(self._next(guest, visits, retry_seconds))
+        return RetryAfter(self._next(retry_seconds))
 
     async def look(self, guest_id: str, address: Address) -> str | None:
         """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked."""
@@ -119,7 +118,8 @@ class Fleet:
             raise KubeconfigMissingError(
                 secret=f"of guest {guest_id}", problem="is not in use: not connected"
             )
-        return await self._parts.room.look(guest_id, await self._kubeconfig(guest))
+        kubeconfig = await self._kubeconfig(guest)
+        return await self._parts.room.look(guest_id, kubeconfig)
 
     def last_pass_at(self, guest_id: str) -> float | None:
         """Give the Unix time of the last whole pass; None before it."""
@@ -139,9 +139,8 @@ class Fleet:
             age = (self._parts.now() - guest.created).total_seconds()
             return unreachable("KubeconfigMissing", str(error)), retry_delay_seconds(age, visits.failures)
         deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
-        report = await self._parts.room.run_pass(
-            self._task(guest, floating_ips, retired, kubeconfig), deep=deep
-        )
+        task = self._task(guest, floating_ips, retired, kubeconfig)
+        report = await self._parts.room.run_pass(task, deep=deep)
         return self._record(guest, floating_ips, report, visits, deep=deep)
 
     def _record(
@@ -166,7 +165,7 @@ class Fleet:
             retry = retry_delay_seconds(age, visits.failures)
         return observe(report, [each.meta.key for each in floating_ips]), retry
 
-    def _next(self, guest: Guest, visits: _Visits, retry_seconds: float | None) -> float:
+    def _next(self, retry_seconds: float | None) -> float:
         """Give the time to the next pass: spread, so that a fleet that started together does not stay together."""
         interval = float(self._parts.settings().operate_guest_cluster_interval_seconds)
         if retry_seconds is not None:
@@ -195,9 +194,7 @@ class Fleet:
         return [
             floating_ip
             for floating_ip in self._parts.world.floating_ips_of(guest.id)
-            if not floating_ip.paused
-            and floating_ip.status.addresses
-            and link_guest(self._parts.world, floating_ip).obstacle is None
+            if floating_ip.status.addresses and link_guest(self._parts.world, floating_ip).obstacle is None
         ]
 
     def _retired(self, guest_id: str) -> frozenset[str]:
@@ -242,6 +239,7 @@ class Fleet:
 
     def _forget(self, guest_id: str) -> None:
         self._visits.pop(guest_id, None)
+        self._parts.room.forget(guest_id)
         self._parts.guests.forget(guest_id)
 
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from fipop.api.models import Reservation
 from fipop.control.workqueue import RetryAfter
@@ -32,25 +31,17 @@ CARRIED_RETRY_SECONDS = 30.0
 GUARDED_RETRY_SECONDS = 30.0
 
 
-class Guard(StrEnum):
-    """Whether ownerless reservations may be let go."""
-
-    OPEN = "open"
-    CLOSED = "closed"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What letting go asks of the rest of the operator.
 
     `look` gives who in a guest carries an address (a sentence), None where nobody does; FipopError where the guest
-    cannot be asked. `guard` tells whether so many are ownerless at once that an admin must confirm first.
-    `clean` wants a pass over a guest, which takes our keys out of it. `owner_changed` wants a round over a
-    floating IP.
+    cannot be asked. `may_release` is the guard against a mass release. `clean` wants a pass over a guest, which takes
+    our keys out of it. `owner_changed` wants a round over a floating IP.
     """
 
     look: Callable[[str, Address], Awaitable[str | None]]
-    guard: Callable[[Reservation], Guard]
+    may_release: Callable[[Reservation], bool]
     clean: Callable[[str], None]
     owner_changed: Callable[[tuple[str, str]], None]
 
@@ -104,7 +95,7 @@ class Releaser:
             self._world.observe(FLOATING_IPS, live)
             self._surroundings.owner_changed(owner.key)
             return None
-        if self._surroundings.guard(reservation) is Guard.CLOSED:
+        if not self._surroundings.may_release(reservation):
             return RetryAfter(GUARDED_RETRY_SECONDS)
         seconds = self._world.quarantine_seconds(reservation.range)
         await self._desk.quarantine(reservation, seconds=seconds)

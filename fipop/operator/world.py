@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
+from fipop.control.resync import Feed, Source
 from fipop.control.store import Change, Projection, Store
-from fipop.kube.client import Listing
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -85,7 +85,7 @@ class World:
     )
     namespaces: Store[NamespaceInfo] = field(default_factory=lambda: Store(parse_namespace, kind="Namespace"))
     books: Books = field(default_factory=Books)
-    on_change: Callable[[Resource, Change[Any]], None] = lambda _resource, _change: None
+    on_change: Callable[[Resource, Change[Any], Source], None] = lambda _resource, _change, _source: None
     """Told of every change after it is on the books, whether an event, a list or the answer of our write brought it."""
 
     def store_of(self, resource: Resource) -> Store[Any]:
@@ -117,44 +117,42 @@ class World:
         """Give the reservations that name a floating IP as their owner, held and in quarantine, by name."""
         return self.reservations.by_index(BY_OWNER, owner)
 
-    def observe(self, resource: Resource, obj: Json) -> Change[Any] | None:
-        """Take in an object from an event or the answer of our own write; None where that is no news."""
-        return self._keep_books(resource, self.store_of(resource).put(obj))
+    def feed(self, resource: Resource) -> Feed[Any]:
+        """Give the way by which events and lists of a kind come in."""
+        return Feed(
+            resource=resource,
+            store=self.store_of(resource),
+            on_change=lambda change, source: self._take(resource, change, source),
+        )
 
-    def observe_deletion(self, resource: Resource, obj: Json) -> Change[Any] | None:
-        """Take in a DELETED event; None where that is no news."""
-        return self._keep_books(resource, self.store_of(resource).delete(obj))
+    def observe(self, resource: Resource, obj: Json) -> None:
+        """Take in the answer of our own read or write."""
+        change = self.store_of(resource).put(obj)
+        if change is not None:
+            self._take(resource, change, Source.EVENT)
 
-    def observe_list(self, resource: Resource, listing: Listing, *, seen_before: int) -> list[Change[Any]]:
-        """Bring a store in line with an authoritative list; RestoredStoreError where it cannot follow."""
-        changes = self.store_of(resource).resync(listing, seen_before=seen_before)
-        for change in changes:
-            self._keep_books(resource, change)
-        return changes
-
-    def forget(self, resource: Resource, gone: Projection) -> Change[Any] | None:
-        """Take in that the API server knows no object of that name."""
+    def forget(self, resource: Resource, gone: Projection) -> None:
+        """Take in that the API server knows no object of that name; weaker than a DELETED event."""
         metadata = {"name": gone.name, "resourceVersion": str(gone.resource_version)}
         if gone.namespace:
             metadata["namespace"] = gone.namespace
-        return self.observe_deletion(resource, {"metadata": metadata})
+        change = self.store_of(resource).delete({"metadata": metadata})
+        if change is not None:
+            self._take(resource, change, Source.LIST)
 
     def quarantine_seconds(self, range_name: str) -> int:
         """Give how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
         return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
 
-    def _keep_books(self, resource: Resource, change: Change[Any] | None) -> Change[Any] | None:
-        if change is None:
-            return None
+    def _take(self, resource: Resource, change: Change[Any], source: Source) -> None:
         if resource == FLOATING_IP_RESERVATIONS:
             self.books.reservation_changed(change.old, change.new)
         elif resource == FLOATING_IPS:
             self.books.floating_ip_changed(change.old, change.new)
         elif resource == FLOATING_IP_RANGES:
             self.books.range_changed(change.old, change.new)
-        self.on_change(resource, change)
-        return change
+        self.on_change(resource, change, source)
 
 
 WATCHED: tuple[Resource, ...] = (

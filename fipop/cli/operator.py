@@ -1,0 +1,142 @@
+"""`fipop operator`: the role that runs in the management cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import click
+
+from fipop.api import names
+from fipop.cli.logs import configure_logging, set_log_level
+from fipop.errors import FipopError
+from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
+from fipop.operator.app import Operator
+from fipop.operator.options import OperatorOptions
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 25.0
+"""A stop that takes longer is ended: the pod's grace period is 30 s."""
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(name="operator")
+@click.option(
+    "--kubeconfig", type=_FILE, help="Kubeconfig of the management cluster; default: the pod's own access."
+)
+@click.option(
+    "--namespace",
+    default=names.OPERATOR_NAMESPACE,
+    envvar="POD_NAMESPACE",
+    show_default=True,
+    help="Namespace of kube-fip-config and of the Lease.",
+)
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8081,
+    show_default=True,
+    help="Port of /livez and /readyz.",
+)
+@click.option(
+    "--settings-defaults",
+    type=_FOLDER,
+    help="Folder with one file for each option: what a missing kube-fip-config is made from.",
+)
+@click.option(
+    "--crds",
+    type=_FOLDER,
+    help="Folder with fipop's CRDs; those of the cluster are brought up to date from it.",
+)
+@click.option(
+    "--no-crd-update", is_flag=True, help="Leave the cluster's CRDs alone; not ready on older ones."
+)
+@click.option(
+    "--no-leader-election",
+    is_flag=True,
+    help="Work without the Lease. Safe, but two operators do everything twice.",
+)
+@click.option(
+    "--allow-loopback-guests",
+    is_flag=True,
+    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
+)
+@click.option("--helm", envvar="FIPOP_HELM", help="The helm program; default: the one on PATH.")
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
+def operator(
+    *,
+    kubeconfig: Path | None,
+    namespace: str,
+    health_port: int,
+    settings_defaults: Path | None,
+    crds: Path | None,
+    no_crd_update: bool,
+    no_leader_election: bool,
+    allow_loopback_guests: bool,
+    helm: str | None,
+    log_format: str,
+) -> None:
+    """Give the guest clusters of this Rancher floating IPs, and keep kube-vip in them.
+
+    Everything else is set, live, in the ConfigMap kube-fip-config.
+    """
+    configure_logging(as_json=log_format == "json")
+    try:
+        connection = connection_from_kubeconfig(kubeconfig) if kubeconfig else connection_in_cluster()
+        options = OperatorOptions(
+            connection=connection,
+            # A pod that is restarted is another process: it must not believe the Lease of the former one its own.
+            identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
+            version=importlib.metadata.version("fipop"),
+            namespace=namespace,
+            health_port=health_port,
+            settings_defaults=settings_defaults,
+            crds=crds,
+            update_crds=not no_crd_update,
+            leader_election=not no_leader_election,
+            allow_loopback_guests=allow_loopback_guests,
+            helm=helm,
+        )
+        asyncio.run(_run(options))
+    except (FipopError, OSError) as error:
+        logger.critical("the operator ends", extra={"error": str(error)})
+        raise click.ClickException(str(error)) from error
+
+
+async def _run(options: OperatorOptions) -> None:
+    """Run until SIGTERM or SIGINT."""
+    app = Operator(options, set_log_level=set_log_level)
+    running = asyncio.create_task(app.run())
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        stop.cancel()
+        running.result()
+        return
+    logger.info("stopping")
+    # A thread, since a loop that hangs could not end itself.
+    watchdog = threading.Timer(STOP_SECONDS, lambda: os._exit(1))
+    watchdog.daemon = True
+    watchdog.start()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    watchdog.cancel()
+    logger.info("stopped")
+    sys.stderr.flush()

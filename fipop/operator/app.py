@@ -1,0 +1,311 @@
+"""The operator's life: start in order, work while leading, tell its health, stop in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from random import SystemRandom
+from typing import Any
+
+from fipop.api import names
+from fipop.api.conditions import parse_time
+from fipop.control.health import AnswerRecord, HealthFacts, HealthServer
+from fipop.control.leadership import Leadership, boottime
+from fipop.control.resync import Resync
+from fipop.control.watching import Watcher
+from fipop.errors import FipopError
+from fipop.guest.chartcache import ChartCache
+from fipop.guest.helm import HelmRunner, find_helm
+from fipop.guest.sync import GuestRoom
+from fipop.guest.tools import GuestTools
+from fipop.kube.client import KubeClient, RequestRecord
+from fipop.kube.events import EventRecorder
+from fipop.kube.lease import LeaseClient
+from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, FLOATING_IP_RESERVATIONS
+from fipop.metrics import FleetSnapshot, Metrics, MetricsPortError, MetricsServer
+from fipop.operator.configuration import Configuration, read_defaults
+from fipop.operator.crds import read_crds, settle_crds
+from fipop.operator.options import OperatorOptions
+from fipop.operator.snapshot import build_snapshot
+from fipop.operator.wiring import Controllers
+from fipop.operator.world import WATCHED
+from fipop.settings import Settings
+
+logger = logging.getLogger(__name__)
+requests = logging.getLogger("fipop.requests")
+
+TRACE = 5
+OBJECT_CONCURRENCY = 32
+MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
+START_RETRY_SECONDS = 2.0
+PREDECESSOR_SECONDS = 15.0
+HEALTH_LOOK_SECONDS = 5.0
+
+
+class Operator:
+    """One process of the operator role.
+
+    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError and LeaderWorkStuckError
+    want a fresh process. `set_log_level` is told of every change of the option.
+    """
+
+    def __init__(self, options: OperatorOptions, *, set_log_level: Callable[[Settings], None]) -> None:
+        self._options = options
+        self._set_log_level = set_log_level
+        self._not_ready: dict[str, str] = {"start": "has not finished"}
+        self._watcher: Watcher | None = None
+        self._client = KubeClient(
+            options.connection,
+            max_answer_bytes=MANAGEMENT_ANSWER_BYTES,
+            max_connections=OBJECT_CONCURRENCY + 8,
+            on_request=lambda record: self._note_request("management", record),
+            user_agent=f"fipop/{options.version}",
+        )
+        self._answers = AnswerRecord(lambda: self._client.last_good_answer_at, clock=time.monotonic)
+        self._events = EventRecorder(self._client, instance=options.identity)
+        self._configuration = Configuration(
+            client=self._client,
+            events=self._events,
+            namespace=options.namespace,
+            defaults=read_defaults(options.settings_defaults),
+        )
+        self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
+        self._metrics = Metrics(self._snapshot, version=options.version)
+        self._metrics_server = MetricsServer(self._metrics.render)
+        helm = HelmRunner(options.helm or find_helm())
+        self._tools = GuestTools(
+            helm=helm,
+            charts=ChartCache(helm),
+            allow_loopback=options.allow_loopback_guests,
+            slots=asyncio.Semaphore(options.pass_concurrency),
+            observe_request=lambda record: self._note_request("guest", record),
+        )
+        self._controllers = Controllers(
+            client=self._client,
+            events=self._events,
+            configuration=self._configuration,
+            leadership=self._leadership,
+            metrics=self._metrics,
+            room=GuestRoom(self._tools),
+            namespace=options.namespace,
+        )
+        self._resync = Resync(
+            [self._controllers.world.feed(resource) for resource in WATCHED],
+            lister=self._client,
+            random=SystemRandom(),
+            on_round=self._check_owners,
+        )
+        self._rounds = 0
+        self._round_done = asyncio.Event()
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Start and work until cancelled."""
+        health = HealthServer(self._health, host=self._options.health_host, port=self._options.health_port)
+        await health.start()
+        try:
+            async with self._client:
+                await self._start()
+                await self._work()
+        finally:
+            await self._metrics_server.stop()
+            await self._tools.charts.close()
+            await health.stop()
+
+    async def _start(self) -> None:
+        """Take the settings in, bring the CRDs up to date: again and again until the API server lets us."""
+        await self._insist(self._configuration.load, "settings")
+        self._settings_changed(self._configuration.settings, self._configuration.settings)
+        self._configuration.listeners.append(self._settings_changed)
+        await self._listen(self._configuration.settings.metrics_port)
+        await self._insist(self._settle_crds, "schema")
+        await self._insist(self._find_our_age, "schema")
+        self._not_ready.clear()
+
+    async def _work(self) -> None:
+        """Run everything that runs at once; the first that fails ends the rest."""
+        world = self._controllers.world
+        self._watcher = Watcher(
+            connection=self._options.connection,
+            callbacks={resource: world.feed(resource).take_event for resource in WATCHED},
+            random=SystemRandom(),
+            on_recovery=self._resync.request,
+        )
+        parts: list[Coroutine[Any, Any, None]] = [
+            self._events.run(),
+            self._configuration.follow(),
+            self._watcher.run(),
+            self._resync.run(),
+            self._record_answers(),
+            self._leadership.run(self._lead),
+        ]
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            # Leadership last in, first out: its work stops before what it stands on.
+            for task in reversed(tasks):
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _lead(self) -> None:
+        """Work as the leader, until cancelled: what exists claims its own, then everything runs."""
+        controllers = self._controllers
+        gates = controllers.gates
+        gates.adopted = gates.looked = False
+        await self._resync.wait_loaded()
+        await self._wait_fresh()
+        predecessor = asyncio.create_task(self._watch_predecessor())
+        work = asyncio.create_task(
+            controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
+        )
+        controllers.work.pause()
+        passes: asyncio.Task[None] | None = None
+        try:
+            await self._insist(self._ask_predecessor, "predecessor")
+            await controllers.startup.adopt_all()
+            controllers.enqueue_all()
+            controllers.work.resume()
+            passes = asyncio.create_task(
+                controllers.passes.run(
+                    controllers.fleet.visit, concurrency=self._options.pass_concurrency * 2
+                )
+            )
+            await controllers.startup.look_at_guests()
+            await asyncio.gather(predecessor, work, passes)
+        finally:
+            controllers.work.resume()
+            for task in (predecessor, work, passes):
+                if task is not None:
+                    task.cancel()
+            await asyncio.gather(
+                *(task for task in (predecessor, work, passes) if task is not None), return_exceptions=True
+            )
+
+    async def _wait_fresh(self) -> None:
+        """Wait for a list that is younger than the lead: what a former leader did last must be on the books."""
+        rounds = self._rounds
+        self._resync.request()
+        while self._rounds == rounds:
+            await self._round_done.wait()
+
+    async def _settle_crds(self) -> None:
+        if self._options.crds is None:
+            return
+        crds = read_crds(self._options.crds)
+        await settle_crds(self._client, crds, update=self._options.update_crds)
+
+    async def _find_our_age(self) -> None:
+        """Find out since when reservations exist here: what is older was made for the predecessor."""
+        plural = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
+        crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, plural)
+        created = (crd or {}).get("metadata", {}).get("creationTimestamp")
+        self._controllers.guests.ours_since = parse_time(created)
+
+    async def _ask_predecessor(self) -> None:
+        found = await self._client.get(
+            DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=names.OPERATOR_NAMESPACE
+        )
+        replicas = ((found or {}).get("spec") or {}).get("replicas", 1) if found is not None else 0
+        gates = self._controllers.gates
+        runs = replicas != 0
+        if runs and not gates.predecessor_runs:
+            logger.error("kube-fip-operator still has replicas: nothing is allocated until it has none")
+        if gates.predecessor_runs and not runs:
+            logger.info("kube-fip-operator is gone: addresses are given out")
+            gates.predecessor_runs = False
+            self._controllers.enqueue_all()
+        gates.predecessor_runs = runs
+
+    async def _watch_predecessor(self) -> None:
+        while True:
+            await asyncio.sleep(PREDECESSOR_SECONDS)
+            try:
+                await self._ask_predecessor()
+            except FipopError as error:
+                logger.debug("predecessor cannot be asked for", extra={"error": str(error)})
+
+    async def _record_answers(self) -> None:
+        """Keep the record of the API server's answers, which health is judged by."""
+        while True:
+            await asyncio.sleep(HEALTH_LOOK_SECONDS)
+            self._answers.look()
+
+    async def _insist(self, step: Callable[[], Awaitable[None]], name: str) -> None:
+        """Do a step of the start until it succeeds; why it does not is told by the log and by readiness."""
+        while True:
+            try:
+                await step()
+            except FipopError as error:
+                if self._not_ready.get(name) != str(error):
+                    logger.warning("start waits", extra={"step": name, "error": str(error)})
+                self._not_ready[name] = str(error)
+                await asyncio.sleep(START_RETRY_SECONDS)
+            else:
+                self._not_ready.pop(name, None)
+                return
+
+    async def _listen(self, port: int) -> None:
+        try:
+            await self._metrics_server.listen(port)
+        except MetricsPortError as error:
+            logger.error("metrics port stays as it was", extra={"error": str(error)})
+        else:
+            logger.info("metrics are served", extra={"port": port})
+
+    def _settings_changed(self, before: Settings, after: Settings) -> None:
+        self._set_log_level(after)
+        if after.metrics_port != before.metrics_port:
+            self._background.add(asyncio.create_task(self._listen(after.metrics_port)))
+        for guest in self._controllers.guests.all() if after != before else ():
+            self._controllers.router.add_pass(guest.id)
+
+    def _check_owners(self) -> None:
+        """After a round of lists: look at every reservation whose floating IP is not in its list."""
+        world = self._controllers.world
+        for reservation in world.reservations.all():
+            if reservation.is_held and world.floating_ips.get(*reservation.owner.key) is None:
+                self._controllers.router.add_reservation(reservation)
+        self._rounds += 1
+        self._round_done.set()
+        self._round_done.clear()
+
+    def _lease(self) -> LeaseClient | None:
+        if not self._options.leader_election:
+            return None
+        return LeaseClient(
+            self._client,
+            namespace=self._options.namespace,
+            name=names.LEASE_NAME,
+            identity=self._options.identity,
+            duration_seconds=self._options.lease_times.duration_seconds,
+            monotonic=boottime,
+        )
+
+    def _health(self) -> HealthFacts:
+        watcher = self._watcher
+        return HealthFacts(
+            watching=watcher is None or watcher.running,
+            silences=watcher.silences() if watcher is not None else {},
+            since_good_answer=self._answers.since_good_answer,
+            answering_for=self._answers.answering_for,
+            ledger_loaded=self._resync.loaded,
+            not_ready=self._not_ready,
+        )
+
+    def _snapshot(self) -> FleetSnapshot:
+        return build_snapshot(
+            self._controllers,
+            leading=self._leadership.is_leader,
+            bad_options=len(self._configuration.bad_options),
+        )
+
+    def _note_request(self, target: str, record: RequestRecord) -> None:
+        self._metrics.observe_api_request(target, record.verb, record.status, record.duration_seconds)
+        if requests.isEnabledFor(TRACE):
+            fields = {"target": target, "verb": record.verb, "path": record.path, "status": record.status}
+            requests.log(TRACE, "request", extra=fields)

@@ -1,0 +1,62 @@
+"""Our own CRDs, brought up to date at the start: helm installs what stands in `crds/` once and never upgrades it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import yaml
+
+from fipop.api import names
+from fipop.errors import FipopError
+from fipop.kube.client import Json, KubeClient
+from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+
+logger = logging.getLogger(__name__)
+
+ANNOTATION_REVISION = f"{names.GROUP}/schema-revision"
+
+
+class SchemaError(FipopError):
+    """The cluster serves an older schema of ours than this program needs, and it may not or cannot change it."""
+
+    def __init__(self, *, crd: str, found: int, needed: int) -> None:
+        self.crd = crd
+        self.found = found
+        self.needed = needed
+        super().__init__(
+            f"CRD {crd} has schema revision {found}, needed is {needed}: apply the crds/ of this version"
+        )
+
+
+def read_crds(folder: Path) -> list[Json]:
+    """Read the CRDs that came with this program. OSError where they cannot be read."""
+    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
+
+
+async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> None:
+    """Make sure that the cluster serves our schemas, or newer ones. SchemaError where it does not."""
+    for wanted in crds:
+        name = wanted["metadata"]["name"]
+        found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+        needed, present = revision_of(wanted), revision_of(found or {})
+        if found is not None and present >= needed:
+            continue
+        if not update or found is None:
+            raise SchemaError(crd=name, found=present, needed=needed)
+        patch = {
+            "metadata": {
+                "resourceVersion": found["metadata"]["resourceVersion"],
+                "annotations": wanted["metadata"].get("annotations") or {},
+            },
+            "spec": wanted["spec"],
+        }
+        await client.merge_patch(CUSTOM_RESOURCE_DEFINITIONS, name, patch)
+        logger.info("CRD brought up to date", extra={"crd": name, "revision": needed})
+
+
+def revision_of(crd: Json) -> int:
+    """Give the revision of a schema; 0 for one of the predecessor's, which had none."""
+    annotations = (crd.get("metadata") or {}).get("annotations") or {}
+    text = str(annotations.get(ANNOTATION_REVISION) or "")
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,0 +1,236 @@
+"""Puts the parts of the operator together: no part knows more of the others than the functions that it is given."""
+
+from __future__ import annotations
+
+import logging
+import time
+from random import SystemRandom
+from typing import Any
+
+from fipop.api import names
+from fipop.api.models import FloatingIP, Reservation
+from fipop.api.parsing import parse_reservation
+from fipop.control.leadership import Leadership
+from fipop.control.resync import Source
+from fipop.control.store import Change
+from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
+from fipop.guest.sync import GuestRoom
+from fipop.kube.client import Json, KubeClient
+from fipop.kube.events import EventRecorder, EventType, ObjectReference
+from fipop.kube.resources import CONFIG_MAPS, FLOATING_IP_RESERVATIONS, Resource
+from fipop.metrics import Metrics
+from fipop.operator.clusters import GuestReconciler
+from fipop.operator.configuration import Configuration
+from fipop.operator.fleet import Fleet, FleetParts
+from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
+from fipop.operator.gates import Gates
+from fipop.operator.guard import ReleaseGuard
+from fipop.operator.guests import GuestDirectory
+from fipop.operator.ranges import RangeReconciler
+from fipop.operator.release import Releaser, Surroundings
+from fipop.operator.reservations import ReservationDesk
+from fipop.operator.routing import Key, Kind, Router
+from fipop.operator.startup import Startup
+from fipop.operator.tracing import trace_ipam_data
+from fipop.operator.world import World
+from fipop.rancher.matching import Guest
+
+logger = logging.getLogger(__name__)
+
+GUEST_WRITE_SECONDS = 15.0
+"""A guest is written only while this replica surely leads for so long: shorter than any quarantine."""
+
+Served = tuple[object, ...]
+
+
+class Controllers:
+    """All reconcilers over one world, and the two queues that feed them."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        events: EventRecorder,
+        configuration: Configuration,
+        leadership: Leadership,
+        metrics: Metrics,
+        room: GuestRoom,
+        namespace: str,
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._configuration = configuration
+        self._metrics = metrics
+        self._namespace = namespace
+        self._served: dict[tuple[str, str], Served] = {}
+        random = SystemRandom()
+        self.world = World()
+        self.gates = Gates()
+        self.guests = GuestDirectory(world=self.world, client=client)
+        self.guard = ReleaseGuard(
+            world=self.world, guests=self.guests, confirmed=self._confirmed, tell=self._tell_mass_release
+        )
+        self.desk = ReservationDesk(
+            client=client,
+            lookup=lambda name: self.world.reservations.get("", name),
+            observe=self._observe_reservation,
+            forget=lambda gone: self.world.forget(FLOATING_IP_RESERVATIONS, gone),
+            now=client.server_now,
+        )
+        self.work: WorkQueue[Key] = WorkQueue(
+            name="objects",
+            random=random,
+            backoff=Backoff(first_seconds=0.2, limit_seconds=30.0),
+            observe=self._observe_run,
+        )
+        self.passes: WorkQueue[str] = WorkQueue(name="passes", random=random, observe=self._observe_pass)
+        self.router = Router(world=self.world, work=self.work, passes=self.passes, guard=self.guard)
+        self.world.on_change = self._changed
+        self._fleet_parts = FleetParts(
+            client=client,
+            world=self.world,
+            guests=self.guests,
+            room=room,
+            metrics=metrics,
+            settings=lambda: configuration.settings,
+            leads=lambda: leadership.still_leading_for(GUEST_WRITE_SECONDS),
+            desk=self.desk,
+            observed=self.router.add_guest_floating_ips,
+            now=client.server_now,
+            monotonic=time.monotonic,
+            random=random,
+        )
+        self.fleet = Fleet(self._fleet_parts)
+        self._build_reconcilers()
+
+    def _build_reconcilers(self) -> None:
+        client, world = self._client, self.world
+        self.floating_ips = FloatingIPReconciler(
+            client=client,
+            world=world,
+            desk=self.desk,
+            gates=self.gates,
+            guests=self.guests,
+            callbacks=Callbacks(
+                settled=self._settled,
+                gone=self.router.add_reservation,
+                waiting=self.router.note_waiting,
+            ),
+        )
+        self.ranges = RangeReconciler(client=client, world=world, monotonic=time.monotonic)
+        self.clusters = GuestReconciler(
+            client=client,
+            world=world,
+            guests=self.guests,
+            events=self._events,
+            now=client.server_now,
+            learned=self._learned,
+        )
+        self.router.unserved = lambda: self.clusters.unserved
+        self.releaser = Releaser(
+            client=client,
+            world=world,
+            desk=self.desk,
+            guests=self.guests,
+            surroundings=Surroundings(
+                look=self.fleet.look,
+                may_release=self.guard.may_release,
+                clean=self.router.add_pass,
+                owner_changed=self.router.add_floating_ip,
+            ),
+            now=client.server_now,
+        )
+        self.startup = Startup(
+            world=world,
+            gates=self.gates,
+            desk=self.desk,
+            adopt=self.floating_ips.reconcile,
+            discover=self._can_be_looked_at,
+            look=self.fleet.look_around,
+            opened=self.router.wake_waiting,
+        )
+
+    async def reconcile(self, key: Key) -> RetryAfter | None:
+        """Do one round over the object of a key."""
+        match key.kind:
+            case Kind.FLOATING_IP:
+                result = await self.floating_ips.reconcile((key.namespace, key.name))
+                if self._configuration.settings.trace_ipam_data:
+                    trace_ipam_data(self.world)
+                return result
+            case Kind.RANGE:
+                return await self.ranges.reconcile(key.name)
+            case Kind.GUEST:
+                return await self.clusters.reconcile(key.name)
+            case Kind.RESERVATION:
+                return await self.releaser.reconcile(key.name)
+
+    def enqueue_all(self) -> None:
+        """Look at everything once: what happened while nobody looked causes no event."""
+        for each in self.world.ranges.all():
+            self.work.add(Key(Kind.RANGE, "", each.name))
+        for floating_ip in self.world.floating_ips.all():
+            self.router.add_floating_ip(floating_ip.meta.key)
+        for reservation in self.world.reservations.all():
+            self.router.add_reservation(reservation)
+        for cluster in self.world.clusters.all():
+            if cluster.cluster_name:
+                self.work.add(Key(Kind.GUEST, "", cluster.cluster_name))
+                self.router.add_pass(cluster.cluster_name)
+
+    def _changed(self, resource: Resource, change: Change[Any], source: Source) -> None:
+        self.router.route(resource, change, source)
+
+    def _observe_reservation(self, answer: Json) -> Reservation:
+        self.world.observe(FLOATING_IP_RESERVATIONS, answer)
+        return parse_reservation(answer)
+
+    def _settled(self, floating_ip: FloatingIP) -> None:
+        """Want a pass over the guest where it has to be told something new."""
+        served = (
+            floating_ip.uid,
+            floating_ip.status.addresses,
+            floating_ip.service_namespace,
+            floating_ip.allow_share,
+            floating_ip.interface,
+            floating_ip.update_config_map,
+            floating_ip.paused,
+            floating_ip.cluster,
+        )
+        if self._served.get(floating_ip.meta.key) != served:
+            self._served[floating_ip.meta.key] = served
+            self.router.add_pass(floating_ip.namespace)
+
+    def _learned(self, guest: Guest) -> None:
+        self.router.add_guest_floating_ips(guest.id)
+        self.router.add_pass(guest.id)
+
+    async def _can_be_looked_at(self, guest_id: str) -> bool:
+        await self.guests.discover(guest_id)
+        guest = self.guests.known(guest_id)
+        return guest is not None and guest.connected
+
+    def _confirmed(self) -> int:
+        text = self._configuration.annotations.get(names.ANNOTATION_CONFIRM_RELEASE, "")
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+    def _tell_mass_release(self, count: int) -> None:
+        about = ObjectReference(
+            api_version=CONFIG_MAPS.api_version,
+            kind=CONFIG_MAPS.kind,
+            name=names.SETTINGS_CONFIG_MAP,
+            namespace=self._namespace,
+        )
+        message = (
+            f"{count} held addresses have lost their floating IPs unseen, their clusters are still there; "
+            f'to release them set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here'
+        )
+        self._events.record(about, EventType.WARNING, "MassReleaseWithheld", message)
+
+    def _observe_run(self, run: Run[Key]) -> None:
+        success = run.outcome not in {Outcome.FAILED, Outcome.CRASHED}
+        self._metrics.observe_queue_wait("objects", run.waited_seconds)
+        self._metrics.observe_reconcile(run.key.kind.value, run.worked_seconds, success=success)
+
+    def _observe_pass(self, run: Run[str]) -> None:
+        self._metrics.observe_queue_wait("passes", run.waited_seconds)
