@@ -1,0 +1,265 @@
+"""The door against a real API server: what it answers, when it answers otherwise, and what it refuses."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+import pytest
+import pytest_asyncio
+
+from fipop.errors import (
+    ApiAlreadyExistsError,
+    ApiConflictError,
+    ApiForbiddenError,
+    ApiGoneError,
+    ApiInvalidError,
+    ApiNotFoundError,
+    ApiUnauthorizedError,
+    ApiUnreachableError,
+    NamespaceTerminatingError,
+)
+from fipop.kube.client import Connection, KubeClient, connection_from_kubeconfig
+from fipop.kube.resources import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    FLOATING_IP_RANGES,
+    NAMESPACES,
+    SECRETS,
+    Resource,
+)
+from localfleet.controlplane import ControlPlane
+
+NOT_INSTALLED = Resource(group="absent.test", version="v1", plural="things", kind="Thing", namespaced=False)
+
+
+@pytest_asyncio.fixture
+async def kube(management: ControlPlane) -> AsyncIterator[KubeClient]:
+    async with KubeClient(connection_from_kubeconfig(management.admin_kubeconfig)) as client:
+        yield client
+
+
+def config_map(namespace: str, name: str = "one", **data: str) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": data,
+    }
+
+
+async def test_an_object_is_created_read_patched_and_deleted(kube, namespace):
+    created = await kube.create(CONFIG_MAPS, config_map(namespace, a="1", b="2"))
+    assert created["metadata"]["managedFields"][0]["manager"] == "fipop"
+    patched = await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": None, "c": "3"}}, namespace=namespace)
+    assert patched["data"] == {"b": "2", "c": "3"}
+    assert (await kube.get(CONFIG_MAPS, "one", namespace=namespace))["data"] == {"b": "2", "c": "3"}
+    assert await kube.delete(CONFIG_MAPS, "one", namespace=namespace) is True
+    assert await kube.get(CONFIG_MAPS, "one", namespace=namespace) is None
+    assert await kube.delete(CONFIG_MAPS, "one", namespace=namespace) is False
+
+
+async def test_what_is_missing_is_none_in_a_missing_namespace_too(kube):
+    assert await kube.get(CONFIG_MAPS, "one", namespace="nowhere") is None
+    assert await kube.get(NAMESPACES, "nowhere") is None
+    assert await kube.get(FLOATING_IP_RANGES, "nothing") is None
+    assert await kube.delete(FLOATING_IP_RANGES, "nothing") is False
+
+
+async def test_a_resource_that_is_not_installed_is_an_error_and_not_an_absence(kube):
+    for call in (
+        kube.get(NOT_INSTALLED, "x"),
+        kube.list(NOT_INSTALLED),
+        kube.delete(NOT_INSTALLED, "x"),
+        kube.create(NOT_INSTALLED, {"metadata": {"name": "x"}}),
+    ):
+        with pytest.raises(ApiNotFoundError):
+            await call
+
+
+async def test_a_status_that_the_schema_does_not_have_is_an_error_and_not_an_absence(kube, namespace):
+    await kube.create(CONFIG_MAPS, config_map(namespace))
+    with pytest.raises(ApiNotFoundError):
+        await kube.merge_patch(CONFIG_MAPS, "one", {}, namespace=namespace, subresource="status")
+
+
+async def test_creating_in_a_missing_namespace_is_not_found(kube):
+    with pytest.raises(ApiNotFoundError):
+        await kube.create(CONFIG_MAPS, config_map("nowhere"))
+
+
+async def test_a_taken_name_and_a_stale_version_are_told_apart(kube, namespace):
+    created = await kube.create(CONFIG_MAPS, config_map(namespace))
+    with pytest.raises(ApiAlreadyExistsError):
+        await kube.create(CONFIG_MAPS, config_map(namespace))
+    await kube.replace(CONFIG_MAPS, created | {"data": {"a": "1"}})
+    with pytest.raises(ApiConflictError) as caught:
+        await kube.replace(CONFIG_MAPS, created | {"data": {"a": "2"}})
+    assert type(caught.value) is ApiConflictError
+    stale = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}, "data": {"a": "3"}}
+    with pytest.raises(ApiConflictError):
+        await kube.merge_patch(CONFIG_MAPS, "one", stale, namespace=namespace)
+    assert (await kube.get(CONFIG_MAPS, "one", namespace=namespace))["data"] == {"a": "1"}
+
+
+async def test_of_many_that_create_the_same_name_one_wins(kube, namespace):
+    answers = await asyncio.gather(
+        *(kube.create(CONFIG_MAPS, config_map(namespace, writer=str(number))) for number in range(50)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(answer, dict) for answer in answers) == 1
+    assert sum(isinstance(answer, ApiAlreadyExistsError) for answer in answers) == 49
+
+
+async def test_a_delete_holds_to_its_preconditions(kube, namespace):
+    first = (await kube.create(CONFIG_MAPS, config_map(namespace)))["metadata"]
+    with pytest.raises(ApiConflictError):
+        await kube.delete(CONFIG_MAPS, "one", namespace=namespace, uid="00000000-0000-0000-0000-000000000000")
+    await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": "1"}}, namespace=namespace)
+    with pytest.raises(ApiConflictError):
+        await kube.delete(
+            CONFIG_MAPS,
+            "one",
+            namespace=namespace,
+            uid=first["uid"],
+            resource_version=first["resourceVersion"],
+        )
+    current = (await kube.get(CONFIG_MAPS, "one", namespace=namespace))["metadata"]
+    assert await kube.delete(
+        CONFIG_MAPS,
+        "one",
+        namespace=namespace,
+        uid=current["uid"],
+        resource_version=int(current["resourceVersion"]),
+    )
+
+
+async def test_an_object_that_the_schema_refuses_is_invalid(kube, namespace):
+    with pytest.raises(ApiInvalidError) as caught:
+        await kube.create(CONFIG_MAPS, config_map(namespace, name="Not A Name"))
+    assert caught.value.status == 422
+    with pytest.raises(ApiInvalidError):
+        await kube.merge_patch(NAMESPACES, namespace, {"metadata": []})
+
+
+async def test_metadata_only_brings_no_secret_over_the_wire(kube, namespace):
+    secret = {
+        "metadata": {"name": "s", "namespace": namespace, "labels": {"k": "v"}},
+        "stringData": {"p": "w"},
+    }
+    await kube.create(SECRETS, secret)
+    one = await kube.get(SECRETS, "s", namespace=namespace, metadata_only=True)
+    listing = await kube.list(SECRETS, namespace=namespace, metadata_only=True, label_selector="k=v")
+    assert one is not None
+    assert len(listing.items) == 1
+    for item in (one, *listing.items):
+        assert item["metadata"]["labels"] == {"k": "v"}
+        assert "data" not in item
+    assert (await kube.get(SECRETS, "s", namespace=namespace))["data"] == {"p": "dw=="}
+
+
+async def test_a_list_is_complete_whatever_the_size_of_its_pages(kube, namespace):
+    await asyncio.gather(*(kube.create(CONFIG_MAPS, config_map(namespace, f"m{n}")) for n in range(23)))
+    for page_size in (1, 7, 500):
+        listing = await kube.list(CONFIG_MAPS, namespace=namespace, page_size=page_size)
+        names = {item["metadata"]["name"] for item in listing.items}
+        assert {f"m{n}" for n in range(23)} <= names
+        assert len(names) == len(listing.items)
+        newest = max(int(item["metadata"]["resourceVersion"]) for item in listing.items)
+        assert listing.resource_version >= newest
+    metadata = await kube.list(CONFIG_MAPS, namespace=namespace, page_size=5, metadata_only=True)
+    assert len(metadata.items) == len(listing.items)
+
+
+async def test_an_empty_list_has_a_version(kube, namespace):
+    listing = await kube.list(SECRETS, namespace=namespace, field_selector="metadata.name=nothing")
+    assert listing.items == ()
+    assert listing.resource_version > 0
+
+
+async def test_a_terminating_namespace_is_told(kube, management):
+    body = {"metadata": {"name": "going", "finalizers": ["kubefip.test/hold"]}}
+    await kube.create(NAMESPACES, body)
+    await kube.create(CONFIG_MAPS, config_map("going") | {"metadata": {"name": "held", "namespace": "going"}})
+    await kube.merge_patch(
+        CONFIG_MAPS, "held", {"metadata": {"finalizers": ["kubefip.test/hold"]}}, namespace="going"
+    )
+    await kube.delete(NAMESPACES, "going")
+    with pytest.raises(NamespaceTerminatingError):
+        await kube.create(CONFIG_MAPS, config_map("going"))
+    await kube.merge_patch(CONFIG_MAPS, "held", {"data": {"a": "1"}}, namespace="going")
+    await kube.merge_patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, namespace="going")
+    await kube.merge_patch(NAMESPACES, "going", {"metadata": {"finalizers": None}})
+
+
+async def test_a_watch_sees_what_happens_after_its_version(kube, namespace):
+    listing = await kube.list(CONFIG_MAPS, namespace=namespace, field_selector="metadata.name=one")
+    watch = kube.watch(
+        CONFIG_MAPS,
+        namespace=namespace,
+        field_selector="metadata.name=one",
+        resource_version=listing.resource_version,
+        timeout_seconds=20,
+    )
+    async with aclosing(watch) as events, asyncio.timeout(15):
+        first = asyncio.ensure_future(anext(events))
+        await kube.create(CONFIG_MAPS, config_map(namespace))
+        await kube.create(CONFIG_MAPS, config_map(namespace, "another"))
+        assert (await first).type == "ADDED"
+        await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": "1"}}, namespace=namespace)
+        modified = await anext(events)
+        assert (modified.type, modified.object["data"]) == ("MODIFIED", {"a": "1"})
+        await kube.delete(CONFIG_MAPS, "one", namespace=namespace)
+        assert (await anext(events)).type == "DELETED"
+
+
+async def test_a_watch_ends_when_the_server_s_time_is_over(kube, namespace):
+    async with asyncio.timeout(15):
+        events = [event async for event in kube.watch(SECRETS, namespace=namespace, timeout_seconds=1)]
+    assert {event.type for event in events} <= {"ADDED", "BOOKMARK"}
+
+
+async def test_a_version_that_was_compacted_is_gone(fresh_management):
+    async with KubeClient(connection_from_kubeconfig(fresh_management.admin_kubeconfig)) as kube:
+        await kube.create(CONFIG_MAPS, config_map("default"))
+        # The API server keeps a window of its own beside the store: only after a restart does it know of no older one.
+        await fresh_management.restart()
+        with pytest.raises(ApiGoneError):
+            [event async for event in kube.watch(CONFIG_MAPS, resource_version=1, timeout_seconds=2)]
+
+
+async def test_an_unknown_token_is_unauthorized_and_one_without_rights_forbidden(kube, management, namespace):
+    connection = Connection(server=management.url, ca_pem=management.ca_pem.decode(), token="wrong")
+    async with KubeClient(connection) as stranger:
+        with pytest.raises(ApiUnauthorizedError):
+            await stranger.get(CONFIG_MAPS, "one", namespace=namespace)
+    token = await management.token_for(namespace, "default")
+    connection = Connection(server=management.url, ca_pem=management.ca_pem.decode(), token=token)
+    async with KubeClient(connection) as powerless:
+        with pytest.raises(ApiForbiddenError) as caught:
+            await powerless.list(CUSTOM_RESOURCE_DEFINITIONS)
+        assert type(caught.value) is ApiForbiddenError
+
+
+async def test_the_server_s_clock_is_this_machine_s_here(kube):
+    await kube.version()
+    assert -0.5 < (datetime.now(UTC) - kube.server_now()).total_seconds() < 1.5
+
+
+async def test_an_outage_is_told_in_time_and_ends_by_itself(fresh_management):
+    plane = fresh_management
+    async with KubeClient(connection_from_kubeconfig(plane.admin_kubeconfig)) as kube:
+        await kube.get(NAMESPACES, "default")
+        plane.pause()
+        try:
+            with pytest.raises(ApiUnreachableError) as caught:
+                await kube.get(NAMESPACES, "default", timeout_seconds=0.5)
+        finally:
+            plane.resume()
+        assert caught.value.reason == "Timeout"
+        await plane.stop_api()
+        with pytest.raises(ApiUnreachableError) as caught:
+            await kube.get(NAMESPACES, "default", timeout_seconds=5)
+        assert caught.value.reason == "ConnectionRefused"
+        await plane.start_api()
+        assert await kube.get(NAMESPACES, "default") is not None
