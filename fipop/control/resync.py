@@ -116,6 +116,13 @@ class Resync:
         """Have a round soon: something happened that watches may not have shown."""
         self._requested.set()
 
+    async def refresh(self) -> None:
+        """List everything now, until all of it succeeded: a new leader must know what the former one did last."""
+        for feed in self._feeds:
+            while not await self._resync(feed):
+                await asyncio.sleep(self._spread(self._times.first_retry_seconds))
+        self._loaded.set()
+
     async def run(self) -> None:
         """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start afresh."""
         times, retry_seconds = self._times, self._times.first_retry_seconds

@@ -97,8 +97,6 @@ class Operator:
             random=SystemRandom(),
             on_round=self._check_owners,
         )
-        self._rounds = 0
-        self._round_done = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -153,12 +151,11 @@ class Operator:
                 await asyncio.wait([task])
 
     async def _lead(self) -> None:
-        """Work as the leader, until cancelled: what exists claims its own, then everything runs."""
+        """Work as the leader, until cancelled: learn what is so, let what exists claim its own, then run everything."""
         controllers = self._controllers
         gates = controllers.gates
         gates.adopted = gates.looked = False
-        await self._resync.wait_loaded()
-        await self._wait_fresh()
+        await self._resync.refresh()
         predecessor = asyncio.create_task(self._watch_predecessor())
         work = asyncio.create_task(
             controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
@@ -185,13 +182,6 @@ class Operator:
             await asyncio.gather(
                 *(task for task in (predecessor, work, passes) if task is not None), return_exceptions=True
             )
-
-    async def _wait_fresh(self) -> None:
-        """Wait for a list that is younger than the lead: what a former leader did last must be on the books."""
-        rounds = self._rounds
-        self._resync.request()
-        while self._rounds == rounds:
-            await self._round_done.wait()
 
     async def _settle_crds(self) -> None:
         if self._options.crds is None:
@@ -270,9 +260,6 @@ class Operator:
         for reservation in world.reservations.all():
             if reservation.is_held and world.floating_ips.get(*reservation.owner.key) is None:
                 self._controllers.router.add_reservation(reservation)
-        self._rounds += 1
-        self._round_done.set()
-        self._round_done.clear()
 
     def _lease(self) -> LeaseClient | None:
         if not self._options.leader_election:
