@@ -384,7 +384,8 @@ class NoAddressError(IpamError):
     def __init__(self, *, family: str, causes: tuple[IpamError, ...]) -> None:
         self.family = family
         self.causes = causes
-        super().__init__(f"no {family} address: " + "; ".join(str(cause) for cause in causes))
+        why = "; ".join(str(cause) for cause in causes) or "there is no range to ask"
+        super().__init__(f"no {family} address: {why}")
 
 
 class ReleaseTakenError(GuestError):

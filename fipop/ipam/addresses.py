@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-import ipaddress
 import re
+from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 from fipop.errors import AddressSyntaxError
@@ -14,7 +14,7 @@ MAPPED_FIRST = 0xFFFF << 32
 MAPPED_LAST = MAPPED_FIRST | 0xFFFF_FFFF
 
 _LONGEST_TEXT = 45  # ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255
-_KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_HEX_KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _LEADING_ZERO = re.compile(r"(?:^|[.:])0[0-9]+\.|\.0[0-9]", re.ASCII)
 
 
@@ -26,18 +26,13 @@ class Family(enum.IntEnum):
 
     @property
     def bits(self) -> int:
-        """The length of an address in bits."""
+        """The length of an address."""
         return 32 if self is Family.IPV4 else 128
 
     @property
     def label(self) -> str:
         """The name that Kubernetes gives the family: `IPv4` or `IPv6`."""
-        return "IPv4" if self is Family.IPV4 else "IPv6"
-
-    @classmethod
-    def from_label(cls, label: str) -> Family:
-        """Read Kubernetes' name of a family; KeyError for any other text."""
-        return {family.label: family for family in cls}[label]
+        return f"IPv{self.value}"
 
 
 class Address(NamedTuple):
@@ -55,7 +50,7 @@ DHCP = Address(Family.IPV4, 0)
 
 
 def parse_address(text: str) -> Address:
-    """Read one address in any spelling; blanks around it are allowed, IPv4-mapped IPv6 becomes IPv4.
+    """Read one address in any spelling, blanks around it too; IPv4-mapped IPv6 becomes IPv4.
 
     AddressSyntaxError for anything else: zone ids, leading zeros in IPv4, prefix lengths, empty text.
     """
@@ -64,9 +59,9 @@ def parse_address(text: str) -> Address:
     if len(stripped) <= _LONGEST_TEXT:
         try:
             if ":" not in stripped:
-                return Address(Family.IPV4, int(ipaddress.IPv4Address(stripped)))
+                return Address(Family.IPV4, int(IPv4Address(stripped)))
             if "%" not in stripped:
-                return _from_v6(int(ipaddress.IPv6Address(stripped)))
+                return _from_v6(int(IPv6Address(stripped)))
             problem = "has a zone id (%...), which means nothing beyond one host"
         except ValueError:
             if _LEADING_ZERO.search(stripped):
@@ -80,18 +75,18 @@ def format_address(address: Address) -> str:
 
 
 def explode_address(address: Address) -> str:
-    """Write dotted IPv4, or IPv6 with all its 8 groups of 4 digits (removing the colons gives `address_key`)."""
+    """Write dotted IPv4, or IPv6 with all its 8 groups of 4 digits (without the colons it is `address_key`)."""
     return to_ip(address).exploded
 
 
 def address_key(address: Address) -> str:
-    """Write the part of a reservation's name that tells the address: dotted IPv4, or 32 lower-case hex digits."""
+    """Write what a reservation's name tells of its address: dotted IPv4, or 32 lower-case hex digits."""
     return f"{address.value:032x}" if address.family is Family.IPV6 else format_address(address)
 
 
 def parse_address_key(key: str) -> Address:
     """Read what `address_key` wrote, and nothing else: one address has one key. AddressSyntaxError otherwise."""
-    address = _from_v6(int(key, 16)) if _KEY.fullmatch(key) else parse_address(key)
+    address = _from_v6(int(key, 16)) if _HEX_KEY.fullmatch(key) else parse_address(key)
     if address_key(address) != key:
         raise AddressSyntaxError(
             text=key, problem="is not how this address is written in a reservation's name"
@@ -99,19 +94,14 @@ def parse_address_key(key: str) -> Address:
     return address
 
 
-def to_ip(address: Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def to_ip(address: Address) -> IPv4Address | IPv6Address:
     """Give the `ipaddress` object of an address."""
-    kind = ipaddress.IPv4Address if address.family is Family.IPV4 else ipaddress.IPv6Address
-    return kind(address.value)
+    return IPv4Address(address.value) if address.family is Family.IPV4 else IPv6Address(address.value)
 
 
-def from_ip(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Address:
-    """Give the address of an `ipaddress` object; IPv4-mapped becomes IPv4, a zone id is an AddressSyntaxError."""
-    if isinstance(ip, ipaddress.IPv4Address):
-        return Address(Family.IPV4, int(ip))
-    if ip.scope_id is not None:
-        return parse_address(str(ip))
-    return _from_v6(int(ip))
+def from_ip(ip: IPv4Address | IPv6Address) -> Address:
+    """Give the address of an `ipaddress` object, by the rules of `parse_address`."""
+    return parse_address(str(ip))
 
 
 def _from_v6(value: int) -> Address:

@@ -1,8 +1,8 @@
-"""Sets of addresses of one family as sorted intervals: exact, and no bigger than the text that described them.
+"""Sets of addresses as sorted intervals: exact, and no bigger than the text that described them.
 
 "Never .0 and .255" would cut a /8 into 65,536 pieces. So every interval says which of its addresses it means: the
-ordinary ones, the ends (last octet 0 or 255), or all. Sets then stay exact under union, intersection and difference,
-and the memory of a set depends on how many parts were written, never on how many addresses they hold.
+ordinary ones, the ends (last octet 0 or 255), or all. Sets then stay exact under intersection and difference, and their
+memory depends on how many parts were written, never on how many addresses they hold.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fipop.ipam.addresses import Address, Family
 ORDINARY = 1
 ENDS = 2
 ALL = ORDINARY | ENDS
-BLOCK = 256
+_BLOCK = 256
 
 
 def kind_of(value: int) -> int:
     """Tell whether an address ends in .0 or .255 (ENDS) or not (ORDINARY)."""
-    return ENDS if value % BLOCK in (0, BLOCK - 1) else ORDINARY
+    return ENDS if value % _BLOCK in (0, _BLOCK - 1) else ORDINARY
 
 
 class Interval(NamedTuple):
@@ -36,35 +36,35 @@ class Interval(NamedTuple):
     @property
     def size(self) -> int:
         """How many addresses it means."""
-        span = self.last - self.first + 1
+        span = self.last + 1 - self.first
         if self.kind == ALL:
             return span
         ends = _ends_below(self.last + 1) - _ends_below(self.first)
         return ends if self.kind == ENDS else span - ends
 
     def runs(self, *, descending: bool) -> Iterator[Iterable[int]]:
-        """Yield its addresses in order, as lazy runs of neighbours."""
+        """Yield its addresses in order, as lazy runs."""
         if self.kind == ALL:
             whole = range(self.first, self.last + 1)
             yield reversed(whole) if descending else whole
             return
-        blocks = range(self.first - self.first % BLOCK, self.last + 1, BLOCK)
+        blocks = range(self.first - self.first % _BLOCK, self.last + 1, _BLOCK)
         for block in reversed(blocks) if descending else blocks:
-            low, high = max(self.first, block), min(self.last, block + BLOCK - 1)
-            run: Sequence[int] = range(max(low, block + 1), min(high, block + BLOCK - 2) + 1)
+            low, high = max(self.first, block), min(self.last, block + _BLOCK - 1)
+            run: Sequence[int] = range(max(low, block + 1), min(high, block + _BLOCK - 2) + 1)
             if self.kind == ENDS:
-                run = [end for end in (block, block + BLOCK - 1) if low <= end <= high]
+                run = [end for end in (block, block + _BLOCK - 1) if low <= end <= high]
             yield reversed(run) if descending else run
 
 
 def _ends_below(value: int) -> int:
-    blocks, rest = divmod(value, BLOCK)
+    blocks, rest = divmod(value, _BLOCK)
     return 2 * blocks + (rest > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalSet:
-    """An immutable set of integers; build it with `of`, combine it with `|`, `&` and `-`."""
+    """An immutable set of integers; build it with `of`, combine it with `&` and `-`."""
 
     intervals: tuple[Interval, ...] = ()
     count: int = field(init=False, compare=False)
@@ -90,13 +90,10 @@ class IntervalSet:
         if index < 0:
             return False
         _, last, kind = self.intervals[index]
-        return value <= last and (kind == ALL or bool(kind & kind_of(value)))
+        return value <= last and (kind == ALL or kind == kind_of(value))
 
     def __bool__(self) -> bool:
         return bool(self.intervals)
-
-    def __or__(self, other: IntervalSet) -> IntervalSet:
-        return self._combine(other, lambda mine, theirs: mine | theirs) if self and other else self or other
 
     def __and__(self, other: IntervalSet) -> IntervalSet:
         return (
@@ -115,21 +112,16 @@ class IntervalSet:
 
     def _near(self, other: IntervalSet) -> bool:
         """Rule out cheaply that two sets meet: most ranges of a space lie apart."""
-        if not self or not other:
-            return False
-        return (
-            self.intervals[0].first <= other.intervals[-1].last
-            and other.intervals[0].first <= self.intervals[-1].last
-        )
+        mine, theirs = self.intervals, other.intervals
+        return bool(mine and theirs) and mine[0].first <= theirs[-1].last and theirs[0].first <= mine[-1].last
 
     def _combine(self, other: IntervalSet, keep: Callable[[int, int], int]) -> IntervalSet:
         """Sweep over the bounds of both sets; between two bounds nothing changes."""
         both = (*self.intervals, *other.intervals)
         bounds = sorted({each.first for each in both} | {each.last + 1 for each in both})
+        stretches = zip(bounds, bounds[1:], self._kinds(bounds), other._kinds(bounds), strict=False)
         result: list[Interval] = []
-        for first, after, mine, theirs in zip(
-            bounds, bounds[1:], self._kinds(bounds), other._kinds(bounds), strict=False
-        ):
+        for first, after, mine, theirs in stretches:
             kind = keep(mine, theirs)
             if result and result[-1].kind == kind and result[-1].last == first - 1:
                 result[-1] = Interval(result[-1].first, after - 1, kind)
@@ -157,24 +149,11 @@ class AddressSet:
         """Give the part of one family."""
         return self.v4 if family is Family.IPV4 else self.v6
 
-    @property
-    def count(self) -> int:
-        """How many addresses it holds."""
-        return self.v4.count + self.v6.count
-
     def __contains__(self, address: Address) -> bool:
         return address.value in self.of(address.family)
 
     def __bool__(self) -> bool:
         return bool(self.v4 or self.v6)
-
-    def __iter__(self) -> Iterator[Address]:
-        for family in Family:
-            for value in self.of(family).addresses():
-                yield Address(family, value)
-
-    def __or__(self, other: AddressSet) -> AddressSet:
-        return AddressSet(v4=self.v4 | other.v4, v6=self.v6 | other.v6)
 
     def __and__(self, other: AddressSet) -> AddressSet:
         return AddressSet(v4=self.v4 & other.v4, v6=self.v6 & other.v6)

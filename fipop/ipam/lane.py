@@ -1,18 +1,17 @@
 """What one range can still give of one family, in its search order.
 
-A lane walks once over its addresses, lazily, and keeps a heap of those that came back behind it. Both heads are the
-next free address at hand in constant memory, whatever the size of the pool; only what was given back costs memory.
+A lane walks once over its addresses, lazily, and keeps a heap of those that came back behind it. So the next free
+address is at hand in constant memory, whatever the size of the pool: only what was given back costs any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from heapq import heappop, heappush
 
 from fipop.ipam.intervals import IntervalSet
 
-_BEFORE_ALL = -(1 << 129)
-_AFTER_ALL = 1 << 129
+_BEYOND = 1 << 129
 
 
 class Lane:
@@ -23,21 +22,6 @@ class Lane:
     `closed` lane is there to be counted only.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_behind",
-        "_direction",
-        "_in_behind",
-        "_position",
-        "_taken",
-        "addresses",
-        "closed",
-        "foreign",
-        "outside",
-        "quarantined",
-        "used",
-    )
-
     def __init__(
         self, addresses: IntervalSet, taken: Container[int], *, descending: bool, closed: bool
     ) -> None:
@@ -45,10 +29,10 @@ class Lane:
         self.closed = closed
         self.used = self.quarantined = self.outside = self.foreign = 0
         self._taken = taken
-        # Descending lanes count in negative numbers, so that "before" means "smaller" in both directions.
+        # Keys count down in a descending lane, so that "before" means "smaller" in both directions.
         self._direction = -1 if descending else 1
         self._ahead = addresses.addresses(descending=descending)
-        self._position = _BEFORE_ALL * self._direction
+        self._position = -_BEYOND * self._direction
         self._behind: list[int] = []
         self._in_behind: set[int] = set()
 
@@ -69,7 +53,7 @@ class Lane:
             if value not in self._taken:
                 self._position = value
                 return value
-        self._position = _AFTER_ALL * self._direction
+        self._position = _BEYOND * self._direction
         return None
 
     def put_back(self, value: int) -> None:
@@ -79,9 +63,7 @@ class Lane:
             self._in_behind.add(key)
             heappush(self._behind, key)
 
-    def first(self, values: list[int]) -> int | None:
+    def first(self, values: Iterable[int]) -> int | None:
         """Choose among addresses by the search order; None if none is of this lane."""
-        return min((value for value in values if value in self.addresses), key=self._key, default=None)
-
-    def _key(self, value: int) -> int:
-        return value * self._direction
+        own = (value for value in values if value in self.addresses)
+        return min(own, key=lambda value: value * self._direction, default=None)

@@ -8,96 +8,18 @@ other's holders. Not for several threads at once. All times are the caller's, so
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from datetime import datetime
+from typing import Any, Generic
 
-from fipop.errors import (
-    AddressHeldError,
-    AddressNotHeldError,
-    AddressOutOfRangeError,
-    AddressQuarantinedError,
-    FamilyMissingError,
-    IpamError,
-    RangeDrainingError,
-    RangeFullError,
-    RangeUnknownError,
-)
+from fipop import errors
+from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.lane import Lane
-from fipop.ipam.pool import Pool
+from fipop.ipam.records import OwnerT, Range, Record, Snapshot, Usage
 
-OwnerT = TypeVar("OwnerT", bound=Hashable)
-# The fields of a Record. Plain tuples are kept, because making a named one takes ten times as long.
-_Entry = tuple[OwnerT | None, str | None, datetime | None]
+__all__ = ["Ledger", "OwnerT", "Range", "Record", "Snapshot", "Usage"]
+
 _new = tuple.__new__
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
-
-class Record(NamedTuple, Generic[OwnerT]):
-    """What the ledger knows of an address.
-
-    `owner` None: somebody unknown. `range_name` is the range where it counts (None, or a range that is not there: it
-    counts nowhere). `quarantined_until` None: held, else `owner` is the former owner.
-    """
-
-    owner: OwnerT | None
-    range_name: str | None
-    quarantined_until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """A named pool of the space; age is by `created`, then name. A draining range gives out nothing."""
-
-    name: str
-    pool: Pool
-    created: datetime = _EPOCH
-    descending: bool = False
-    draining: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """How full a range is; total = used + free + quarantined.
-
-    A record counts once, at the range that it names: as used or quarantined if that range gives out the address, else
-    as `out_of_range`, which is not in the total.
-    """
-
-    used: int = 0
-    free: int = 0
-    quarantined: int = 0
-    out_of_range: int = 0
-
-    @property
-    def total(self) -> int:
-        """The capacity: what the range has given out, and what it can give."""
-        return self.used + self.free + self.quarantined
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            used=self.used + other.used,
-            free=self.free + other.free,
-            quarantined=self.quarantined + other.quarantined,
-            out_of_range=self.out_of_range + other.out_of_range,
-        )
-
-
-class Snapshot(NamedTuple):
-    """The usage of a range, whole and by family."""
-
-    whole: Usage
-    ipv4: Usage
-    ipv6: Usage
-
-
-def _usage(lane: Lane) -> Usage:
-    return Usage(used=lane.used, free=lane.free, quarantined=lane.quarantined, out_of_range=lane.outside)
-
-
-def _itself(owner: Hashable) -> Hashable:
-    return owner
 
 
 class Ledger(Generic[OwnerT]):
@@ -108,14 +30,15 @@ class Ledger(Generic[OwnerT]):
     """
 
     def __init__(
-        self, *, shared_overlaps: bool = False, returns_as: Callable[[OwnerT], Hashable] = _itself
+        self, *, shared_overlaps: bool = False, returns_as: Callable[[OwnerT], Hashable] = lambda owner: owner
     ) -> None:
         self._shared_overlaps = shared_overlaps
         self._returns_as = returns_as
         self._ranges: dict[str, Range] = {}
-        self._records: dict[Family, dict[int, _Entry[OwnerT]]] = {family: {} for family in Family}
-        # Nearly all owners hold one address: a set for each of them would double the memory and the time of a claim.
-        self._held: dict[Family, dict[OwnerT, int | set[int]]] = {family: {} for family in Family}
+        # The fields of records as plain tuples: making a named one takes as long as the rest of a claim.
+        self._records: dict[Family, dict[int, tuple[OwnerT | None, str | None, datetime | None]]] = {
+            family: {} for family in Family
+        }
         self._quarantined: dict[Hashable, set[Address]] = {}
         # Empty after a change of the ranges; made anew when next asked for, once for a burst of changes.
         self._lanes: dict[Family, dict[str, Lane]] = {family: {} for family in Family}
@@ -129,80 +52,95 @@ class Ledger(Generic[OwnerT]):
             self._drop_lanes()
 
     def remove_range(self, name: str) -> None:
-        """Forget a range; its holders stay and count nowhere until it comes back."""
+        """Forget a range; its holders stay, and count nowhere until it comes back."""
         if self._ranges.pop(name, None) is not None:
             self._drop_lanes()
 
     def ranges(self) -> tuple[Range, ...]:
         """Give the ranges, oldest first."""
-        return tuple(sorted(self._ranges.values(), key=lambda each: (each.created, each.name)))
+        return tuple(sorted(self._ranges.values(), key=lambda each: each.age))
 
     def range(self, name: str) -> Range:
         """Give a range; RangeUnknownError if there is none of that name."""
         found = self._ranges.get(name)
         if found is None:
-            raise RangeUnknownError(range_name=name)
+            raise errors.RangeUnknownError(range_name=name)
         return found
 
     def conflicts(self, name: str) -> tuple[str, ...]:
         """Name the older ranges, oldest first, that take addresses away from this one."""
         return tuple(older.name for older in self._older(self.range(name)))
 
+    def snapshot(self, range_name: str) -> Snapshot:
+        """Count a range, exactly and in constant time."""
+        ipv4, ipv6 = (_usage(self._lane(range_name, family)) for family in Family)
+        whole = (mine + theirs for mine, theirs in zip(ipv4, ipv6, strict=True))
+        return Snapshot(Usage(*whole), ipv4, ipv6)
+
     # Questions
 
     def record(self, address: Address) -> Record[OwnerT] | None:
         """Give the record of an address, held or in quarantine."""
-        entry = self._records[address.family].get(address.value)
-        return None if entry is None else Record(*entry)
+        found = self._records[address.family].get(address.value)
+        return None if found is None else Record(*found)
 
     def records(self) -> Iterator[tuple[Address, Record[OwnerT]]]:
-        """Iterate over all records by address, IPv4 first."""
-        for family in Family:
-            for value, entry in sorted(self._records[family].items()):
-                yield Address(family, value), Record(*entry)
-
-    def held_by(self, owner: OwnerT) -> tuple[Address, ...]:
-        """Give the addresses that an owner holds, IPv4 first."""
-        found: list[Address] = []
-        for family, index in self._held.items():
-            held = index.get(owner, ())
-            found += [
-                Address(family, value) for value in ((held,) if isinstance(held, int) else sorted(held))
-            ]
-        return tuple(found)
+        """Iterate over all records by address, IPv4 first. Adopted by a new ledger they make the same ledger."""
+        for family, records in self._records.items():
+            for value in sorted(records):
+                yield Address(family, value), Record(*records[value])
 
     def due(self, now: datetime) -> tuple[Address, ...]:
         """Give the addresses whose quarantine is over by the clock; they wait on until `free` or `expire`."""
-        return tuple(
-            sorted(
-                address
-                for addresses in self._quarantined.values()
-                for address in addresses
-                if (until := self._records[address.family][address.value][2]) and until <= now
-            )
-        )
+        waiting = (each for addresses in self._quarantined.values() for each in addresses)
+        untils = ((each, self._records[each.family][each.value][2]) for each in waiting)
+        return tuple(sorted(each for each, until in untils if until is not None and until <= now))
 
     def refusal(self, address: Address, range_name: str) -> IpamError | None:
-        """Say why a range would not give out an address, whoever holds it; None if it would."""
+        """Say why a range would not give out an address, whoever holds it; None if it would.
+
+        RangeDrainingError, AddressOutOfRangeError; RangeUnknownError is raised.
+        """
         asked = self.range(range_name)
         if asked.draining:
-            return RangeDrainingError(range_name=range_name)
+            return errors.RangeDrainingError(range_name=range_name)
         if address.value in self._lane(range_name, address.family).addresses:
             return None
         withheld = asked.pool.why_withheld(address)
-        owner = None if withheld else next(each.name for each in self._older(asked) if address in each.pool)
-        return AddressOutOfRangeError(
+        older = None if withheld else next(each.name for each in self._older(asked) if address in each.pool)
+        return errors.AddressOutOfRangeError(
             address=format_address(address),
             range_name=range_name,
             pool_text=asked.pool.text,
-            reason=withheld or f'belongs to the older range "{owner}", which overlaps it',
-            older_range=owner,
+            reason=withheld or f'belongs to the older range "{older}", which overlaps it',
+            older_range=older,
         )
 
-    def snapshot(self, range_name: str) -> Snapshot:
-        """Count a range, exactly."""
-        ipv4, ipv6 = (_usage(self._lane(range_name, family)) for family in Family)
-        return Snapshot(whole=ipv4 + ipv6, ipv4=ipv4, ipv6=ipv6)
+    def obstacle(self, address: Address, owner: OwnerT, range_name: str) -> IpamError | None:
+        """Say why `claim` would refuse; None if it would not.
+
+        A `refusal`, AddressHeldError or AddressQuarantinedError; RangeUnknownError is raised.
+        """
+        refusal = self.refusal(address, range_name)
+        record = self.record(address)
+        if record is None:
+            return refusal
+        if record.is_held and record.owner == owner:
+            return None if record.range_name == range_name else refusal
+        if refusal is not None or self._returns(record, range_name, owner):
+            return refusal
+        if record.quarantined_until is None:
+            return _held_error(address, record)
+        return errors.AddressQuarantinedError(
+            address=format_address(address), former_holder=record.owner, until=record.quarantined_until
+        )
+
+    def choose(self, range_name: str, family: Family, owner: OwnerT) -> Address:
+        """Tell which address `claim_next` would give, with the same errors, and give out nothing."""
+        lane = self._lane(range_name, family)
+        value = self._next(lane, range_name, family, owner)
+        lane.put_back(value)
+        return Address(family, value)
 
     # Changes
 
@@ -212,44 +150,23 @@ class Ledger(Generic[OwnerT]):
         RangeUnknownError, RangeDrainingError, FamilyMissingError, RangeFullError.
         """
         lane = self._lanes[family].get(range_name) or self._lane(range_name, family)
-        if lane.closed:
-            raise RangeDrainingError(range_name=range_name)
-        if self._quarantined and (former := self._former(lane, range_name, family, owner)) is not None:
-            self._put(former, Record(owner, range_name))
-            return former
-        value = lane.next_free()
-        if value is None:
-            raise self._nothing_free(range_name, family)
+        value = self._next(lane, range_name, family, owner)
         address = _new(Address, (family, value))
-        # As `_put` does, without its general counting: nearly all calls of the core come this way.
-        self._records[family][value] = (owner, range_name, None)
-        lane.used += 1
-        if self._shared_overlaps:
-            self._count_foreign(address, lane, 1)
-        if self._held[family].setdefault(owner, value) != value:
-            self._hold(owner, address)
+        records = self._records[family]
+        if self._shared_overlaps or value in records:
+            self._put(address, Record(owner, range_name))
+        else:  # what `_put` comes to for a free address, without its general counting: nearly all calls come this way
+            records[value] = (owner, range_name, None)
+            lane.used += 1
         return address
 
     def claim(self, address: Address, owner: OwnerT, range_name: str) -> None:
-        """Give the owner this address of the range; what it holds there already stays as it is, also out of range.
+        """Give the owner this address of the range; what it holds there already stays, also out of range.
 
-        RangeUnknownError, RangeDrainingError, AddressOutOfRangeError, AddressHeldError, AddressQuarantinedError.
+        RangeUnknownError, and the errors of `obstacle`.
         """
-        record = self.record(address)
-        is_own = record is not None and record.quarantined_until is None and record.owner == owner
-        if is_own and record is not None and record.range_name == range_name:
-            return
-        if (refusal := self.refusal(address, range_name)) is not None:
-            raise refusal
-        if record is not None and not is_own:
-            if record.quarantined_until is None:
-                raise self._held_by_other(address, record)
-            if not self._returns(record, range_name, owner):
-                raise AddressQuarantinedError(
-                    address=format_address(address),
-                    former_holder=record.owner,
-                    until=record.quarantined_until,
-                )
+        if (obstacle := self.obstacle(address, owner, range_name)) is not None:
+            raise obstacle
         self._put(address, Record(owner, range_name))
 
     def adopt(
@@ -266,24 +183,22 @@ class Ledger(Generic[OwnerT]):
         known holder is an AddressHeldError.
         """
         record = self.record(address)
-        if record is not None and record.quarantined_until is None and record.owner not in (None, owner):
-            raise self._held_by_other(address, record)
+        if record is not None and record.is_held and record.owner not in (None, owner):
+            raise _held_error(address, record)
         self._put(address, Record(owner, range_name, quarantined_until))
 
     def release(self, address: Address, owner: OwnerT | None, *, until: datetime) -> None:
         """Put an address that this owner holds into quarantine; AddressNotHeldError if it does not hold it."""
         record = self.record(address)
-        holder = record.owner if record and record.quarantined_until is None else None
-        if record is None or record.quarantined_until is not None or holder != owner:
-            raise AddressNotHeldError(address=format_address(address), owner=owner, holder=holder)
-        self._put(address, Record(owner, record.range_name, until))
+        if record is None or not record.is_held or record.owner != owner:
+            holder = record.owner if record and record.is_held else None
+            raise errors.AddressNotHeldError(address=format_address(address), owner=owner, holder=holder)
+        self._put(address, record._replace(quarantined_until=until))
 
     def free(self, address: Address) -> Record[OwnerT] | None:
         """Forget the record of an address, held or in quarantine, so that it can be given out; give what was there."""
-        record = self.record(address)
+        record = self._drop(address)
         if record is not None:
-            del self._records[address.family][address.value]
-            self._unlink(address, record)
             for lane in self._lanes[address.family].values():
                 if address.value in lane.addresses:
                     lane.put_back(address.value)
@@ -299,84 +214,71 @@ class Ledger(Generic[OwnerT]):
     # How
 
     def _put(self, address: Address, record: Record[OwnerT]) -> None:
-        """Make this the record of the address, instead of any other."""
-        replaced = self.record(address)
-        if replaced is not None:
-            self._unlink(address, replaced)
+        self._drop(address)
         self._records[address.family][address.value] = record
         self._count(address, record, 1)
-        if record.quarantined_until is not None:
-            self._quarantined.setdefault(self._return_key(record.owner), set()).add(address)
-        elif record.owner is not None:
-            self._hold(record.owner, address)
+        if not record.is_held:
+            self._quarantined.setdefault(self._return_key(record), set()).add(address)
 
-    def _hold(self, owner: OwnerT, address: Address) -> None:
-        index = self._held[address.family]
-        held = index.setdefault(owner, address.value)
-        if isinstance(held, set):
-            held.add(address.value)
-        elif held != address.value:
-            index[owner] = {held, address.value}
-
-    def _unlink(self, address: Address, record: Record[OwnerT]) -> None:
-        """Take a record out of the counts and the indexes."""
-        self._count(address, record, -1)
-        if record.quarantined_until is not None:
-            _discard(self._quarantined, self._return_key(record.owner), address)
-        elif record.owner is not None:
-            _discard(self._held[address.family], record.owner, address.value)
+    def _drop(self, address: Address) -> Record[OwnerT] | None:
+        record = self.record(address)
+        if record is not None:
+            del self._records[address.family][address.value]
+            self._count(address, record, -1)
+            if not record.is_held:
+                key = self._return_key(record)
+                self._quarantined[key].remove(address)
+                if not self._quarantined[key]:
+                    del self._quarantined[key]
+        return record
 
     def _count(self, address: Address, record: Record[OwnerT], step: int) -> None:
-        lane = self._lanes[address.family].get(record.range_name or "")
-        if lane is not None:
-            if address.value not in lane.addresses:
+        for name, lane in self._lanes[address.family].items():
+            is_given = address.value in lane.addresses
+            if name != record.range_name:
+                lane.foreign += step * is_given
+            elif not is_given:
                 lane.outside += step
-            elif record.quarantined_until is None:
+            elif record.is_held:
                 lane.used += step
             else:
                 lane.quarantined += step
-        self._count_foreign(address, lane, step)
 
-    def _count_foreign(self, address: Address, own: Lane | None, step: int) -> None:
-        """Count an address in the lanes that it is taken from, but for that of its own range."""
-        for lane in self._lanes[address.family].values():
-            if lane is not own and address.value in lane.addresses:
-                lane.foreign += step
+    def _next(self, lane: Lane, range_name: str, family: Family, owner: OwnerT) -> int:
+        """Take the owner's next address off the lane: its former one, or a free one."""
+        if lane.closed:
+            raise errors.RangeDrainingError(range_name=range_name)
+        if self._quarantined and (former := self._former(lane, range_name, family, owner)) is not None:
+            return former
+        value = lane.next_free()
+        if value is None:
+            raise self._exhausted(lane, range_name, family)
+        return value
 
-    def _former(self, lane: Lane, range_name: str, family: Family, owner: OwnerT) -> Address | None:
-        """Find the address that this owner had from the range, the first in its search order."""
-        own = self._quarantined.get(self._returns_as(owner), set())
-        mine = [
-            address.value
-            for address in own
-            if address.family is family
-            and self._returns(self._records[family][address.value], range_name, owner)
-        ]
-        value = lane.first(mine)
-        return None if value is None else Address(family, value)
+    def _former(self, lane: Lane, range_name: str, family: Family, owner: OwnerT) -> int | None:
+        waiting = self._quarantined.get(self._returns_as(owner), ())
+        mine = (each for each in waiting if self._returns(self.record(each), range_name, owner))
+        return lane.first(each.value for each in mine if each.family is family)
 
     def _returns(self, record: Record[OwnerT] | None, range_name: str, owner: OwnerT) -> bool:
-        """Tell whether a record in quarantine is that of the owner who asks its range for an address again."""
-        return (
-            record is not None
-            and record.owner is not None
-            and record.range_name == range_name
-            and self._returns_as(record.owner) == self._returns_as(owner)
-        )
+        """Tell whether a record in quarantine is that of an owner who asks its range for an address again."""
+        if record is None or record.is_held or record.owner is None or record.range_name != range_name:
+            return False
+        return self._return_key(record) == self._returns_as(owner)
 
-    def _return_key(self, owner: OwnerT | None) -> Hashable:
-        return None if owner is None else self._returns_as(owner)
+    def _return_key(self, record: Record[OwnerT]) -> Hashable:
+        return None if record.owner is None else self._returns_as(record.owner)
 
-    def _older(self, of: Range) -> list[Range]:
+    def _older(self, younger: Range) -> list[Range]:
         """Give the older ranges that overlap a range, oldest first."""
         if self._shared_overlaps:
             return []
-        ranges = self.ranges()
-        return [older for older in ranges[: ranges.index(of)] if older.pool.overlaps(of.pool)]
+        older = (each for each in self._ranges.values() if each.age < younger.age)
+        return sorted((each for each in older if each.pool.overlaps(younger.pool)), key=lambda each: each.age)
 
     def _lane(self, range_name: str, family: Family) -> Lane:
         self.range(range_name)
-        if range_name not in self._lanes[family]:
+        if not self._lanes[family]:
             self._build_lanes()
         return self._lanes[family][range_name]
 
@@ -385,30 +287,26 @@ class Ledger(Generic[OwnerT]):
             lanes.clear()
 
     def _build_lanes(self) -> None:
-        for each in self.ranges():
+        for each in self._ranges.values():
             addresses = each.pool.addresses
             for older in self._older(each):
                 addresses -= older.pool.addresses
             for family, lanes in self._lanes.items():
+                taken = self._records[family]
                 lanes[each.name] = Lane(
-                    addresses.of(family),
-                    self._records[family],
-                    descending=each.descending,
-                    closed=each.draining,
+                    addresses.of(family), taken, descending=each.descending, closed=each.draining
                 )
         for address, record in self.records():
             self._count(address, record, 1)
 
-    def _nothing_free(self, range_name: str, family: Family) -> IpamError:
-        pool, lane = self.range(range_name).pool, self._lane(range_name, family)
-        if not lane.addresses:
-            return FamilyMissingError(
-                range_name=range_name,
-                pool_text=pool.text,
-                family=family.label,
-                families=tuple(each.label for each in pool.families),
+    def _exhausted(self, lane: Lane, range_name: str, family: Family) -> IpamError:
+        pool = self.range(range_name).pool
+        families = tuple(each.label for each in Family if pool.addresses.of(each))
+        if family.label not in families:
+            return errors.FamilyMissingError(
+                range_name=range_name, pool_text=pool.text, family=family.label, families=families
             )
-        return RangeFullError(
+        return errors.RangeFullError(
             range_name=range_name,
             pool_text=pool.text,
             family=family.label,
@@ -417,16 +315,12 @@ class Ledger(Generic[OwnerT]):
             quarantined=lane.quarantined,
         )
 
-    def _held_by_other(self, address: Address, record: Record[OwnerT]) -> AddressHeldError:
-        return AddressHeldError(
-            address=format_address(address), holder=record.owner, range_name=record.range_name
-        )
+
+def _usage(lane: Lane) -> Usage:
+    return Usage(used=lane.used, free=lane.free, quarantined=lane.quarantined, out_of_range=lane.outside)
 
 
-def _discard(index: dict[Any, Any], key: Hashable, item: Address | int) -> None:
-    """Take an item out of an index, and its key with the last one."""
-    found = index[key]
-    if isinstance(found, set):
-        found.discard(item)
-    if not isinstance(found, set) or not found:
-        del index[key]
+def _held_error(address: Address, record: Record[Any]) -> errors.AddressHeldError:
+    return errors.AddressHeldError(
+        address=format_address(address), holder=record.owner, range_name=record.range_name
+    )

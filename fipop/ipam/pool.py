@@ -18,7 +18,7 @@ from fipop.ipam.addresses import (
     format_address,
     parse_address,
 )
-from fipop.ipam.intervals import ENDS, ORDINARY, AddressSet, Interval, IntervalSet, kind_of
+from fipop.ipam.intervals import ENDS, ORDINARY, AddressSet, IntervalSet, kind_of
 
 MAX_PARTS = 10_000
 MAX_TEXT_LENGTH = 256 * 1024
@@ -65,27 +65,16 @@ class Pool:
 
     def capacity(self, family: Family | None = None) -> int:
         """How many addresses can be given out, of one family or of both."""
-        return self.addresses.count if family is None else self.addresses.of(family).count
+        return sum(self.addresses.of(each).count for each in Family if family in (None, each))
 
     @property
     def families(self) -> tuple[Family, ...]:
         """The families it serves, IPv4 first."""
-        return tuple(
-            family
-            for family in Family
-            if self.addresses.of(family) or (self.is_dhcp and family is Family.IPV4)
-        )
+        via_dhcp = (Family.IPV4,) if self.is_dhcp else ()
+        return via_dhcp + tuple(family for family in Family if self.addresses.of(family))
 
     def __contains__(self, address: Address) -> bool:
         return address in self.addresses
-
-    def contains(self, address: Address) -> bool:
-        """Tell whether the address can be given out."""
-        return address in self.addresses
-
-    def intervals(self, family: Family) -> tuple[Interval, ...]:
-        """Give the intervals of one family in ascending order; memory grows with the parts only."""
-        return self.addresses.of(family).intervals
 
     def overlaps(self, other: Pool) -> bool:
         """Tell whether some address can be given out from both."""
@@ -133,7 +122,7 @@ def parse_pool(
     is_dhcp = _is_dhcp(text, parts, allowed=allow_dhcp)
     if is_dhcp:
         parts = tuple(part for part in parts if part[2].family is Family.IPV6)
-    excluded = _exclusions(tuple(exclude))
+    excluded = _union(_parse_exclusions(tuple(exclude)))
     bare = [part for _, _, part in parts]
     kept = (_without_ends(part) for part in bare) if skip_end_ips else iter(bare)
     addresses = _union(kept) - excluded - _anycasts(bare)
@@ -158,67 +147,56 @@ def parse_pool(
 
 def _parse_parts(text: str, where: str) -> Iterator[tuple[int, str, _Part]]:
     """Yield (position from 1, text of the part, part)."""
-    if len(text) > MAX_TEXT_LENGTH:
-        raise PoolTooLargeError(where=where, found=len(text), limit=MAX_TEXT_LENGTH, unit="characters")
-    if text.count(",") >= MAX_PARTS:
-        raise PoolTooLargeError(where=where, found=text.count(",") + 1, limit=MAX_PARTS, unit="parts")
+    _check_size(text, where)
     for position, part in enumerate(text.split(","), start=1):
         stripped = part.strip()
         try:
             yield position, stripped, _parse_part(stripped)
-        except _PartError as error:
-            raise PoolSyntaxError(
-                text=text, where=where, part=stripped, position=position, problem=error.problem
-            ) from None
         except AddressSyntaxError as error:
-            address = error.text.strip()
-            problem = error.problem if address == stripped else f'has "{address[:48]}", which {error.problem}'
+            quoted = error.text.strip()
+            problem = error.problem if quoted == stripped else f'has "{quoted[:48]}", which {error.problem}'
             raise PoolSyntaxError(
                 text=text, where=where, part=stripped, position=position, problem=problem
             ) from None
 
 
-class _PartError(Exception):
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+def _check_size(text: str, where: str) -> None:
+    if len(text) > MAX_TEXT_LENGTH:
+        raise PoolTooLargeError(where=where, found=len(text), limit=MAX_TEXT_LENGTH, unit="characters")
+    if text.count(",") >= MAX_PARTS:
+        raise PoolTooLargeError(where=where, found=text.count(",") + 1, limit=MAX_PARTS, unit="parts")
 
 
 def _parse_part(part: str) -> _Part:
     if not part:
-        raise _PartError("is empty")
-    if "-" in part:
-        low, _, high = part.partition("-")
-        first, last = parse_address(low), parse_address(high)
-        if first.family is not last.family:
-            raise _PartError("mixes IPv4 and IPv6 in one range")
-        if first.value > last.value:
-            raise _PartError("is reversed: its first address is above its last one")
-        return _Part(first.family, first.value, last.value)
-    if "/" in part:
+        raise AddressSyntaxError(text=part, problem="is empty")
+    if "-" not in part:
         return _parse_cidr(part)
-    address = parse_address(part)
-    return _Part(address.family, address.value, address.value)
+    low, _, high = part.partition("-")
+    first, last = parse_address(low), parse_address(high)
+    if first.family is not last.family:
+        raise AddressSyntaxError(text=part, problem="mixes IPv4 and IPv6 in one range")
+    if first.value > last.value:
+        raise AddressSyntaxError(text=part, problem="is reversed: its last address is below its first")
+    return _Part(first.family, first.value, last.value)
 
 
 def _parse_cidr(part: str) -> _Part:
-    text, _, length_text = part.partition("/")
+    text, slash, length_text = part.partition("/")
     address = parse_address(text)
-    written_bits = 128 if ":" in text else 32
-    length_text = length_text.strip()
-    if not _NUMBER.fullmatch(length_text):
-        raise _PartError(
-            "has a prefix length that is not a plain decimal number (no leading zeros, no netmask)"
-        )
+    family, value = address
+    if not slash:
+        return _Part(family, value, value)
+    if not _NUMBER.fullmatch(length_text.strip()):
+        raise AddressSyntaxError(text=part, problem="has a prefix length that is not a plain decimal number")
     # The length of an IPv4-mapped CIDR counts the 96 bits before the IPv4 address.
-    length = int(length_text) - (written_bits - address.family.bits)
-    if int(length_text) > written_bits:
-        raise _PartError(f"has a prefix length above {written_bits}")
-    if length < 0:
-        raise _PartError("has a prefix length below 96, which reaches beyond the IPv4-mapped addresses")
-    host_mask = (1 << (address.family.bits - length)) - 1
-    network = address.value & ~host_mask
-    return _Part(address.family, network, network | host_mask, length, network != address.value)
+    written_bits = 128 if ":" in text else 32
+    host_bits = written_bits - int(length_text)
+    if not 0 <= host_bits <= family.bits:
+        limits = f"{written_bits - family.bits} to {written_bits}"
+        raise AddressSyntaxError(text=part, problem=f"has a prefix length out of range, {limits} is possible")
+    network = value >> host_bits << host_bits
+    return _Part(family, network, network + (1 << host_bits) - 1, family.bits - host_bits, network != value)
 
 
 def _is_dhcp(text: str, parts: Iterable[tuple[int, str, _Part]], *, allowed: bool) -> bool:
@@ -227,41 +205,30 @@ def _is_dhcp(text: str, parts: Iterable[tuple[int, str, _Part]], *, allowed: boo
     dhcp = [found for found in v4 if found[2].first == found[2].last == DHCP.value]
     if dhcp and not (allowed and len(dhcp) == len(v4)):
         position, quoted, _ = dhcp[0]
-        why = "cannot stand beside IPv4 addresses" if allowed else "is not possible here"
-        problem = f"means DHCP, which {why}"
+        problem = (
+            f"means DHCP, which {'excludes other IPv4 addresses' if allowed else 'is not possible here'}"
+        )
         raise PoolSyntaxError(text=text, where="the pool", part=quoted, position=position, problem=problem)
     return bool(dhcp)
 
 
-def _exclusions(texts: tuple[str, ...]) -> AddressSet:
-    found = sum(text.count(",") + 1 for text in texts)
-    if found > MAX_PARTS:
-        raise PoolTooLargeError(where="the exclusions", found=found, limit=MAX_PARTS, unit="parts")
-    length = sum(map(len, texts))
-    if length > MAX_TEXT_LENGTH:
-        raise PoolTooLargeError(
-            where="the exclusions", found=length, limit=MAX_TEXT_LENGTH, unit="characters"
-        )
-    return _union(
-        part
-        for number, text in enumerate(texts, start=1)
-        for _, _, part in _parse_parts(text, f"exclusion {number}")
-    )
+def _parse_exclusions(texts: tuple[str, ...]) -> Iterator[_Part]:
+    _check_size(",".join(texts), "the exclusions")
+    for number, text in enumerate(texts, start=1):
+        for _, _, part in _parse_parts(text, f"exclusion {number}"):
+            yield part
 
 
 def _without_ends(part: _Part) -> _Part:
-    if part.family is Family.IPV4 and part.prefix_length is not None and part.prefix_length <= 30:
-        return part._replace(first=part.first + 1, last=part.last - 1)
-    return part
+    if part.family is Family.IPV6 or part.prefix_length is None or part.prefix_length > 30:
+        return part
+    return part._replace(first=part.first + 1, last=part.last - 1)
 
 
 def _anycasts(parts: Iterable[_Part]) -> AddressSet:
+    cidrs = (part for part in parts if part.family is Family.IPV6 and part.prefix_length is not None)
     return AddressSet(
-        v6=IntervalSet.of(
-            (part.first, part.first)
-            for part in parts
-            if part.family is Family.IPV6 and part.prefix_length is not None and part.prefix_length < 127
-        )
+        v6=IntervalSet.of((cidr.first, cidr.first) for cidr in cidrs if cidr.last - cidr.first > 1)
     )
 
 
