@@ -42,7 +42,6 @@ FipopError
 from __future__ import annotations
 
 from datetime import datetime
-
 from enum import StrEnum
 
 
