@@ -41,9 +41,9 @@ BASE = table("""
     -                  kubefip.k8s.binbash.org      floatingips              get,list,watch,create,patch
     -                  kubefip.k8s.binbash.org      floatingips/status       patch
     -                  kubefip.k8s.binbash.org      floatingipreservations   get,list,watch,create,update,patch,delete
-    -                  provisioning.cattle.io       clusters                 get,list,watch
-    -                  management.cattle.io         clusters                 get,list,watch
-    -                  -                            namespaces               get,list,watch
+    -                  provisioning.cattle.io       clusters                 list,watch
+    -                  management.cattle.io         clusters                 list,watch
+    -                  -                            namespaces               list,watch
     -                  rke-machine-config.cattle.io harvesterconfigs         get
     -                  -                            events                   get,create,patch
     -                  apps                         deployments/kube-fip-operator get

@@ -1,0 +1,290 @@
+"""Every constraint of our CRDs, with values that the API server takes and values that it refuses."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localfleet.client import Json
+
+ROOT = Path(__file__).parents[2]
+GROUP = "/apis/kubefip.k8s.binbash.org/v1"
+API_VERSION = "kubefip.k8s.binbash.org/v1"
+NAMESPACE = "crd-tests"
+TIME = "2026-08-20T08:00:02Z"
+LABEL_63 = "a" * 63
+
+RANGE: Json = {
+    "apiVersion": API_VERSION,
+    "kind": "FloatingIPRange",
+    "metadata": {"name": "probe"},
+    "spec": {},
+}
+FLOATING_IP: Json = {
+    "apiVersion": API_VERSION,
+    "kind": "FloatingIP",
+    "metadata": {"name": "probe", "namespace": NAMESPACE},
+    "spec": {},
+}
+RESERVATION: Json = {
+    "apiVersion": API_VERSION,
+    "kind": "FloatingIPReservation",
+    "metadata": {"name": "default.10.0.0.1"},
+    "spec": {
+        "address": "10.0.0.1",
+        "space": "default",
+        "range": "guest-vlan",
+        "requested": "dynamic",
+        "since": TIME,
+        "owner": {"namespace": "c-m-ngd5hs2r", "name": "demo-vip", "uid": "1", "cluster": "demo"},
+    },
+}
+BASES = {obj["kind"]: obj for obj in (RANGE, FLOATING_IP, RESERVATION)}
+PLACES = {
+    "FloatingIPRange": f"{GROUP}/floatingipranges",
+    "FloatingIP": f"{GROUP}/namespaces/{NAMESPACE}/floatingips",
+    "FloatingIPReservation": f"{GROUP}/floatingipreservations",
+}
+
+DHCP = "0.0.0.0/32 asks for DHCP"
+POOL = "takes CIDRs"
+ADDRESS = "is neither one address nor one IPv4 and one IPv6 address"
+POOLS_TAKEN = (
+    "10.135.10.192/26",
+    "10.0.0.200/24",
+    "10.0.0.10-10.0.0.20",
+    "10.0.0.1",
+    " 10.0.0.0/24 , 10.0.1.5 - 10.0.1.9,\n10.0.2.1 ",
+    "2001:db8::/64,2001:DB8:1::10-2001:db8:1::20,::1,::ffff:10.0.0.1",
+    "0.0.0.0/0,::/0",
+    "10.0.0.0/32",
+)
+POOLS_REFUSED = (
+    "guest-vlan",
+    "10.0.0.0/24;10.0.1.0/24",
+    "10.0.0.0/24,",
+    ",10.0.0.1",
+    "10.0.0.0/24 10.0.1.0/24",
+    "10.0.0.256",
+    "10.0.0",
+    "10.0.0.01",
+    "10.0.0.0/",
+    "10.0.0.0/1000",
+    "10.0.0.1-",
+    "10.0.0.1-9",
+    "fe80::1%eth0",
+    "10.0.0.1\x00",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """A keyword of a schema at a place (`[]`: of an item, `{}`: of a map's value), with values for that place.
+
+    `says` must stand in the refusal.
+    """
+
+    taken: tuple[Any, ...]
+    refused: tuple[Any, ...]
+    says: str = ""
+
+
+def of(taken: Any, refused: Any, says: str = "") -> Constraint:
+    """Build a constraint; what is not a tuple is the only value."""
+    return Constraint(
+        taken=taken if isinstance(taken, tuple) else (taken,),
+        refused=refused if isinstance(refused, tuple) else (refused,),
+        says=says,
+    )
+
+
+def longest(length: int) -> Constraint:
+    return of("a" * length, "a" * (length + 1), "Too long")
+
+
+CONDITION = {"type": "Ready", "status": "True"}
+
+
+def conditions() -> dict[str, Constraint]:
+    place = "status.conditions"
+    return {
+        f"{place}[] required": of(CONDITION, ({"type": "Ready"}, {"status": "True"}), "Required"),
+        f"{place} list-map": of(
+            [CONDITION, CONDITION | {"type": "Conflict"}], [CONDITION, CONDITION], "Duplicate"
+        ),
+        f"{place}[].type maxLength": longest(316),
+        f"{place}[].status enum": of(("True", "False", "Unknown"), ("true", ""), "Unsupported"),
+        f"{place}[].reason maxLength": longest(1024),
+        f"{place}[].reason pattern": of(("InUse", ""), ("in use", "9", "Used:"), "should match"),
+        f"{place}[].message maxLength": longest(32768),
+        f"{place}[].lastTransitionTime format": of(TIME, ("yesterday", "2026-08-20"), "date-time"),
+        f"{place}[].observedGeneration minimum": of(0, -1, "greater than or equal to 0"),
+        "status.observedGeneration minimum": of(0, -1, "greater than or equal to 0"),
+    }
+
+
+def capacity() -> dict[str, Constraint]:
+    return {
+        f"status.capacity.{family}{count} minimum": of((0, 2**63 - 1), -1, "greater than or equal to 0")
+        for family in ("", "ipv4.", "ipv6.")
+        for count in ("total", "used", "free", "quarantined", "outOfRange")
+    }
+
+
+TWO_FIELDS = of((), ())
+"""Takes two fields, or two versions of an object: tested one by one in test_crd_reservations.py."""
+
+LABEL_REFUSED = ("Default", "a.b", "-a", "a-", "a_b", "")
+
+CONSTRAINTS: dict[str, dict[str, Constraint]] = {
+    "FloatingIPRange": {
+        "spec.iprange maxLength": of(
+            ",".join(["10.0.0.1"] * 1820), ",".join(["10.0.0.1"] * 1821), "Too long"
+        ),
+        "spec.iprange rule 0": of(("", " ", *POOLS_TAKEN), POOLS_REFUSED, POOL),
+        "spec.iprange rule 1": of(
+            ("0.0.0.0/8", "10.0.0.0/32", "10.0.0.0"),
+            ("0.0.0.0/32", "0.0.0.0", "10.0.0.1, 0.0.0.0 / 32"),
+            DHCP,
+        ),
+        "spec.region maxLength": longest(253),
+        "spec.exclude maxItems": of(["10.0.0.1"] * 256, ["10.0.0.1"] * 257, "Too many"),
+        "spec.exclude[] maxLength": of(
+            "10.0.0.1," * 56 + "10.0.0.1", "10.0.0.1," * 56 + "10.0.0.100", "Too long"
+        ),
+        "spec.exclude[] rule 0": of(POOLS_TAKEN, ("", *POOLS_REFUSED), POOL),
+        "spec.searchOrder enum": of(("asc", "desc"), ("ascending", "ASC", ""), "Unsupported"),
+        "spec.addressSpace maxLength": longest(63),
+        "spec.addressSpace pattern": of(("default", "a", "0-a", LABEL_63), LABEL_REFUSED, "should match"),
+        "spec.clusterSelector.matchLabels maxProperties": of(
+            {f"key{number}": "" for number in range(64)},
+            {f"key{number}": "" for number in range(65)},
+            "Too many",
+        ),
+        "spec.clusterSelector.matchLabels{} maxLength": longest(63),
+        "spec.clusterSelector.matchLabels{} pattern": of(
+            ("", "a", "A_b.c-1"), ("a b", "-a", "a."), "should match"
+        ),
+        "spec.quarantineSeconds minimum": of(1, (0, -1), "greater than or equal to 1"),
+        "spec.quarantineSeconds maximum": of(31536000, 31536001, "less than or equal to 31536000"),
+        **capacity(),
+        **conditions(),
+    },
+    "FloatingIP": {
+        "spec.ipaddress maxLength": of("10.0.0.1" + " " * 120, "10.0.0.1" + " " * 121, "Too long"),
+        "spec.ipaddress rule 0": of(
+            (
+                "",
+                " ",
+                "10.135.10.200",
+                " 10.135.10.200\n",
+                "2001:db8::5",
+                "::ffff:10.0.0.1",
+                "10.0.0.1,2001:db8::5",
+                "2001:DB8::5 , 10.0.0.1",
+            ),
+            (
+                "demo",
+                "10.0.0.0/24",
+                "10.0.0.1-10.0.0.2",
+                "10.0.0.256",
+                "10.0.0.01",
+                "10.0.0.1,",
+                "10.0.0.1,10.0.0.2",
+                "::1,::2",
+                "10.0.0.1,::1,::2",
+                "fe80::1%eth0",
+                "10.0.0.1 ::1",
+            ),
+            ADDRESS,
+        ),
+        "spec.ipFamilyPolicy enum": of(
+            ("SingleStack", "PreferDualStack", "RequireDualStack"),
+            ("DualStack", "singlestack", ""),
+            "Unsupported",
+        ),
+        "spec.ipFamilyPolicy maxLength": of("RequireDualStack", "RequireDualStacks", "Too long"),
+        "spec.ipFamilies maxItems": of(["IPv6", "IPv4"], ["IPv4", "IPv6", "IPv4"], "Too many"),
+        "spec.ipFamilies list-set": of(["IPv4"], ["IPv4", "IPv4"], "Duplicate"),
+        "spec.ipFamilies[] enum": of(("IPv4", "IPv6"), ("ipv4", "4", ""), "Unsupported"),
+        "spec.ipFamilies[] maxLength": of("IPv4", "IPv46", "Too long"),
+        "spec.serviceNamespace maxLength": longest(63),
+        "spec.serviceNamespace pattern": of(("", "default", "team-a"), LABEL_REFUSED[:-1], "should match"),
+        "spec.interface maxLength": longest(15),
+        "spec.interface pattern": of(
+            ("", "enp1s0", "bond0.100", "eth0:1"), ("eth 0", "eth/0"), "should match"
+        ),
+        "spec rule 0": of(
+            (
+                {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"], "ipaddress": "::1"},
+                {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]},
+                {"ipFamilyPolicy": "RequireDualStack", "ipaddress": "10.0.0.1,::1"},
+                {"ipFamilies": ["IPv6", "IPv4"], "ipaddress": "10.0.0.1,::1"},
+            ),
+            (
+                {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6", "IPv4"]},
+                {"ipFamilyPolicy": "SingleStack", "ipaddress": "10.0.0.1,::1"},
+            ),
+            "SingleStack means one family and one address",
+        ),
+        **conditions(),
+    },
+    "FloatingIPReservation": {
+        " required": TWO_FIELDS,
+        " rule 0": TWO_FIELDS,
+        "spec required": TWO_FIELDS,
+        "spec rule 0": TWO_FIELDS,
+        "spec rule 1": TWO_FIELDS,
+        "spec.address rule 0": TWO_FIELDS,
+        "spec.space rule 0": TWO_FIELDS,
+        "spec.address maxLength": of("10.0.0.1", ":".join(["0000"] * 8) + "0", "Too long"),
+        "spec.address pattern": of(
+            "10.0.0.1",
+            ("10.0.0.01", "10.0.0.256", "2001:db8::1", "2001:0DB8:" + "0000:" * 5 + "0001", "", "a"),
+            "should match",
+        ),
+        "spec.address rule 1": of(
+            "10.0.0.1",
+            "0000:0000:0000:0000:0000:ffff:0a00:0001",
+            "IPv4-mapped address stands in its dotted form",
+        ),
+        "spec.space maxLength": of("default", "a" * 64, "Too long"),
+        "spec.space pattern": of("default", LABEL_REFUSED, "should match"),
+        "spec.range maxLength": longest(253),
+        "spec.owner required": of(
+            {"namespace": "a", "name": "b", "uid": "c"}, {"name": "b", "uid": "c"}, "Required"
+        ),
+        "spec.owner.namespace minLength": of("a", "", "at least 1"),
+        "spec.owner.namespace maxLength": longest(63),
+        "spec.owner.name maxLength": longest(253),
+        "spec.owner.uid maxLength": longest(63),
+        "spec.owner.cluster maxLength": longest(253),
+        "spec.requested enum": of(("static", "dynamic"), ("Static", ""), "Unsupported"),
+        "spec.since format": of(("2026-08-20T08:00:02.123456Z", TIME), ("today", "2026-08-20"), "date-time"),
+        "spec.quarantinedUntil format": of(TIME, ("tomorrow", ""), "date-time"),
+        "spec.history maxItems": of(
+            [{"namespace": "a", "releasedAt": TIME}] * 5,
+            [{"namespace": "a", "releasedAt": TIME}] * 6,
+            "Too many",
+        ),
+        "spec.history[] required": of(
+            {"namespace": "a", "releasedAt": TIME}, ({"namespace": "a"}, {"releasedAt": TIME}), "Required"
+        ),
+        "spec.history[].namespace maxLength": longest(63),
+        "spec.history[].name maxLength": longest(253),
+        "spec.history[].cluster maxLength": longest(253),
+        "spec.history[].releasedAt format": of(TIME, "then", "date-time"),
+    },
+}
+
+
+def crds() -> dict[str, Json]:
+    found = (yaml.safe_load(file.read_text()) for file in (ROOT / "crds").iterdir())
+    return {crd["spec"]["names"]["kind"]: crd for crd in found}
+
+
+def schema_of(kind: str) -> Json:
+    (version,) = crds()[kind]["spec"]["versions"]
+    schema: Json = version["schema"]["openAPIV3Schema"]
+    return schema

@@ -1,0 +1,143 @@
+"""The chart's admission policy: no range goes while its addresses are held, unless an admin says so."""
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from localfleet.assets import ensure
+from localfleet.client import Json
+from localfleet.controlplane import ControlPlane
+from localfleet.errors import ApiError
+from localfleet.waiting import eventually
+from tests.chart.rendering import ROOT, Chart
+
+RANGES = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+ALLOW = "kubefip.k8s.binbash.org/allow-delete"
+
+
+async def make_range(
+    plane: ControlPlane, name: str, status: Json | None = None, annotations: dict[str, str] | None = None
+) -> str:
+    """Create a range with that status; answers its path."""
+    body = {
+        "apiVersion": "kubefip.k8s.binbash.org/v1",
+        "kind": "FloatingIPRange",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {"iprange": "10.135.10.192/26"},
+    }
+    await plane.client.create(RANGES, body)
+    path = f"{RANGES}/{name}"
+    if status is not None:
+        await plane.client.patch(f"{path}/status", {"status": status})
+    return path
+
+
+async def force_delete(plane: ControlPlane, path: str) -> None:
+    await plane.client.patch(path, {"metadata": {"annotations": {ALLOW: "true"}}})
+    await plane.client.delete(path)
+
+
+@pytest_asyncio.fixture(scope="session")
+async def guarded(
+    management: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ControlPlane]:
+    """The shared management cluster with the policy at work."""
+    chart = Chart(helm=ensure("helm"), folder=ROOT, home=tmp_path_factory.mktemp("helm"))
+    rendered = chart.render(release="admission")
+    policy = rendered.only("ValidatingAdmissionPolicy")
+    binding = rendered.only("ValidatingAdmissionPolicyBinding")
+    await management.client.create(f"{ADMISSION}/validatingadmissionpolicies", policy)
+    await management.client.create(f"{ADMISSION}/validatingadmissionpolicybindings", binding)
+    probe = await make_range(management, "policy-probe", {"capacity": {"used": 1}})
+
+    async def is_at_work() -> bool:
+        try:
+            await management.client.delete(f"{probe}?dryRun=All")
+        except ApiError as error:
+            return error.status == HTTPStatus.FORBIDDEN
+        return False
+
+    # The API server reads its policies a moment after they were written.
+    await eventually(is_at_work, seconds=30, what="the admission policy")
+    await force_delete(management, probe)
+    yield management
+    await management.client.delete(
+        f"{ADMISSION}/validatingadmissionpolicybindings/{binding['metadata']['name']}"
+    )
+    await management.client.delete(f"{ADMISSION}/validatingadmissionpolicies/{policy['metadata']['name']}")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        {},
+        {"conditions": []},
+        {"capacity": {}},
+        {"capacity": {"total": 62, "used": 0, "free": 62, "quarantined": 0, "outOfRange": 0}},
+        {"capacity": {"total": 62, "used": 0, "free": 60, "quarantined": 2, "outOfRange": 0}},
+    ],
+    ids=["never reconciled", "empty", "conditions only", "no counts", "nothing held", "only quarantined"],
+)
+async def test_a_range_that_nobody_uses_can_be_deleted(guarded: ControlPlane, status: Json | None) -> None:
+    path = await make_range(guarded, "unused", status)
+    await guarded.client.delete(path)
+    assert await guarded.client.find(path) is None
+
+
+@pytest.mark.parametrize(
+    ("capacity", "says"),
+    [
+        ({"used": 3, "outOfRange": 0}, "3 addresses held and 0 held out of range"),
+        ({"used": 1}, "1 addresses held"),
+        ({"used": 0, "outOfRange": 2}, "0 addresses held and 2 held out of range"),
+    ],
+)
+async def test_a_range_whose_addresses_are_held_stays_and_the_refusal_says_what_to_do(
+    guarded: ControlPlane, capacity: dict[str, Any], says: str
+) -> None:
+    path = await make_range(guarded, "in-use", {"capacity": capacity})
+    with pytest.raises(ApiError) as refused:
+        await guarded.client.delete(path)
+    assert refused.value.status == HTTPStatus.FORBIDDEN
+    assert f'range "in-use" still has {says}' in refused.value.message
+    assert f'{ALLOW}: "true"' in refused.value.message
+    assert "deletionTimestamp" not in (await guarded.client.get(path))["metadata"]
+    await force_delete(guarded, path)
+
+
+async def test_the_annotation_lets_it_go(guarded: ControlPlane) -> None:
+    path = await make_range(guarded, "allowed", {"capacity": {"used": 3}}, {ALLOW: "true"})
+    await guarded.client.delete(path)
+    assert await guarded.client.find(path) is None
+
+
+@pytest.mark.parametrize("annotations", [{ALLOW: "yes"}, {ALLOW: ""}, {"allow-delete": "true"}])
+async def test_no_other_word_lets_it_go(guarded: ControlPlane, annotations: dict[str, str]) -> None:
+    path = await make_range(guarded, "half-allowed", {"capacity": {"used": 3}}, annotations)
+    with pytest.raises(ApiError) as refused:
+        await guarded.client.delete(path)
+    assert refused.value.status == HTTPStatus.FORBIDDEN
+    await force_delete(guarded, path)
+
+
+async def test_deleting_all_ranges_at_once_leaves_those_in_use(guarded: ControlPlane) -> None:
+    label = {"metadata": {"labels": {"test": "collection"}}}
+    used = await make_range(guarded, "collection-used", {"capacity": {"used": 1}})
+    await guarded.client.patch(used, label)
+    with pytest.raises(ApiError) as refused:
+        await guarded.client.delete(RANGES, labelSelector="test=collection")
+    assert refused.value.status == HTTPStatus.FORBIDDEN
+    assert await guarded.client.find(used)
+    await force_delete(guarded, used)
+
+
+async def test_a_range_in_use_can_still_be_edited(guarded: ControlPlane) -> None:
+    path = await make_range(guarded, "edited", {"capacity": {"used": 1}})
+    edited = await guarded.client.patch(path, {"spec": {"draining": True}})
+    assert edited["spec"]["draining"] is True
+    await force_delete(guarded, path)

@@ -1,0 +1,106 @@
+"""The chart and the manifest in a real cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from localfleet.assets import ensure
+from localfleet.controlplane import ControlPlane
+from localfleet.errors import ApiError
+from localfleet.fleet import LocalFleet
+from localfleet.helm import Helm
+from localfleet.processes import run_to_end
+from tests.chart.rendering import ROOT, Chart
+
+NAMESPACE = "kube-fip"
+CONFIG_MAP = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    return Helm(program=ensure("helm"), home=tmp_path / "helm")
+
+
+@pytest_asyncio.fixture
+async def rancher(fresh_management: ControlPlane) -> ControlPlane:
+    """A management cluster with the namespaces that Rancher makes, and with Rancher's and our CRDs."""
+    for name in ("fleet-default", "cattle-global-data"):
+        await fresh_management.create_namespace(name)
+    return fresh_management
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Chart:
+    return Chart(helm=ensure("helm"), folder=ROOT, home=tmp_path / "helm")
+
+
+async def helm_on(helm: Helm, plane: ControlPlane, *arguments: str | Path) -> str:
+    kubeconfig = ("--kubeconfig", plane.admin_kubeconfig)
+    return await helm.run(*arguments, ROOT, "--namespace", NAMESPACE, *kubeconfig, *_NO_REPLICA)
+
+
+# There is no kubelet here.
+_NO_REPLICA = ("--set", "replicas=0")
+
+
+async def test_helm_installs_and_upgrades_and_never_touches_the_admins_settings(
+    rancher: ControlPlane, helm: Helm
+) -> None:
+    await rancher.create_namespace(NAMESPACE)
+    admins = {"metadata": {"name": "kube-fip-config"}, "data": {"logLevel": "Debug"}}
+    before = await rancher.client.create(CONFIG_MAP, admins)
+    notes = await helm_on(helm, rancher, "install", "fipop")
+    assert "kubectl -n kube-fip rollout status deployment/fipop" in notes
+    assert "Mind:" not in notes
+    await helm_on(helm, rancher, "upgrade", "fipop")
+    assert await rancher.client.get(f"{CONFIG_MAP}/kube-fip-config") == before
+
+
+async def test_the_notes_warn_where_the_namespace_is_not_the_one_of_the_runbooks(
+    rancher: ControlPlane, helm: Helm
+) -> None:
+    kubeconfig = ("--kubeconfig", rancher.admin_kubeconfig)
+    where = ("--namespace", "elsewhere", "--dry-run=server")
+    notes = await helm.run("install", "fipop", ROOT, *where, *kubeconfig, *_NO_REPLICA)
+    assert "Mind: kube-fip-operator keeps its options in namespace kube-fip" in notes
+
+
+async def test_the_manifest_applies_to_a_cluster_that_knows_nothing_of_fipop(
+    fleet: LocalFleet, helm: Helm, tmp_path: Path
+) -> None:
+    plane = await fleet.management("bare")
+    try:
+        for name in ("fleet-default", "cattle-global-data"):
+            await plane.create_namespace(name)
+        file = tmp_path / "fipop.yaml"
+        await run_to_end([ROOT / "scripts" / "manifest.sh", helm.program, file], timeout_seconds=60)
+        await plane.kubectl("apply", "-f", str(file))
+        again = await plane.kubectl("apply", "-f", str(file))
+        assert [line for line in again.splitlines() if not line.endswith(" unchanged")] == []
+        # The CRDs of the manifest are at work, not just stored.
+        await plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+        await plane.kubectl("create", "-f", str(ROOT / "examples" / "range.yaml"))
+    finally:
+        await fleet.remove(plane)
+
+
+async def test_the_pod_is_admitted_where_only_restricted_pods_are(
+    rancher: ControlPlane, chart: Chart
+) -> None:
+    """By the API server's own judgement, and with a container that is not: the namespace does refuse."""
+    await rancher.create_namespace("strict", {"pod-security.kubernetes.io/enforce": "restricted"})
+    await rancher.client.create("/api/v1/namespaces/strict/serviceaccounts", {"metadata": {"name": "fipop"}})
+    pods = "/api/v1/namespaces/strict/pods?dryRun=All"
+    pod = chart.render(namespace="strict").pod
+    made = await rancher.client.create(pods, pod_of(pod))
+    assert made["spec"]["serviceAccountName"] == "fipop"
+    del pod["spec"]["containers"][0]["securityContext"]["capabilities"]
+    with pytest.raises(ApiError) as refused:
+        await rancher.client.create(pods, pod_of(pod))
+    assert 'violates PodSecurity "restricted' in refused.value.message
+
+
+def pod_of(template: Any) -> Any:
+    return {"metadata": {"name": "probe", "labels": template["metadata"]["labels"]}, "spec": template["spec"]}

@@ -1,0 +1,181 @@
+"""Objects that people have: the manifests of their runbooks, and what older installations stored."""
+
+import copy
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from localfleet.client import Json
+from localfleet.controlplane import ControlPlane
+from localfleet.errors import ApiError
+from localfleet.waiting import eventually
+from tests.api.crd_constraints import BASES, CONDITION, GROUP, NAMESPACE, PLACES, ROOT, crds
+
+RUNBOOKS = {
+    "range.yaml": """\
+apiVersion: kubefip.k8s.binbash.org/v1
+kind: FloatingIPRange
+metadata:
+  annotations:
+    harvesterClusterName: harvester-cluster1
+    harvesterNetworkName: vlan10
+  name: guest-vlan
+spec:
+  iprange: 10.135.10.192/26
+""",
+    "floatingip-static.yaml": """\
+apiVersion: kubefip.k8s.binbash.org/v1
+kind: FloatingIP
+metadata:
+  annotations:
+    clustername: demo
+    fiprange: guest-vlan
+    updateConfigMap: "true"
+  name: demo-vip
+  namespace: c-m-ngd5hs2r
+spec:
+  ipaddress: 10.135.10.200
+""",
+    "floatingip-dynamic.yaml": """\
+apiVersion: kubefip.k8s.binbash.org/v1
+kind: FloatingIP
+metadata:
+  annotations:
+    clustername: demo
+    fiprange: guest-vlan
+    updateConfigMap: "false"
+  name: demo-vip
+  namespace: c-m-ngd5hs2r
+spec: {}
+""",
+}
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_the_manifests_of_the_runbooks_are_kept_to_the_letter(name: str) -> None:
+    assert (ROOT / "examples" / name).read_text() == RUNBOOKS[name]
+
+
+@pytest_asyncio.fixture
+async def runbook_namespace(management: ControlPlane) -> AsyncIterator[str]:
+    """The namespace of the runbooks, for the length of a test."""
+    name, path = "c-m-ngd5hs2r", "/api/v1/namespaces/c-m-ngd5hs2r"
+    await management.create_namespace(name)
+    yield name
+    await management.client.delete(path)
+
+    async def is_gone() -> bool:
+        return await management.client.find(path) is None
+
+    await eventually(is_gone, seconds=30, what="the runbooks' namespace to go")
+
+
+@pytest.mark.parametrize("file", ["floatingip-static.yaml", "floatingip-dynamic.yaml", "dual-stack.yaml"])
+async def test_the_examples_work_with_kubectl_create(
+    management: ControlPlane, runbook_namespace: str, file: str
+) -> None:
+    """Each floating IP on its own, without its range and before its guest."""
+    await management.kubectl("create", "--validate=strict", "-f", str(ROOT / "examples" / file))
+    (made,) = await management.client.items(f"{GROUP}/namespaces/{runbook_namespace}/floatingips")
+    assert made["metadata"]["annotations"]["clustername"] == "demo"
+    if file == "dual-stack.yaml":
+        await management.kubectl("delete", "-f", str(ROOT / "examples" / file))
+
+
+async def test_the_example_of_a_range_works_with_kubectl_create(management: ControlPlane) -> None:
+    path = f"{PLACES['FloatingIPRange']}/guest-vlan"
+    await management.kubectl("create", "--validate=strict", "-f", str(ROOT / "examples" / "range.yaml"))
+    made = await management.client.get(path)
+    await management.client.delete(path)
+    assert made["spec"]["iprange"] == "10.135.10.192/26"
+
+
+OLD_PROPERTIES: dict[str, Json] = {
+    "FloatingIPRange": {"iprange": {"type": "string"}, "region": {"type": "string"}},
+    "FloatingIP": {"ipaddress": {"type": "string"}},
+}
+
+
+def old_crd(kind: str) -> Json:
+    """A CRD as an older installation has it: no status subresource, no defaults, no rules."""
+    crd = copy.deepcopy(crds()[kind])
+    schema: Json = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": OLD_PROPERTIES[kind]},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    crd["spec"]["versions"] = [
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    ]
+    return crd
+
+
+async def replace_crd(plane: ControlPlane, crd: Json) -> None:
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
+    current = await plane.client.get(path)
+    crd = copy.deepcopy(crd)
+    crd["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+    await plane.client.replace(path, crd)
+
+
+async def test_objects_of_the_old_crds_keep_working(fresh_management: ControlPlane) -> None:
+    """Without a spec, or with values that the rules of today would refuse: status and labels can be written."""
+    client = fresh_management.client
+    await client.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    kinds = ("FloatingIPRange", "FloatingIP")
+    for kind in kinds:
+        await replace_crd(fresh_management, old_crd(kind))
+
+    async def old_is_served() -> bool:
+        """The old schema gives no defaults, so a dry run tells which one is at work."""
+        found = []
+        for kind in kinds:
+            bare = {key: value for key, value in BASES[kind].items() if key != "spec"}
+            found.append("spec" in await client.create(f"{PLACES[kind]}?dryRun=All", bare))
+        return not any(found)
+
+    await eventually(old_is_served, what="the old schemas")
+    for kind in kinds:
+        bare = {key: value for key, value in BASES[kind].items() if key != "spec"}
+        await client.create(PLACES[kind], bare)
+        odd = copy.deepcopy(BASES[kind])
+        odd["metadata"]["name"] = "odd"
+        odd["spec"] = {"iprange": "300.0.0.0/24"} if kind == "FloatingIPRange" else {"ipaddress": "300.0.0.1"}
+        await client.create(PLACES[kind], odd)
+        await replace_crd(fresh_management, crds()[kind])
+
+    async def new_is_served() -> bool:
+        found = [await client.get(f"{PLACES[kind]}/probe") for kind in kinds]
+        return all("spec" in obj for obj in found)
+
+    await eventually(new_is_served, what="the new schemas")
+    for kind in kinds:
+        for name in ("probe", "odd"):
+            path = f"{PLACES[kind]}/{name}"
+
+            async def status_is_written(path: str = path) -> Json | None:
+                try:
+                    return await client.patch(f"{path}/status", {"status": {"conditions": [CONDITION]}})
+                except ApiError as error:
+                    assert error.status == HTTPStatus.NOT_FOUND, error  # noqa: PT017 - the subresource comes late
+                    return None
+
+            written = await eventually(status_is_written, what=f"the status of {path}")
+            assert written["status"]["conditions"] == [CONDITION]
+            labelled = await client.patch(path, {"metadata": {"labels": {"a": "b"}}})
+            assert labelled["metadata"]["labels"] == {"a": "b"}
+    assigned = await client.patch(f"{PLACES['FloatingIP']}/probe", {"spec": {"ipaddress": "10.0.0.1"}})
+    assert assigned["spec"] == {"ipaddress": "10.0.0.1"}
+
+
+def test_the_backup_example_names_all_our_kinds() -> None:
+    example = yaml.safe_load((ROOT / "examples" / "backup-resourceset.yaml").read_text())
+    text = json.dumps(example["resourceSelectors"])
+    for crd in crds().values():
+        assert crd["spec"]["names"]["plural"] in text
