@@ -47,3 +47,13 @@ assets: setup ## Build the programs of the local fleet into the user's cache, wh
 	$(BIN)/python -m localfleet.assets
 
 .PHONY: assets
+
+demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it running)
+	$(BIN)/python -m localfleet.demo $(if $(KEEP),--keep)
+
+.PHONY: demo
+
+test: check assets ## Run everything: checks, unit tests, tests on real control planes
+	$(BIN)/pytest --durations=15
+
+.PHONY: test
