@@ -1,5 +1,6 @@
 """The chart and the manifest in a real cluster."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest_asyncio
 
 from localfleet.assets import ensure
 from localfleet.controlplane import ControlPlane
+from localfleet.crds import OUR_CRDS, load_crds
 from localfleet.errors import ApiError
 from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
@@ -23,12 +25,15 @@ def helm(tmp_path: Path) -> Helm:
     return Helm(program=ensure("helm"), home=tmp_path / "helm")
 
 
-@pytest_asyncio.fixture
-async def rancher(fresh_management: ControlPlane) -> ControlPlane:
-    """A management cluster with the namespaces that Rancher makes, and with Rancher's and our CRDs."""
+@pytest_asyncio.fixture(scope="module")
+async def rancher(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
+    """A management cluster with the namespaces that Rancher makes, and with our CRDs."""
+    plane = await fleet.management("for-the-chart")
     for name in ("fleet-default", "cattle-global-data"):
-        await fresh_management.create_namespace(name)
-    return fresh_management
+        await plane.create_namespace(name)
+    await load_crds(plane.client, OUR_CRDS)
+    yield plane
+    await fleet.remove(plane)
 
 
 @pytest.fixture
@@ -63,7 +68,7 @@ async def test_the_notes_warn_where_the_namespace_is_not_the_one_of_the_runbooks
 ) -> None:
     kubeconfig = ("--kubeconfig", rancher.admin_kubeconfig)
     where = ("--namespace", "elsewhere", "--dry-run=server")
-    notes = await helm.run("install", "fipop", ROOT, *where, *kubeconfig, *_NO_REPLICA)
+    notes = await helm.run("install", "other", ROOT, *where, *kubeconfig, *_NO_REPLICA)
     assert "Mind: kube-fip-operator keeps its options in namespace kube-fip" in notes
 
 
