@@ -104,16 +104,7 @@ class Transport:
         raise too. The connection is given up when the generator is closed.
         """
         async with AsyncExitStack() as stack:
-            with self._recorded(call) as outcome:
-                async with asyncio.timeout_at(headers_deadline):
-                    response = await stack.enter_async_context(self._send(call))
-                    outcome.status = response.status
-                    if response.status != HTTPStatus.OK:
-                        body = await _read_body(call, response, max_line_bytes)
-                        retry_after = response.headers.get("Retry-After")
-                        raise error_of(
-                            call, Answer(status=response.status, body=body, retry_after=retry_after)
-                        )
+            response = await self._open(call, stack, headers_deadline, max_line_bytes)
             pending = b""
             while True:
                 with self._translated(call):
@@ -126,6 +117,22 @@ class Transport:
                     raise ApiAnswerError(**call_fields(call, status=response.status, reason="TooLarge"))
                 for line in whole:
                     yield line
+            if pending:
+                raise ApiUnreachableError(**call_fields(call, status=response.status, reason="ConnectionCut"))
+
+    async def _open(
+        self, call: Call, stack: AsyncExitStack, deadline: float, max_answer_bytes: int
+    ) -> aiohttp.ClientResponse:
+        with self._recorded(call) as outcome:
+            async with asyncio.timeout_at(deadline):
+                response = await stack.enter_async_context(self._send(call))
+                outcome.status = response.status
+                if response.status == HTTPStatus.OK:
+                    _require_plain(call, response)
+                    return response
+                body = await _read_body(call, response, max_answer_bytes)
+                retry_after = response.headers.get("Retry-After")
+                raise error_of(call, Answer(status=response.status, body=body, retry_after=retry_after))
 
     @asynccontextmanager
     async def _send(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -218,9 +225,7 @@ class _Outcome:
 
 
 async def _read_body(call: Call, response: aiohttp.ClientResponse, max_answer_bytes: int) -> bytes:
-    encoding = response.headers.get("Content-Encoding", "identity")
-    if encoding != "identity":
-        raise ApiAnswerError(**call_fields(call, status=response.status, reason="Compressed"))
+    _require_plain(call, response)
     parts: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
@@ -229,6 +234,11 @@ async def _read_body(call: Call, response: aiohttp.ClientResponse, max_answer_by
             raise ApiAnswerError(**call_fields(call, status=response.status, reason="TooLarge"))
         parts.append(chunk)
     return b"".join(parts)
+
+
+def _require_plain(call: Call, response: aiohttp.ClientResponse) -> None:
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise ApiAnswerError(**call_fields(call, status=response.status, reason="Compressed"))
 
 
 async def _send_once(

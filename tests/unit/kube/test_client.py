@@ -222,10 +222,14 @@ async def test_a_redirect_is_an_error_and_not_followed(server, client, code):
     assert len(server.requests) == 1
 
 
-async def test_cookies_are_not_kept(server, client):
+async def test_cookies_are_not_kept(server):
     server.says(CONFIG_MAP, headers={"Set-Cookie": "a=b; Path=/"})
-    await client.get(CONFIG_MAPS, "x", namespace="a")
-    await client.get(CONFIG_MAPS, "x", namespace="a")
+    by_name = server.connection(
+        server=server.url.replace("127.0.0.1", "localhost"), tls_server_name="api.test"
+    )
+    async with KubeClient(by_name) as client:
+        await client.get(CONFIG_MAPS, "x", namespace="a")
+        await client.get(CONFIG_MAPS, "x", namespace="a")
     assert "Cookie" not in server.requests[1].headers
 
 

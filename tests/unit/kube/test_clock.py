@@ -67,3 +67,13 @@ def test_more_answers_make_it_more_exact():
     shown = clock.now(2.0)
     assert shown is not None
     assert abs((NOON + timedelta(seconds=2.35) - shown).total_seconds()) < 0.1
+
+
+@given(
+    st.text(max_size=40)
+    | st.from_regex(r"[A-Z][a-z]{2}, -?\d{1,9} [A-Z][a-z]{2} -?\d{1,9} \d*:\d*:\d* [A-Z+-]?\d*")
+)
+def test_a_header_of_any_shape_is_survived(date):
+    clock = ServerClock()
+    clock.observe(date, sent_at=1.0, received_at=2.0)
+    clock.now(3.0)

@@ -1,0 +1,99 @@
+"""Servers that speak something else than HTTP, or HTTP as nobody should."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fipop.errors import ApiError
+from fipop.kube.client import Connection, KubeClient
+from fipop.kube.resources import CONFIG_MAPS
+
+from .conftest import server_tls
+
+OBJECT = b'{"metadata":{}}'
+
+
+@asynccontextmanager
+async def speaking(authority, folder, raw: bytes, *, hold: bool = False) -> AsyncIterator[Connection]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(raw)
+            await writer.drain()
+            if hold:
+                await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    tls = server_tls(authority.issue_server(["127.0.0.1"]), folder)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        yield Connection(server=f"https://127.0.0.1:{port}", ca_pem=authority.pem.decode())
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/9.9 banana\r\n\r\n",
+        b"HTTP/1.1 99999 Many\r\n\r\n",
+        b"HTTP/1.1 200\r\n\r\n\0",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\n{}{}{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 100_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nDate: \xff\xfe\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 15\r\n\r\n" + OBJECT,
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        b"HTTP/1.1 429 Slow\r\nRetry-After: \xff\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 1000,
+    ],
+)
+async def test_whatever_a_server_says_becomes_a_typed_error_in_time(authority, tmp_path, raw):
+    async with speaking(authority, tmp_path, raw) as connection, KubeClient(connection) as client:
+        started = time.monotonic()
+        with pytest.raises(ApiError):
+            await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=2)
+        with pytest.raises(ApiError):
+            await client.create(CONFIG_MAPS, {"metadata": {"name": "x", "namespace": "a"}})
+        with pytest.raises(ApiError):
+            [event async for event in client.watch(CONFIG_MAPS, timeout_seconds=1)]
+        assert time.monotonic() - started < 20
+
+
+async def test_a_server_that_accepts_and_says_nothing_costs_the_deadline(authority, tmp_path):
+    async with speaking(authority, tmp_path, b"", hold=True) as connection, KubeClient(connection) as client:
+        started = time.monotonic()
+        with pytest.raises(ApiError, match="Timeout"):
+            await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=0.3)
+        assert time.monotonic() - started < 1.5
+
+
+async def test_a_server_that_never_shakes_hands_costs_the_deadline():
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        async with KubeClient(Connection(server=f"https://127.0.0.1:{port}")) as client:
+            started = time.monotonic()
+            with pytest.raises(ApiError, match="Timeout"):
+                await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=0.3)
+            assert time.monotonic() - started < 1.5
+    finally:
+        server.close()
+        await server.wait_closed()
