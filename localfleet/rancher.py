@@ -1,13 +1,17 @@
 """A small program that plays Rancher: it makes and removes clusters in the management cluster as Rancher does."""
 
 import asyncio
+import contextlib
 import random
 import string
 from collections.abc import Mapping, Sequence
 
+import aiohttp
+
 from localfleet import rancher_objects as objects
 from localfleet.client import ApiClient
 from localfleet.crds import RANCHER_CRDS, load_crds
+from localfleet.errors import ApiError
 from localfleet.proxy import RancherProxy, Upstream
 from localfleet.rancher_plan import (
     FLEET_DEFAULT,
@@ -158,7 +162,9 @@ class RancherPlayer:
         """Refresh the `Connected` condition of all that are, for ever: run it as a task."""
         while True:
             await asyncio.sleep(period_seconds)
-            await self.ping_all()
+            # An API server that is away misses a beat, as it does with Rancher's.
+            with contextlib.suppress(ApiError, aiohttp.ClientError, TimeoutError):
+                await self.ping_all()
 
     async def ping_all(self) -> None:
         """Refresh the `Connected` condition of all that are, once."""

@@ -8,11 +8,15 @@ from typing import TextIO
 
 _BOLD, _DIM, _GREEN, _RED, _RESET = "\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m"
 _LONGEST_CELL = 72
+_LONGEST_LAST_CELL = 120
+_LONGEST_FINDING = 400
 
 
 def build_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table with aligned columns, two blanks between them; a row shorter than the header is filled up."""
-    cells = [[*(_shorten(cell) for cell in row), *[""] * (len(header) - len(row))] for row in (header, *rows)]
+    limits = [*[_LONGEST_CELL] * (len(header) - 1), _LONGEST_LAST_CELL]
+    filled = ([*row, *[""] * (len(header) - len(row))] for row in (header, *rows))
+    cells = [[_shorten(cell, limit) for cell, limit in zip(row, limits, strict=True)] for row in filled]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -20,9 +24,9 @@ def build_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[st
     ]
 
 
-def _shorten(text: str) -> str:
+def _shorten(text: str, limit: int) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_CELL else f"{line[: _LONGEST_CELL - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +62,8 @@ class Report:
         else:
             self.failed.append(fact)
             self._write(
-                f"  {self._paint(_RED, 'FAIL')}  {fact}" + (f" (found: {_shorten(found)})" if found else "")
+                f"  {self._paint(_RED, 'FAIL')}  {fact}"
+                + (f" (found: {_shorten(found, _LONGEST_FINDING)})" if found else "")
             )
         return holds
 

@@ -1,0 +1,138 @@
+"""The stage of the demo: all that runs before its story begins, and ends with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from localfleet.certificates import build_authority
+from localfleet.chartrepo import ChartRepository
+from localfleet.controlplane import ControlPlane
+from localfleet.fleet import LocalFleet
+from localfleet.harvester_guest import install_harvester_kube_vip
+from localfleet.helm import PUBLISHED, Helm
+from localfleet.installation import Installation, OperatorProcess
+from localfleet.narrator import Narrator
+from localfleet.proxy import RancherProxy
+from localfleet.rancher import RancherPlayer
+from localfleet.report import Report
+
+GUESTS = ("demo", "shop", "plain")
+OPTED_IN = ("demo", "shop")
+INTERVAL_SECONDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Everything that runs."""
+
+    fleet: LocalFleet
+    report: Report
+    narrator: Narrator
+    management: ControlPlane
+    guests: Mapping[str, ControlPlane]
+    proxy: RancherProxy
+    charts: ChartRepository
+    player: RancherPlayer
+    operator: OperatorProcess
+
+
+@asynccontextmanager
+async def open_stage(report: Report, programs: Mapping[str, Path]) -> AsyncIterator[Stage]:
+    """Start the fleet, Rancher, the chart repository and the operator; stop them at the end."""
+    async with AsyncExitStack() as exits:
+        report.chapter("A fleet on this machine: etcd and Kubernetes, for real")
+        fleet = await exits.enter_async_context(LocalFleet(programs))
+        management, *planes = await asyncio.gather(
+            fleet.management(), *(fleet.guest(name, nodes=1) for name in GUESTS)
+        )
+        guests = dict(zip(GUESTS, planes, strict=True))
+        for plane in (management, *planes):
+            report.step(f"cluster {plane.name} answers at {plane.url}")
+        helm = Helm(program=programs["helm"], home=fleet.folder / "helm")
+        narrator = await exits.enter_async_context(Narrator(report))
+        charts = await exits.enter_async_context(ChartRepository())
+        proxy = await exits.enter_async_context(RancherProxy(build_authority("rancher", datetime.now(UTC))))
+        player = await _set_up_rancher(report, management, proxy, exits)
+        await _prepare_guests(report, guests, helm, charts, fleet)
+        operator = await _deploy(report, fleet, management, helm, charts)
+        exits.push_async_callback(operator.process.stop)
+        narrator.watch_management(management.client)
+        for name, plane in guests.items():
+            narrator.watch_guest(name, plane.client)
+        yield Stage(
+            fleet=fleet,
+            report=report,
+            narrator=narrator,
+            management=management,
+            guests=guests,
+            proxy=proxy,
+            charts=charts,
+            player=player,
+            operator=operator,
+        )
+
+
+async def _set_up_rancher(
+    report: Report, management: ControlPlane, proxy: RancherProxy, exits: AsyncExitStack
+) -> RancherPlayer:
+    report.chapter("Rancher in the management cluster")
+    player = RancherPlayer(management.client, proxy)
+    await player.set_up()
+    harvester = await player.create_harvester("harvester-cluster1")
+    report.step(f"Rancher knows itself (local) and {harvester.display_name} ({harvester.cluster_id})")
+    report.step(f"its proxy lets into guests at {proxy.url}/k8s/clusters/<id>")
+    pinging = asyncio.create_task(player.keep_connected())
+
+    async def end_pinging() -> None:
+        pinging.cancel()
+        await asyncio.gather(pinging, return_exceptions=True)
+
+    exits.push_async_callback(end_pinging)
+    return player
+
+
+async def _prepare_guests(
+    report: Report, guests: Mapping[str, ControlPlane], helm: Helm, charts: ChartRepository, fleet: LocalFleet
+) -> None:
+    for chart in PUBLISHED:
+        charts.publish(await helm.pack(chart, fleet.folder / "charts"))
+    report.step(
+        f"charts are served at {charts.url}: " + ", ".join(f"{one.name} {one.version}" for one in PUBLISHED)
+    )
+    for name in ("demo", "plain"):
+        await install_harvester_kube_vip(guests[name].client)
+    report.step("the guests demo and plain bring Harvester's own kube-vip along")
+
+
+async def _deploy(
+    report: Report, fleet: LocalFleet, management: ControlPlane, helm: Helm, charts: ChartRepository
+) -> OperatorProcess:
+    report.chapter("fipop")
+    settings = {
+        "operateGuestClusterInterval": str(INTERVAL_SECONDS),
+        "metricsPort": str(fleet.ports.reserve()),
+        "kubevipChartRepoUrl": charts.url,
+    }
+    installation = Installation(plane=management, helm=helm, folder=fleet.folder, settings=settings)
+    await installation.install()
+    report.step("helm has installed fipop's chart: CRDs, ServiceAccount, roles, policy, defaults")
+    operator = await installation.operator(fleet.ports)
+    report.step("fipop operator starts as a process, as the chart's ServiceAccount kube-fip/fipop")
+    await operator.start()
+    report.step("it says that it is ready")
+    return operator
+
+
+def kubeconfig_lines(stage: Stage) -> list[str]:
+    """What to type to look around with kubectl."""
+    kubectl = stage.fleet.programs["kubectl"]
+    planes = [stage.management, *stage.guests.values()]
+    return [
+        f"alias kubectl={kubectl}",
+        *(f"export KUBECONFIG={plane.admin_kubeconfig}   # {plane.name}" for plane in planes),
+        f"curl -s {stage.operator.metrics_url}",
+        f"tail -f {stage.operator.process.log}",
+    ]

@@ -1,0 +1,142 @@
+"""fipop as it is deployed: the chart installed by helm, the program run outside as its ServiceAccount.
+
+A fleet of one machine has no kubelet and no images, so the chart's Deployment stands at 0 replicas, and the same
+program runs as a process: with the Deployment's arguments, a token of the chart's ServiceAccount (so all of its RBAC
+is in force) and the mounted settings as files.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from localfleet.controlplane import ControlPlane
+from localfleet.helm import Helm
+from localfleet.kubeconfigs import write_kubeconfig
+from localfleet.ports import Ports
+from localfleet.processes import Process
+
+CHART = Path(__file__).parent.parent
+NAMESPACE = "kube-fip"
+RELEASE = "fipop"
+_DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
+_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_TOKEN_SECONDS = 24 * 3600
+_READY_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What the chart left in the management cluster, and how a process runs on it."""
+
+    plane: ControlPlane
+    helm: Helm
+    folder: Path
+    settings: Mapping[str, str]
+
+    async def install(self) -> None:
+        """Install the chart of this repository, with `settings` as the defaults of kube-fip-config."""
+        chosen = {"replicas": "0", **{f"settings.{name}": value for name, value in self.settings.items()}}
+        await self.helm.run(
+            *("install", RELEASE, CHART, "--namespace", NAMESPACE, "--create-namespace"),
+            *("--kubeconfig", self.plane.admin_kubeconfig),
+            *(argument for name, value in chosen.items() for argument in ("--set", f"{name}={value}")),
+        )
+
+    async def operator(self, ports: Ports, *arguments: str, name: str = "operator") -> "OperatorProcess":
+        """Prepare the operator as a process that may do what the chart allows, and no more."""
+        folder = self.folder / name
+        defaults = folder / "settings-defaults"
+        defaults.mkdir(parents=True)
+        mounted = await self.plane.client.get(f"{_CONFIG_MAPS}/{RELEASE}-settings-defaults")
+        for option, value in mounted["data"].items():
+            (defaults / option).write_text(value)
+        token = await self.plane.token_for(NAMESPACE, RELEASE, seconds=_TOKEN_SECONDS)
+        kubeconfig = write_kubeconfig(folder / "kubeconfig", self.plane.kubeconfig_for_token(token))
+        health_port = ports.reserve()
+        argv = [
+            str(Path(sys.executable).parent / "fipop"),
+            *await self._deployed_arguments(),
+            # What is said last holds: where the files and ports of a pod would be others.
+            *(f"--kubeconfig={kubeconfig}", f"--health-port={health_port}"),
+            *(f"--settings-defaults={defaults}", f"--crds={CHART / 'crds'}", "--allow-loopback-guests"),
+            *arguments,
+        ]
+        return OperatorProcess(
+            argv=argv,
+            folder=folder,
+            environment=self._environment(folder, name),
+            health_port=health_port,
+            metrics_port=int(mounted["data"]["metricsPort"]),
+        )
+
+    async def _deployed_arguments(self) -> list[str]:
+        deployment = await self.plane.client.get(_DEPLOYMENT)
+        arguments: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        return arguments
+
+    def _environment(self, folder: Path, name: str) -> dict[str, str]:
+        return {
+            "PATH": f"{self.helm.program.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+            "POD_NAMESPACE": NAMESPACE,
+            "POD_NAME": name,
+        }
+
+
+class OperatorProcess:
+    """A running `fipop operator`."""
+
+    def __init__(
+        self,
+        *,
+        argv: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        health_port: int,
+        metrics_port: int,
+    ) -> None:
+        """Prepare; `start` begins."""
+        self.process = Process("fipop operator", argv, log=folder / "operator.log", environment=environment)
+        self.metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
+        self._health_url = f"http://127.0.0.1:{health_port}"
+
+    async def start(self) -> None:
+        """Start it and return when it says that it is ready. Raises ProcessFailedError."""
+        await self.process.start()
+        await self.process.wait_until(self.is_ready, timeout_seconds=_READY_SECONDS)
+
+    async def stop(self) -> int:
+        """Ask it to end and wait for that; its exit code."""
+        await self.process.stop(grace_seconds=_STOP_SECONDS)
+        return await self.process.wait()
+
+    async def is_ready(self) -> bool:
+        """Whether its readiness probe is green."""
+        return await self._probe("/readyz")
+
+    async def is_live(self) -> bool:
+        """Whether its liveness probe is green."""
+        return await self._probe("/livez")
+
+    async def metrics(self) -> str:
+        """What a scrape answers now."""
+        async with aiohttp.ClientSession() as session, session.get(self.metrics_url) as answer:
+            answer.raise_for_status()
+            return await answer.text()
+
+    async def _probe(self, path: str) -> bool:
+        timeout = aiohttp.ClientTimeout(total=2)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(self._health_url + path) as answer,
+            ):
+                return answer.ok
+        except (aiohttp.ClientError, TimeoutError):
+            return False
