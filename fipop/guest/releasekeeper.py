@@ -56,12 +56,14 @@ class ReleaseKeeper:
         state = self.survey.managed.get(wanted.role)
         chart, chart_error = await self._chart(wanted)
         decision = self._decide(state, wanted, chart)
-        if decision.action not in _RUNS_HELM or chart is None:
+        if decision.action not in _RUNS_HELM:
             return Outcome(
                 drift=self._drift(decision, wanted, chart),
-                error=chart_error,
+                doubt=str(chart_error or ""),
                 wait_seconds=decision.wait_seconds,
             )
+        if chart is None:
+            return Outcome(error=chart_error)
         now = self.tools.monotonic()
         rest = self.tools.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
         if rest:

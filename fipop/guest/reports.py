@@ -78,8 +78,9 @@ class ConfigMapReport:
 class ReleaseReport:
     """How one release stands. `status` is helm's word, "" where there is no release yet.
 
-    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why that cannot be told. `renamed`: it keeps a name or namespace
-    that the settings no longer name. `error`: why the last attempt, or the look at it, failed.
+    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why that cannot be told.
+    `renamed`: it keeps a name or namespace that the settings no longer name. `error`: why the last attempt, or the
+    look at it, failed.
     """
 
     role: Role
