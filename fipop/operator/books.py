@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fipop.api.models import Capacity, FloatingIP, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
+from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.ledger import Ledger, Range, Usage
@@ -17,6 +18,8 @@ from fipop.ipam.pool import MaskedPart, Pool, parse_pool
 from fipop.operator.reservations import Claim
 
 OwnerKey = tuple[str, str]
+_Named = frozenset[tuple[str, Address, str]]
+"""Addresses with their space and range."""
 
 
 @dataclass(slots=True)
@@ -46,7 +49,8 @@ class Books:
         self._space_of: dict[str, str] = {}
         self._pools: dict[str, Pool] = {}
         self._problems: dict[str, IpamError] = {}
-        self._unsettled: dict[tuple[OwnerKey, str, Family], Address] = {}
+        self._named_by: dict[OwnerKey, _Named] = {}
+        self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
 
     # What changed
 
@@ -99,12 +103,15 @@ class Books:
         self._enter(latest.space, address)
 
     def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
-        """Take in which addresses the status of a floating IP names."""
-        before, after = _named(old), _named(new)
-        if before == after:
-            return
+        """Take in which addresses the status of a floating IP names.
+
+        Before its first status those of its spec count: an object of the predecessor has nothing else.
+        """
         latest = new if new is not None else old
         assert latest is not None
+        before, after = self._named_by.pop(latest.meta.key, frozenset()), self._named(new)
+        if after:
+            self._named_by[latest.meta.key] = after
         for space, address, _ in before - after:
             self._entry(space, address).named_by.pop(latest.meta.key, None)
         for space, address, range_name in after:
@@ -114,21 +121,28 @@ class Books:
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
-        self._unsettled[claim.owner.key, claim.range, claim.address.family] = claim.address
+        self._abandon(claim.owner.key, claim.address.family, but=claim.address)
+        self._unsettled[claim.owner.key, claim.address.family] = claim
         self._entry(claim.space, claim.address).claims[claim.owner.key] = claim.range
         self._enter(claim.space, claim.address)
 
     def settle(self, claim: Claim) -> None:
         """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
-        self._unsettled.pop((claim.owner.key, claim.range, claim.address.family), None)
+        self._unsettled.pop((claim.owner.key, claim.address.family), None)
         self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
         self._enter(claim.space, claim.address)
+
+    def abandon(self, owner: OwnerKey) -> None:
+        """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
+        for family in Family:
+            self._abandon(owner, family)
 
     # What is so
 
     def unsettled(self, owner: OwnerKey, range_name: str, family: Family) -> Address | None:
         """Give the address of a claim whose outcome is unknown: it is asked for again before any other."""
-        return self._unsettled.get((owner, range_name, family))
+        claim = self._unsettled.get((owner, family))
+        return claim.address if claim is not None and claim.range == range_name else None
 
     def next_free(self, range_name: str, family: Family, owner: OwnerKey) -> Address:
         """Choose the next free address of a range; IpamError says why there is none."""
@@ -186,6 +200,16 @@ class Books:
 
     # How
 
+    def _named(self, floating_ip: FloatingIP | None) -> _Named:
+        if floating_ip is None:
+            return frozenset()
+        status = floating_ip.status
+        range_name = status.range or floating_ip.range or ""
+        space = status.address_space or self._space_of.get(range_name, DEFAULT_ADDRESS_SPACE)
+        texts = status.addresses if status.observed_generation else floating_ip.ipaddress.split(",")
+        found = (_read(text) for text in texts)
+        return frozenset((space, address, range_name) for address in found if address is not None)
+
     def _space(self, name: str) -> _Space:
         return self._spaces.setdefault(name, _Space())
 
@@ -194,6 +218,11 @@ class Books:
 
     def _entry(self, space: str, address: Address) -> _Entry:
         return self._space(space).entries.setdefault(address, _Entry())
+
+    def _abandon(self, owner: OwnerKey, family: Family, *, but: Address | None = None) -> None:
+        claim = self._unsettled.get((owner, family))
+        if claim is not None and claim.address != but:
+            self.settle(claim)
 
     def _enter(self, space: str, address: Address) -> None:
         """Make the ledger's record of an address anew from all that is known of it."""
@@ -214,16 +243,6 @@ class Books:
             return
         owner, range_name = min((entry.claims or entry.named_by).items())
         room.ledger.adopt(address, owner, range_name)
-
-
-def _named(floating_ip: FloatingIP | None) -> frozenset[tuple[str, Address, str]]:
-    if floating_ip is None or floating_ip.status.address_space is None:
-        return frozenset()
-    status = floating_ip.status
-    found = (_read(text) for text in status.addresses)
-    return frozenset(
-        (status.address_space or "", address, status.range or "") for address in found if address is not None
-    )
 
 
 def _read(text: str) -> Address | None:

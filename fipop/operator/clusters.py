@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class GuestReconciler:
-    """Discovers guests and makes their floating IPs. `learned` hears of every guest that is new or changed."""
+    """Discovers guests and makes their floating IPs.
+
+    `learned` hears of every guest that is new or changed, `lost` of those that are guests no more.
+    """
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class GuestReconciler:
         events: EventRecorder,
         now: Callable[[], datetime],
         learned: Callable[[Guest], None],
+        lost: Callable[[Guest], None],
     ) -> None:
         self._client = client
         self._world = world
@@ -40,6 +44,8 @@ class GuestReconciler:
         self._events = events
         self._now = now
         self._learned = learned
+        self._lost = lost
+        self._missing: dict[str, str] = {}
         self._failures: dict[str, int] = {}
         self._unserved: set[str] = set()
 
@@ -48,12 +54,20 @@ class GuestReconciler:
         """The guests that no range is meant for: a changed range may be."""
         return frozenset(self._unserved)
 
+    def waiting_for(self, name: str) -> tuple[str, ...]:
+        """Give the guests that wait for an object of that name, which is none of their own."""
+        return tuple(sorted(guest_id for guest_id, missing in self._missing.items() if missing == name))
+
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Do one round; whatever of the guest's objects arrived last caused it."""
         before = self._guests.known(guest_id)
         found = await self._guests.discover(guest_id)
         if found is None or isinstance(found, NotAGuest):
             self._unserved.discard(guest_id)
+            self._missing.pop(guest_id, None)
+            self._failures.pop(guest_id, None)
+            if before is not None:
+                self._lost(before)
             return None
         guest = found.guest if isinstance(found, Waiting) else found
         if guest is not None and guest != before:
@@ -61,11 +75,13 @@ class GuestReconciler:
         if isinstance(found, Waiting):
             return self._wait(guest_id, found)
         self._failures.pop(guest_id, None)
+        self._missing.pop(guest_id, None)
         await self._serve(found)
         return None
 
     def _wait(self, guest_id: str, waiting: Waiting) -> RetryAfter | None:
         logger.debug("guest waits", extra={"guest": guest_id, "reason": waiting.message})
+        self._missing[guest_id] = waiting.name
         if not waiting.needs_retry:
             return None
         age = (self._now() - waiting.created).total_seconds()

@@ -87,7 +87,7 @@ class Fleet:
         """Make a pass, or note why there is none; the answer says when the next is due."""
         guest = self._parts.guests.known(guest_id)
         if guest is None:
-            self._forget(guest_id)
+            self.forget(guest_id)
             return None
         floating_ips = self._served(guest)
         retired = self._retired(guest_id)
@@ -237,7 +237,8 @@ class Fleet:
         harvester = guest.harvester_cluster_name or ""
         self._parts.metrics.count_guest_event(guest.cluster_name, harvester, event, success)
 
-    def _forget(self, guest_id: str) -> None:
+    def forget(self, guest_id: str) -> None:
+        """Drop what is remembered of a guest that is gone."""
         self._visits.pop(guest_id, None)
         self._parts.room.forget(guest_id)
         self._parts.guests.forget(guest_id)

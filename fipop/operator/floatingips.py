@@ -33,6 +33,7 @@ from fipop.operator.request import Request, SpecError, in_order, read_request
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.status import build_status
 from fipop.operator.world import World
+from fipop.rancher.matching import is_on_network
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ class Callbacks:
     """The floating IP does not exist: its reservation may be ownerless."""
     waiting: Callable[[FloatingIP, bool], None]
     """Whether it waits for an address to become free."""
+    counted: Callable[[str], None]
+    """An attempt to get an address ended so: `allocated`, or the reason of an obstacle."""
+    warn: Callable[[FloatingIP, str, str], None]
+    """People should know: an event with this reason and message."""
 
 
 class FloatingIPReconciler:
@@ -83,6 +88,7 @@ class FloatingIPReconciler:
         floating_ip = self._world.floating_ips.get(*key)
         reservations = self._world.reservations_of(key)
         if floating_ip is None:
+            self._world.books.abandon(key)
             for reservation in reservations:
                 self._callbacks.gone(reservation)
             return None
@@ -100,18 +106,18 @@ class FloatingIPReconciler:
 
     async def _round(self, floating_ip: FloatingIP, held: tuple[Reservation, ...]) -> RetryAfter | None:
         link = link_guest(self._world, floating_ip)
-        outcome, request = await self._allocate(floating_ip, held, link)
+        try:
+            outcome, request = await self._allocate(floating_ip, held, link)
+        except _GateClosedError:
+            return RetryAfter(CLOSED_GATE_SECONDS)  # its status stays as it was: a restart writes nothing
+        self._count(floating_ip, outcome, link)
         if request is not None:
             floating_ip = await self._write_spec(floating_ip, request, outcome)
         floating_ip = await self._write_status(floating_ip, outcome, link)
         await self._give_back(floating_ip, outcome)
         self._callbacks.waiting(floating_ip, bool(outcome.obstacles))
         self._callbacks.settled(floating_ip)
-        return (
-            RetryAfter(CLOSED_GATE_SECONDS)
-            if any(each.reason == "Waiting" for each in outcome.obstacles)
-            else None
-        )
+        return None
 
     async def _allocate(
         self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink
@@ -133,10 +139,11 @@ class FloatingIPReconciler:
         )
         plan = plan_allocation(request, facts)
         closed = self._gates.refuses_new_address()
-        is_new = any(not want.confirms for want in plan.claim)
-        if plan.claim and (self._gates.predecessor_runs or (closed is not None and is_new)):
-            obstacle = Obstacle(reason="Waiting", message=closed or "")
+        if plan.claim and self._gates.predecessor_runs:
+            obstacle = Obstacle(reason="PredecessorRuns", message=closed or "")
             plan = replace(plan, keep=tuple(held), claim=(), obstacles=(obstacle,))
+        elif closed is not None and any(not want.confirms for want in plan.claim):
+            raise _GateClosedError
         outcome = await self._claimer.carry_out(
             plan,
             floating_ip=floating_ip,
@@ -158,6 +165,21 @@ class FloatingIPReconciler:
             draining=found.draining,
             refuses=lambda address: books.why_refused(found.name, address),
         )
+
+    def _count(self, floating_ip: FloatingIP, outcome: Outcome, link: GuestLink) -> None:
+        """Count what came of the claims; a range of another network than the guest's is told once, as it serves."""
+        for reservation in outcome.fresh:
+            self._callbacks.counted("allocated")
+            found = self._world.ranges.get("", reservation.range)
+            guest = self._guests.known(floating_ip.namespace) if link.obstacle is None else None
+            network = found.harvester_network if found is not None else None
+            if guest is not None and guest.networks and network and not is_on_network(guest, network):
+                message = (
+                    f"range {reservation.range} is of network {network}, the guest's is {guest.networks[0]}"
+                )
+                self._callbacks.warn(floating_ip, "NetworkMismatch", message)
+        for obstacle in outcome.obstacles:
+            self._callbacks.counted(obstacle.reason)
 
     async def _write_spec(self, floating_ip: FloatingIP, request: Request, outcome: Outcome) -> FloatingIP:
         """Write the addresses where the spec does not name them: the documented contract."""
@@ -253,6 +275,10 @@ class FloatingIPReconciler:
             return None
         self._world.observe(FLOATING_IPS, live)
         return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name)
+
+
+class _GateClosedError(Exception):
+    """A new address is wanted, and none may be given out yet."""
 
 
 def _keep_all(held: tuple[Reservation, ...], obstacle: Obstacle) -> Outcome:

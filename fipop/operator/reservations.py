@@ -78,8 +78,10 @@ class ReservationDesk:
         observe: Callable[[Json], Reservation],
         forget: Callable[[Reservation], None],
         now: Callable[[], datetime],
+        count_release: Callable[[str], None] = lambda _result: None,
     ) -> None:
         self._client = client
+        self._count_release = count_release
         self._lookup = lookup
         self._observe = observe
         self._forget = forget
@@ -130,7 +132,9 @@ class ReservationDesk:
             quarantined_until=now + timedelta(seconds=seconds),
             history=(past, *reservation.history)[:MAX_HISTORY],
         )
-        return await self._replace(released)
+        quarantined = await self._replace(released)
+        self._count_release("quarantined")
+        return quarantined
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
         """Put an address that a guest carries and nobody owns in quarantine; None where it is on the books by now."""
@@ -158,6 +162,7 @@ class ReservationDesk:
             await self._read(reservation.name)
             return False
         self._forget(reservation)
+        self._count_release("freed")
         return True
 
     async def drop_unused(self, reservation: Reservation) -> bool:

@@ -46,7 +46,8 @@ class Key(NamedTuple):
 class Router:
     """Puts keys into the queues: one for our own objects, one for passes over guests.
 
-    `waiting` are the floating IPs that lack an address; `unserved` gives the guests that no range is meant for.
+    `waiting` are the floating IPs that lack an address; `unserved` gives the guests that no range is meant for,
+    `waiting_for` those whose Harvester cluster of that name is not known yet.
     """
 
     world: World
@@ -54,6 +55,7 @@ class Router:
     passes: WorkQueue[str]
     guard: ReleaseGuard
     unserved: Callable[[], Iterable[str]] = tuple
+    waiting_for: Callable[[str], Iterable[str]] = lambda _name: ()
     waiting: dict[tuple[str, str], FloatingIP] = field(default_factory=dict)
 
     def route(self, resource: Resource, change: Change[Any], source: Source) -> None:
@@ -144,6 +146,8 @@ class Router:
 
     def _management_changed(self, change: Change[ManagementCluster]) -> None:
         self._guest_changed(change.latest.name)
+        for guest_id in self.waiting_for(change.latest.name):
+            self._guest_changed(guest_id)
 
     def _namespace_changed(self, change: Change[NamespaceInfo]) -> None:
         if self.world.guest_clusters(change.latest.name):

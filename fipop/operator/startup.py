@@ -43,6 +43,8 @@ class Startup:
             self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key)
         ):
             try:
+                if floating_ip.range is None and floating_ip.status.range is None:
+                    await self.discover(floating_ip.namespace)  # its range is chosen by its guest
                 await self.adopt(floating_ip.meta.key)
             except FipopError as error:
                 # Its status, or the round that the queue makes next, keeps the address from others.

@@ -17,7 +17,7 @@ from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
 from fipop.guest.sync import GuestRoom
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
-from fipop.kube.resources import CONFIG_MAPS, FLOATING_IP_RESERVATIONS, Resource
+from fipop.kube.resources import CONFIG_MAPS, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.metrics import Metrics
 from fipop.operator.clusters import GuestReconciler
 from fipop.operator.configuration import Configuration
@@ -76,6 +76,7 @@ class Controllers:
             observe=self._observe_reservation,
             forget=lambda gone: self.world.forget(FLOATING_IP_RESERVATIONS, gone),
             now=client.server_now,
+            count_release=metrics.count_release,
         )
         self.work: WorkQueue[Key] = WorkQueue(
             name="objects",
@@ -115,6 +116,8 @@ class Controllers:
                 settled=self._settled,
                 gone=self.router.add_reservation,
                 waiting=self.router.note_waiting,
+                counted=self._metrics.count_allocation,
+                warn=self._warn,
             ),
         )
         self.ranges = RangeReconciler(client=client, world=world, monotonic=time.monotonic)
@@ -125,8 +128,10 @@ class Controllers:
             events=self._events,
             now=client.server_now,
             learned=self._learned,
+            lost=self._lost,
         )
         self.router.unserved = lambda: self.clusters.unserved
+        self.router.waiting_for = self.clusters.waiting_for
         self.releaser = Releaser(
             client=client,
             world=world,
@@ -204,6 +209,20 @@ class Controllers:
     def _learned(self, guest: Guest) -> None:
         self.router.add_guest_floating_ips(guest.id)
         self.router.add_pass(guest.id)
+
+    def _lost(self, guest: Guest) -> None:
+        self._metrics.forget_guest(guest.cluster_name)
+        self.fleet.forget(guest.id)
+
+    def _warn(self, floating_ip: FloatingIP, reason: str, message: str) -> None:
+        about = ObjectReference(
+            api_version=FLOATING_IPS.api_version,
+            kind=FLOATING_IPS.kind,
+            name=floating_ip.name,
+            namespace=floating_ip.namespace,
+            uid=floating_ip.uid,
+        )
+        self._events.record(about, EventType.WARNING, reason, message)
 
     async def _can_be_looked_at(self, guest_id: str) -> bool:
         await self.guests.discover(guest_id)
