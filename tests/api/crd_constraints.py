@@ -103,6 +103,11 @@ def longest(length: int) -> Constraint:
     return of("a" * length, "a" * (length + 1), "Too long")
 
 
+def pool_of(length: int) -> str:
+    """A pool whose text has that length."""
+    return ("10.0.0.1," * (length // 9 - 1) + "10.0.0.1").ljust(length)
+
+
 CONDITION = {"type": "Ready", "status": "True"}
 
 
@@ -139,9 +144,7 @@ LABEL_REFUSED = ("Default", "a.b", "-a", "a-", "a_b", "")
 
 CONSTRAINTS: dict[str, dict[str, Constraint]] = {
     "FloatingIPRange": {
-        "spec.iprange maxLength": of(
-            ",".join(["10.0.0.1"] * 1820), ",".join(["10.0.0.1"] * 1821), "Too long"
-        ),
+        "spec.iprange maxLength": of(pool_of(65536), pool_of(65537), "Too long"),
         "spec.iprange rule 0": of(("", " ", *POOLS_TAKEN), POOLS_REFUSED, POOL),
         "spec.iprange rule 1": of(
             ("0.0.0.0/8", "10.0.0.0/32", "10.0.0.0"),
@@ -149,10 +152,8 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
             DHCP,
         ),
         "spec.region maxLength": longest(253),
-        "spec.exclude maxItems": of(["10.0.0.1"] * 256, ["10.0.0.1"] * 257, "Too many"),
-        "spec.exclude[] maxLength": of(
-            "10.0.0.1," * 56 + "10.0.0.1", "10.0.0.1," * 56 + "10.0.0.100", "Too long"
-        ),
+        "spec.exclude maxItems": of([pool_of(512)] * 256, ["10.0.0.1"] * 257, "Too many"),
+        "spec.exclude[] maxLength": of(pool_of(512), pool_of(513), "Too long"),
         "spec.exclude[] rule 0": of(POOLS_TAKEN, ("", *POOLS_REFUSED), POOL),
         "spec.searchOrder enum": of(("asc", "desc"), ("ascending", "ASC", ""), "Unsupported"),
         "spec.addressSpace maxLength": longest(63),
