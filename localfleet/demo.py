@@ -8,6 +8,7 @@ under the chart's own ServiceAccount. Ends with tables, checks and one line; the
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
 import traceback
@@ -40,7 +41,9 @@ async def run(report: Report, programs: Mapping[str, Path], *, keep: bool) -> in
             check_end(report, evidence)
         code = report.verdict()
         if keep:
-            await _leave_running(report, stage)
+            # Ctrl-C is how this ends, and no failure.
+            with contextlib.suppress(asyncio.CancelledError):
+                await _leave_running(report, stage)
         return code
 
 

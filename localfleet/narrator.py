@@ -91,10 +91,10 @@ def _title(found: Json) -> str:
 
 def _describe_floating_ip(found: Json) -> str:
     ready, held = find_condition(found, "Ready"), ", ".join(addresses_of(found))
-    text = _title(found) + (f" holds {held}" if held else "")
+    text = f"{_title(found)} holds {held}" if held else f"{_title(found)} is new"
     if ready.get("status") == "True":
         return f"{text}, ready"
-    return f"{text}, {ready['reason']}: {ready.get('message', '')}" if ready else f"{text} is new"
+    return f"{text}, {ready['reason']}: {ready.get('message', '')}" if ready else text
 
 
 def _describe_reservation(found: Json) -> str:
