@@ -1,0 +1,103 @@
+"""The rules of the CRDs beside the core that reads the same texts: what the core takes, the API server must not refuse.
+
+The rules are the API server's own, read from `crds/`; their regular expressions mean the same here and there.
+"""
+
+import re
+from collections.abc import Iterator
+
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fipop.api.models import FloatingIP, Meta
+from fipop.errors import IpamError
+from fipop.ipam.addresses import explode_address, parse_address
+from fipop.ipam.pool import parse_pool
+from fipop.operator.request import SpecError, read_request
+from tests.chart.rendering import ROOT, Object
+
+
+def spec_of(plural: str) -> Object:
+    crd = yaml.safe_load((ROOT / "crds" / f"{plural}.yaml").read_text())
+    spec: Object = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return spec
+
+
+def expressions_of(schema: Object, number: int) -> Iterator[re.Pattern[str]]:
+    for text in re.findall(r"matches\(r'(.+?)'\)", schema["x-kubernetes-validations"][number]["rule"]):
+        yield re.compile(text, re.ASCII)
+
+
+BLANK, POOL = expressions_of(spec_of("floatingipranges")["iprange"], 0)
+(DHCP,) = expressions_of(spec_of("floatingipranges")["iprange"], 1)
+(EXCLUSION,) = expressions_of(spec_of("floatingipranges")["exclude"]["items"], 0)
+(ADDRESSES,) = expressions_of(spec_of("floatingips")["ipaddress"], 0)
+RESERVED = re.compile(spec_of("floatingipreservations")["address"]["pattern"])
+
+BLANKS = st.text(" \t\n", max_size=2)
+V4 = st.ip_addresses(v=4).map(str) | st.sampled_from(["0.0.0.0", "255.255.255.255", "10.0.0.1", "10.0.0.01"])
+V6 = st.ip_addresses(v=6).flatmap(
+    lambda ip: st.sampled_from(
+        [str(ip), ip.exploded, str(ip).upper(), f"::ffff:{ip.packed[0]}.0.0.1", "::", "::1"]
+    )
+)
+ADDRESS = V4 | V6
+LENGTH = st.integers(0, 130).map(str)
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> str:
+    first, last = draw(ADDRESS), draw(ADDRESS)
+    blanks = [draw(BLANKS) for _ in range(4)]
+    tail = draw(
+        st.sampled_from(["", f"{blanks[1]}/{blanks[2]}{draw(LENGTH)}", f"{blanks[1]}-{blanks[2]}{last}"])
+    )
+    return f"{blanks[0]}{first}{tail}{blanks[3]}"
+
+
+POOL_TEXTS = st.lists(parts(), min_size=1, max_size=4).map(",".join) | st.text(
+    "0123456789abcf:.,/- %\n", max_size=40
+)
+
+
+def is_taken_by_the_rules_of_a_range(text: str) -> bool:
+    return bool(BLANK.search(text) or POOL.search(text + ",")) and not DHCP.search(text)
+
+
+@given(POOL_TEXTS)
+@example("::ffff:0.0.0.0/128")
+@example("10.0.0.1\n")
+def test_a_pool_that_the_core_reads_is_taken_by_the_api_server(text: str) -> None:
+    try:
+        parse_pool(text)
+    except IpamError:
+        return
+    assert is_taken_by_the_rules_of_a_range(text)
+    assert EXCLUSION.search(text + ",")
+
+
+@given(st.lists(ADDRESS, max_size=3), st.lists(BLANKS, min_size=3, max_size=3))
+def test_addresses_that_the_core_reads_are_taken_by_the_api_server(
+    texts: list[str], blanks: list[str]
+) -> None:
+    text = ",".join(f"{blank}{each}{blank}" for each, blank in zip(texts, blanks, strict=False))
+    floating_ip = FloatingIP(meta=Meta(name="a", uid="1", resource_version=1), ipaddress=text)
+    try:
+        read_request(floating_ip)
+    except SpecError:
+        return
+    # Two addresses, of which one is IPv4 as IPv6: no one writes that, and the rule cannot tell it from two of IPv6.
+    if sum(":" in each for each in texts) == len(texts) > 1:
+        return
+    assert ADDRESSES.search(text)
+
+
+@given(ADDRESS)
+def test_every_address_is_reserved_in_a_form_that_the_api_server_takes(text: str) -> None:
+    try:
+        address = parse_address(text)
+    except IpamError:
+        return
+    assert RESERVED.search(explode_address(address))
+    assert not explode_address(address).startswith("0000:0000:0000:0000:0000:ffff:")
