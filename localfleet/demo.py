@@ -44,6 +44,7 @@ async def run(report: Report, programs: Mapping[str, Path], *, keep: bool) -> in
             # Ctrl-C is how this ends, and no failure.
             with contextlib.suppress(asyncio.CancelledError):
                 await _leave_running(report, stage)
+            report.line("stopping everything")
         return code
 
 
