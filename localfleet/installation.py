@@ -8,7 +8,7 @@ is in force) and the mounted settings as files.
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -37,10 +37,15 @@ class Installation:
     helm: Helm
     folder: Path
     settings: Mapping[str, str]
+    values: Mapping[str, str] = field(default_factory=dict)
 
     async def install(self) -> None:
         """Install the chart of this repository, with `settings` as the defaults of kube-fip-config."""
-        chosen = {"replicas": "0", **{f"settings.{name}": value for name, value in self.settings.items()}}
+        chosen = {
+            "replicas": "0",
+            **self.values,
+            **{f"settings.{name}": value for name, value in self.settings.items()},
+        }
         await self.helm.run(
             *("install", RELEASE, CHART, "--namespace", NAMESPACE, "--create-namespace"),
             *("--kubeconfig", self.plane.admin_kubeconfig),

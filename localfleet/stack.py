@@ -117,11 +117,16 @@ class Stack:
 
 @asynccontextmanager
 async def open_stack(
-    fleet: LocalFleet, name: str, *, settings: Mapping[str, str] | None = None
+    fleet: LocalFleet,
+    name: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Stack]:
     """Start a management cluster with Rancher's part in it and install the chart; no operator runs yet.
 
-    `settings` are defaults of kube-fip-config; guests get nothing installed unless they say otherwise.
+    `settings` are defaults of kube-fip-config (guests get nothing installed unless they say otherwise), `values`
+    further values of the chart.
     """
     programs = ensure_all("helm")
     async with AsyncExitStack() as exits:
@@ -145,6 +150,7 @@ async def open_stack(
             helm=Helm(program=programs["helm"], home=fleet.folder / f"{name}-helm"),
             folder=fleet.folder / f"{name}-fipop",
             settings=chosen,
+            values=values or {},
         )
         await installation.install()
         stack = Stack(fleet=fleet, plane=plane, proxy=proxy, player=player, installation=installation)

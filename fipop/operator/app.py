@@ -97,7 +97,7 @@ class Operator:
             random=SystemRandom(),
             on_round=self._check_owners,
         )
-        self._background: set[asyncio.Task[None]] = set()
+        self._listening: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Start and work until cancelled."""
@@ -108,6 +108,8 @@ class Operator:
                 await self._start()
                 await self._work()
         finally:
+            if self._listening is not None:
+                self._listening.cancel()
             await self._metrics_server.stop()
             await self._tools.charts.close()
             await health.stop()
@@ -117,7 +119,7 @@ class Operator:
         await self._insist(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
-        await self._listen(self._configuration.settings.metrics_port)
+        self._serve_metrics()
         await self._insist(self._settle_crds, "schema")
         await self._insist(self._find_our_age, "schema")
         self._not_ready.clear()
@@ -239,18 +241,28 @@ class Operator:
                 self._not_ready.pop(name, None)
                 return
 
-    async def _listen(self, port: int) -> None:
-        try:
-            await self._metrics_server.listen(port)
-        except MetricsPortError as error:
-            logger.error("metrics port stays as it was", extra={"error": str(error)})
-        else:
-            logger.info("metrics are served", extra={"port": port})
+    async def _listen(self) -> None:
+        """Serve metrics where the settings say; a port that is taken is tried again until it is free."""
+        told = 0
+        while (port := self._configuration.settings.metrics_port) != self._metrics_server.port:
+            try:
+                await self._metrics_server.listen(port)
+            except MetricsPortError as error:
+                if port != told:
+                    logger.warning("metrics port stays as it was", extra={"error": str(error)})
+                    self._configuration.complain("PortTaken", str(error))
+                told = port
+                await asyncio.sleep(START_RETRY_SECONDS)
+
+    def _serve_metrics(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+        self._listening = asyncio.create_task(self._listen())
 
     def _settings_changed(self, before: Settings, after: Settings) -> None:
         self._set_log_level(after)
         if after.metrics_port != before.metrics_port:
-            self._background.add(asyncio.create_task(self._listen(after.metrics_port)))
+            self._serve_metrics()
         for guest in self._controllers.guests.all() if after != before else ():
             self._controllers.router.add_pass(guest.id)
 

@@ -11,7 +11,7 @@ from typing import Any
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, FipopError
 from fipop.kube.client import KubeClient
-from fipop.kube.events import EventRecorder, EventType, reference_to
+from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.kube.watch import ObjectWatch
 from fipop.settings import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
@@ -34,6 +34,7 @@ class Configuration:
         self._watch = ObjectWatch(client, CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace)
         self._told: tuple[BadOption, ...] = ()
         self._warned: tuple[str, ...] = ()
+        self._about: ObjectReference | None = None
         self.settings = DEFAULTS
         self.bad_options: tuple[BadOption, ...] = ()
         self.annotations: Mapping[str, str] = {}
@@ -76,6 +77,11 @@ class Configuration:
         logger.info("settings made from the defaults", extra={"config_map": names.SETTINGS_CONFIG_MAP})
         return made
 
+    def complain(self, reason: str, message: str) -> None:
+        """Tell people, by an event on the ConfigMap, that it asks for what cannot be had."""
+        if self._about is not None:
+            self._events.record(self._about, EventType.WARNING, reason, message)
+
     def _take(self, config_map: Mapping[str, Any]) -> None:
         data = config_map.get("data")
         before = self.settings
@@ -89,19 +95,18 @@ class Configuration:
 
     def _report(self, config_map: Mapping[str, Any]) -> None:
         """Tell bad values and unwise ones, once each."""
-        about = reference_to(CONFIG_MAPS, dict(config_map)) if config_map["metadata"].get("uid") else None
+        if config_map["metadata"].get("uid"):
+            self._about = reference_to(CONFIG_MAPS, dict(config_map))
         for bad in self.bad_options:
             if bad not in self._told:
                 message = f"{bad.option}: {bad.value!r} {bad.reason}; the last good value stays"
                 logger.error("bad option", extra={"option": bad.option, "error": bad.reason})
-                if about is not None:
-                    self._events.record(about, EventType.WARNING, "BadOption", message)
+                self.complain("BadOption", message)
         unwise = warnings(self.settings)
         for warning in unwise:
             if warning not in self._warned:
                 logger.warning("unwise option", extra={"error": warning})
-                if about is not None:
-                    self._events.record(about, EventType.WARNING, "UnwiseOption", warning)
+                self.complain("UnwiseOption", warning)
         self._told, self._warned = self.bad_options, unwise
 
 
