@@ -23,8 +23,8 @@ from localfleet.observation import (
     observe_management,
     parse_metrics,
 )
-from localfleet.proxy import SeenRequest, upstream_of
 from localfleet.rancher_plan import REAL_ORDER, Guest, Step
+from localfleet.routes import SeenRequest, upstream_of
 from localfleet.waiting import eventually
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -11,9 +11,6 @@ import logging
 import ssl
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
@@ -21,11 +18,12 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from localfleet.certificates import CertificateAuthority, KeyPair
-from localfleet.controlplane import ControlPlane
+from localfleet.routes import Fault, GuestRoute, SeenRequest, Upstream, upstream_of
 from localfleet.simulated import SimulatedGuest
 
+__all__ = ["Fault", "GuestRoute", "RancherProxy", "SeenRequest", "Upstream", "upstream_of"]
+
 PREFIX = "/k8s/clusters/"
-_REMEMBERED_REQUESTS = 20_000
 _HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -42,78 +40,6 @@ _NOT_UPSTREAM = _HOP_BY_HOP | {"host", "authorization", "content-length"}
 _NOT_DOWNSTREAM = _HOP_BY_HOP | {"content-length"}
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upstream:
-    """A guest's real API server, and what the proxy shows there: a token, or a certificate in `tls`."""
-
-    url: str
-    tls: ssl.SSLContext
-    token: str | None = None
-
-
-def upstream_of(plane: ControlPlane) -> Upstream:
-    """The way into a control plane of ours, as its administrator."""
-    tls = ssl.create_default_context(cadata=plane.ca_pem.decode())
-    tls.load_cert_chain(plane.files.certificate("admin"), plane.files.key("admin"))
-    return Upstream(url=plane.url, tls=tls)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenRequest:
-    """A request as it came in: `path` is the guest's (without the prefix), `at` is monotonic seconds."""
-
-    method: str
-    path: str
-    query: str
-    user_agent: str
-    at: float
-
-    @property
-    def is_write(self) -> bool:
-        """Whether the request asks for a change."""
-        return self.method not in ("GET", "HEAD", "OPTIONS")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """Harm to a guest's traffic; what is set applies together, `delay_seconds` first.
-
-    `lose_answer` lets the guest do the work and then cuts the connection. `only` narrows the harm to the
-    requests for which it says yes; `times` ends it after so many.
-    """
-
-    delay_seconds: float = 0.0
-    hang: bool = False
-    refuse: bool = False
-    status: int | None = None
-    lose_answer: bool = False
-    bytes_per_second: float | None = None
-    times: int | None = None
-    only: Callable[[SeenRequest], bool] | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class GuestRoute:
-    """What the proxy knows of one guest. Set `fault` to hurt it, `connected=False` to cut its tunnel."""
-
-    cluster_id: str
-    target: Upstream | SimulatedGuest
-    fault: Fault | None = None
-    connected: bool = True
-    requests: deque[SeenRequest] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_REQUESTS))
-    _hurt: int = 0
-
-    def harm_for(self, seen: SeenRequest) -> Fault | None:
-        """Answer the fault that applies to this request and count it."""
-        fault = self.fault
-        if fault is None or (fault.only is not None and not fault.only(seen)):
-            return None
-        self._hurt += 1
-        if fault.times is not None and self._hurt >= fault.times:
-            self.fault, self._hurt = None, 0
-        return fault
 
 
 class RancherProxy:

@@ -12,7 +12,7 @@ from localfleet import rancher_objects as objects
 from localfleet.client import ApiClient
 from localfleet.crds import RANCHER_CRDS, load_crds
 from localfleet.errors import ApiError
-from localfleet.proxy import RancherProxy, Upstream
+from localfleet.proxy import RancherProxy
 from localfleet.rancher_plan import (
     FLEET_DEFAULT,
     FLEET_LOCAL,
@@ -27,6 +27,7 @@ from localfleet.rancher_plan import (
     is_possible,
 )
 from localfleet.rancher_steps import NAMESPACES, GuestSteps, ensure
+from localfleet.routes import Upstream
 from localfleet.simulated import SimulatedGuest
 
 _PING_SECONDS = 15.0

@@ -21,10 +21,11 @@ from localfleet.errors import ApiError, ToolFailedError
 from localfleet.fleet import LocalFleet
 from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
 from localfleet.helm import CLOUD_PROVIDER, KUBE_VIP, KUBE_VIP_OLD, Helm
-from localfleet.proxy import RancherProxy, upstream_of
+from localfleet.proxy import RancherProxy
 from localfleet.rancher import RancherPlayer
 from localfleet.rancher_plan import REAL_ORDER, Guest, GuestKind, Step
 from localfleet.registry import OciRegistry
+from localfleet.routes import upstream_of
 from localfleet.waiting import eventually
 
 CLUSTERS = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters"

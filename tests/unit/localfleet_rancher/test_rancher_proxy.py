@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 
 from localfleet.certificates import build_authority
-from localfleet.proxy import Fault, GuestRoute, RancherProxy, Upstream
+from localfleet.proxy import RancherProxy
+from localfleet.routes import Fault, GuestRoute, Upstream
 from localfleet.simulated import SimulatedGuest
 
 GUEST = "c-m-4xk8q2vz"
