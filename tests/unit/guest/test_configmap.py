@@ -1,0 +1,270 @@
+"""The one patch that brings a guest's ConfigMap to the wanted state."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.api import names
+from fipop.guest.configmap import (
+    Contradiction,
+    DesiredKeys,
+    Plan,
+    WantedAddress,
+    as_cidr,
+    build_keys,
+    plan_patch,
+)
+from localfleet.simulated import merge_patch
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+FIRST = WantedAddress(floating_ip=("c-m-1", "first"), created=START, addresses=("10.0.0.1",))
+Object = dict[str, Any]
+
+
+def config_map(data: Any, applied: Any = None) -> Object:
+    annotations = {names.ANNOTATION_APPLIED: applied if isinstance(applied, str) else json.dumps(applied)}
+    metadata = {"name": "kubevip", "namespace": "kube-system", "resourceVersion": "7"}
+    return {
+        "metadata": metadata | ({"annotations": annotations} if applied is not None else {}),
+        "data": data,
+    }
+
+
+def plan(current: Object | None, *wanted: WantedAddress, granted: tuple[str, ...] = ("10.0.0.1",)) -> Plan:
+    return plan_patch(current, build_keys(wanted), granted=frozenset(granted), namespace="kube-system")
+
+
+def apply(current: Object | None, found: Plan) -> Object:
+    """What the API server makes of it."""
+    if found.patch is None:
+        return current or {"data": {}}
+    if found.patch.create:
+        assert current is None
+        return {**found.patch.body, "metadata": found.patch.body["metadata"] | {"resourceVersion": "1"}}
+    assert current is not None
+    assert found.patch.body["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"]
+    merged: Object = merge_patch(current, found.patch.body)
+    return merged
+
+
+def keys(*wanted: WantedAddress) -> dict[str, str]:
+    return {key.name: key.value for key in build_keys(wanted).keys}
+
+
+def test_an_address_is_a_pool_of_one() -> None:
+    assert [as_cidr(text) for text in ("10.0.0.1", "fd00::1")] == ["10.0.0.1/32", "fd00::1/128"]
+    with pytest.raises(ValueError, match="not an address"):
+        as_cidr("junk")
+
+
+def test_the_namespace_shapes_the_keys() -> None:
+    wanted = replace(
+        FIRST,
+        addresses=("10.0.0.1", "fd00::1"),
+        service_namespace="prod",
+        allow_share=False,
+        interface="eth1",
+    )
+    assert keys(wanted) == {
+        "cidr-prod": "10.0.0.1/32,fd00::1/128",
+        "allow-share-prod": "false",
+        "interface-prod": "eth1",
+    }
+
+
+def test_a_floating_ip_without_an_address_asks_for_nothing() -> None:
+    assert keys(replace(FIRST, addresses=(), interface="eth0")) == {}
+
+
+def test_pools_are_joined_in_the_order_of_creation_then_name_whatever_the_order_given() -> None:
+    older = replace(
+        FIRST, floating_ip=("c-m-1", "z"), addresses=("10.0.0.9",), created=START - timedelta(days=1)
+    )
+    same = replace(FIRST, floating_ip=("c-m-1", "a"), addresses=("10.0.0.5",))
+    expected = {"cidr-global": "10.0.0.9/32,10.0.0.5/32,10.0.0.1/32"}
+    assert keys(FIRST, same, older) == keys(older, same, FIRST) == keys(same, older, FIRST) == expected
+
+
+def test_of_contradicting_words_the_oldest_stands_and_the_others_are_named() -> None:
+    first = replace(FIRST, interface="eth0", allow_share=True)
+    second = WantedAddress(
+        floating_ip=("c-m-1", "second"),
+        created=START + timedelta(days=1),
+        addresses=("10.0.0.2",),
+        interface="eth1",
+        allow_share=True,
+    )
+    desired = build_keys([second, first])
+    assert {key.name: key.value for key in desired.keys}["interface-global"] == "eth0"
+    assert desired.contradictions == (
+        Contradiction(floating_ip=("c-m-1", "second"), key="interface-global", wanted="eth1", used="eth0"),
+    )
+
+
+def test_a_missing_config_map_is_created_with_our_mark() -> None:
+    found = plan(None, FIRST)
+    assert found.patch is not None
+    assert found.patch.create
+    body = found.patch.body
+    assert body["data"] == {"cidr-global": "10.0.0.1/32"}
+    assert json.loads(body["metadata"]["annotations"][names.ANNOTATION_APPLIED]) == body["data"]
+
+
+def test_nothing_wanted_and_nothing_there_is_nothing_to_do() -> None:
+    assert plan(None) == Plan()
+
+
+def test_a_config_map_as_it_should_be_is_not_written() -> None:
+    settled = apply(None, plan(None, FIRST))
+    assert plan(settled, FIRST) == Plan()
+
+
+def test_a_patch_names_only_what_changes() -> None:
+    current = config_map({"cidr-global": "10.0.0.1/32", "note": "x"}, {"cidr-global": "10.0.0.1/32"})
+    found = plan(current, replace(FIRST, addresses=("10.0.0.2",)))
+    assert found.patch is not None
+    assert found.patch.body["data"] == {"cidr-global": "10.0.0.2/32"}
+
+
+@pytest.mark.parametrize(
+    ("value", "is_ours"),
+    [
+        ("10.0.0.1/32", True),
+        ("10.0.0.1", True),
+        (" 10.0.0.1/32 , 10.0.0.2/32", True),
+        ("::ffff:10.0.0.1", True),
+        ("/32", True),
+        ("10.0.0.1/32,192.168.0.1/32", False),
+        ("10.9.0.0/24", False),
+        ("192.168.0.1/32", False),
+        ("", False),
+        ("junk", False),
+    ],
+)
+def test_a_key_is_ours_if_the_ledger_gave_this_guest_its_value(value: str, is_ours: bool) -> None:
+    current = config_map({"cidr-global": value, "cidr-old": value})
+    wanted = WantedAddress(
+        floating_ip=("c-m-1", "x"), created=START, addresses=("10.0.0.3",), update_config_map=False
+    )
+    found = plan(current, wanted, granted=("10.0.0.1", "10.0.0.2", "10.0.0.3"))
+    data = apply(current, found)["data"]
+    assert data == ({"cidr-global": "10.0.0.3/32"} if is_ours else current["data"])
+    assert bool(found.blocked) is not is_ours
+
+
+def test_a_key_is_ours_if_its_value_is_what_we_wrote_last() -> None:
+    current = config_map(
+        {"interface-global": "eth0", "cidr-global": "10.7.7.7/32"},
+        {"interface-global": "eth0", "cidr-global": "10.7.7.7/32"},
+    )
+    assert apply(current, plan(current, FIRST))["data"] == {"cidr-global": "10.0.0.1/32"}
+
+
+def test_a_key_that_somebody_changed_after_us_is_not_ours_any_more() -> None:
+    current = config_map({"interface-global": "eth9"}, {"interface-global": "eth0"})
+    assert apply(current, plan(current, FIRST))["data"]["interface-global"] == "eth9"
+
+
+def test_a_foreign_value_is_overwritten_where_the_floating_ip_says_so() -> None:
+    current = config_map({"cidr-global": "192.168.0.0/24", "interface-global": "eth9"})
+    found = plan(current, replace(FIRST, interface="eth0"))
+    assert apply(current, found)["data"] == {"cidr-global": "10.0.0.1/32", "interface-global": "eth0"}
+    assert found.blocked == ()
+
+
+def test_a_foreign_pool_that_holds_our_address_serves() -> None:
+    current = config_map({"cidr-global": "10.0.0.0/24"})
+    assert plan(current, replace(FIRST, update_config_map=False)) == Plan()
+
+
+def test_one_of_several_floating_ips_is_enough_to_overwrite() -> None:
+    quiet = replace(FIRST, floating_ip=("c-m-1", "a"), update_config_map=False)
+    current = config_map({"cidr-global": "192.168.0.0/24"})
+    assert plan(current, quiet, FIRST).blocked == ()
+    assert [key.floating_ips for key in plan(current, quiet).blocked] == [(("c-m-1", "a"),)]
+
+
+def test_the_mark_goes_with_our_last_key() -> None:
+    current = config_map({"cidr-global": "10.0.0.1/32"}, {"cidr-global": "10.0.0.1/32"})
+    after = apply(current, plan(current))
+    assert after["data"] == {}
+    assert names.ANNOTATION_APPLIED not in after["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    "mark", ["{", "[]", '"x"', "[" * 10_000, "{}", '{"note": "mine"}', "null", '{"a": 1}']
+)
+def test_a_mark_of_any_shape_harms_nobody_else(mark: str) -> None:
+    current = config_map({"note": "mine", "cidr-prod": "192.168.0.0/24"}, mark)
+    after = apply(current, plan(current, FIRST))
+    assert after["data"] == {"note": "mine", "cidr-prod": "192.168.0.0/24", "cidr-global": "10.0.0.1/32"}
+
+
+@pytest.mark.parametrize("data", [None, [], "x", {"cidr-global": 7, "cidr-x": None}])
+def test_data_of_any_shape_is_read_without_an_error(data: Any) -> None:
+    assert plan(config_map(data), FIRST).patch is not None
+
+
+_ADDRESSES = st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"])
+_WANTED = st.builds(
+    WantedAddress,
+    floating_ip=st.tuples(st.just("c-m-1"), st.sampled_from("abc")),
+    created=st.sampled_from([START, START + timedelta(days=1)]),
+    addresses=st.lists(_ADDRESSES, max_size=2, unique=True).map(tuple),
+    service_namespace=st.sampled_from([None, "prod"]),
+    allow_share=st.sampled_from([None, True, False]),
+    interface=st.sampled_from([None, "eth0", "eth1"]),
+    update_config_map=st.booleans(),
+)
+_DATA = st.dictionaries(
+    st.sampled_from(
+        ["cidr-global", "cidr-prod", "range-global", "interface-global", "allow-share-prod", "note"]
+    ),
+    st.sampled_from(
+        ["10.0.0.1/32", "10.0.0.2/32", "192.168.0.0/24", "eth7", "true", "/32", "10.0.0.1-10.0.0.9"]
+    ),
+)
+_ALL = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1")
+
+
+@given(data=_DATA, steps=st.lists(st.lists(_WANTED, max_size=3), min_size=1, max_size=4))
+def test_a_second_pass_writes_nothing_and_the_end_has_no_trace_of_us(
+    data: Object, steps: list[list[Any]]
+) -> None:
+    """Settled after one write, and once all floating IPs are gone only other people's keys remain."""
+    current: Object = config_map(dict(data))
+    for wanted in steps:
+        current = apply(current, plan(current, *wanted, granted=_ALL))
+        assert plan(current, *wanted, granted=_ALL).patch is None
+        assert current["data"].get("note") == data.get("note")
+        assert current["data"].get("range-global") == data.get("range-global")
+    before = current["data"]
+    current = apply(current, plan(current, granted=_ALL))
+    assert not [
+        value
+        for key, value in current["data"].items()
+        if key.startswith("cidr-")
+        and value != "192.168.0.0/24"
+        and value in ("10.0.0.1/32", "10.0.0.2/32", "/32")
+    ]
+    assert current["data"].items() <= before.items()
+
+
+@given(data=_DATA, wanted=st.lists(_WANTED, max_size=3))
+def test_what_is_not_blocked_holds_every_wanted_address(data: Object, wanted: list[Any]) -> None:
+    current = config_map(data)
+    found = plan(current, *wanted, granted=_ALL)
+    after = apply(current, found)["data"]
+    blocked = {key.name for key in found.blocked}
+    for key in build_keys(wanted).keys:
+        if key.name not in blocked and key.overwrite:
+            assert after[key.name] == key.value
+
+
+def test_desired_keys_are_empty_by_default() -> None:
+    assert DesiredKeys().keys == ()

@@ -1,0 +1,200 @@
+"""Helm's releases as values, from metadata and, where labels are missing, from what stands in the Secret."""
+
+import base64
+import gzip
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.errors import ReleaseRecordError
+from fipop.guest.charts import ChartIdentity, Role
+from fipop.guest.decisions import is_renamed
+from fipop.guest.releases import (
+    ReleaseState,
+    Status,
+    build_labels,
+    build_states,
+    decode_release,
+    find_candidates,
+    find_managed,
+    parse_record,
+)
+from tests.unit.guest.conftest import release_secret, wanted_release
+
+PLUS = ChartIdentity(name="kube-vip", version="0.11.0+build.7", content="x")
+
+
+def states_of(*secrets: dict[str, Any]) -> dict[tuple[str, str], ReleaseState]:
+    return build_states(record for secret in secrets if (record := parse_record(secret)) is not None)
+
+
+def ours(role: Role = Role.KUBE_VIP, revision: int = 1) -> dict[str, str]:
+    return build_labels(role, "d" * 32, PLUS, object_name="kube-vip-fipop", revision=revision)
+
+
+def test_labels_that_we_put_on_a_release_are_read_back() -> None:
+    record = parse_record(release_secret(labels=ours()))
+    assert record is not None
+    assert (record.role, record.digest, record.chart_version) == (Role.KUBE_VIP, "d" * 32, "0.11.0+build.7")
+    assert (record.object_name, record.is_by_us) == ("kube-vip-fipop", True)
+    assert (record.key, record.revision, record.status) == (("kube-system", "kube-vip"), 1, Status.DEPLOYED)
+    assert record.created == datetime(2026, 8, 20, 8, tzinfo=UTC)
+
+
+def test_labels_are_what_the_api_server_allows() -> None:
+    assert all(len(value) <= 63 and "+" not in value and "," not in value for value in ours().values())
+
+
+def test_a_revision_that_carries_our_labels_and_was_made_by_another_is_not_by_us() -> None:
+    record = parse_record(release_secret(revision=2, labels=ours(revision=1)))
+    assert record is not None
+    assert not record.is_by_us
+
+
+@pytest.mark.parametrize(
+    "labels", [{"owner": "me"}, {"version": "x"}, {"version": ""}, {"name": ""}, {"version": "²"}]
+)
+def test_what_is_no_release_is_no_record(labels: dict[str, str]) -> None:
+    assert parse_record(release_secret(labels=labels)) is None
+
+
+def test_a_status_or_role_that_we_do_not_know_is_no_error() -> None:
+    record = parse_record(
+        release_secret(status="new-in-helm-9", labels={"kubefip.k8s.binbash.org/role": "other"})
+    )
+    assert record is not None
+    assert (record.status, record.role) == (Status.UNKNOWN, None)
+
+
+def test_of_a_releases_revisions_the_latest_counts_and_failures_in_a_row_are_counted() -> None:
+    states = states_of(
+        release_secret(revision=10, status="failed"),
+        release_secret(revision=9, status="failed"),
+        release_secret(revision=8),
+        release_secret(revision=7, status="failed"),
+        release_secret("other", namespace="apps"),
+    )
+    assert list(states) == [("apps", "other"), ("kube-system", "kube-vip")]
+    state = states["kube-system", "kube-vip"]
+    assert (state.latest.revision, state.failures) == (10, 2)
+
+
+def test_a_release_with_our_label_is_found_under_any_name_and_the_wanted_name_first() -> None:
+    states = states_of(
+        release_secret("a", labels=ours()),
+        release_secret("kube-vip", labels=ours()),
+        release_secret("provider", labels=ours(Role.CLOUD_PROVIDER)),
+    )
+    found = find_managed(states, wanted_release())
+    assert found is not None
+    assert found.latest.name == "kube-vip"
+    renamed = find_managed(states, wanted_release(name="new"))
+    assert renamed is not None
+    assert is_renamed(renamed, wanted_release(name="new"))
+    assert find_managed(states_of(release_secret()), wanted_release()) is None
+
+
+def test_an_uninstalled_release_is_none() -> None:
+    states = states_of(release_secret(status="uninstalled", labels=ours()))
+    assert find_managed(states, wanted_release()) is None
+    assert find_candidates(states_of(release_secret(status="uninstalled")), wanted_release(), ()) == ()
+
+
+def test_candidates_have_the_wanted_name_or_run_the_program() -> None:
+    states = states_of(
+        release_secret("kube-vip", namespace="apps"),
+        release_secret("kube-vip"),
+        release_secret("vip"),
+        release_secret("rke2-canal"),
+        release_secret("labelled", labels=ours()),
+    )
+    found = find_candidates(states, wanted_release(), [("kube-system", "vip"), ("kube-system", "labelled")])
+    assert [state.latest.key for state in found] == [
+        ("kube-system", "kube-vip"),
+        ("apps", "kube-vip"),
+        ("kube-system", "vip"),
+    ]
+
+
+def test_a_release_is_decoded_from_its_secret() -> None:
+    release = {
+        "chart": {"metadata": {"name": "kube-vip", "version": "0.9.9"}},
+        "config": {"nameOverride": "vip"},
+        "manifest": "---\n",
+    }
+    decoded = decode_release(release_secret(release=release))
+    assert (decoded.chart_name, decoded.chart_version, decoded.values) == (
+        "kube-vip",
+        "0.9.9",
+        {"nameOverride": "vip"},
+    )
+    assert "vip" not in repr(decoded).replace("kube-vip", "")
+    record = parse_record(release_secret())
+    assert record is not None
+    assert ReleaseState(latest=record, decoded=decoded).object_name == "vip"
+    assert ReleaseState(latest=record).object_name == "kube-vip"
+
+
+def test_a_release_of_helm_without_values_or_manifest_is_decoded() -> None:
+    decoded = decode_release(
+        release_secret(release={"chart": {"metadata": {"name": "x", "version": "1.0.0"}}})
+    )
+    assert (decoded.values, decoded.manifest) == ({}, "")
+
+
+def packed(content: bytes) -> dict[str, str]:
+    return {"release": base64.b64encode(base64.b64encode(content)).decode()}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {"release": 7},
+        {"release": "!"},
+        packed(b"plain"),
+        packed(gzip.compress(b"{")),
+        packed(gzip.compress(b"[]")),
+        packed(gzip.compress(b'{"chart": null}')),
+        packed(gzip.compress(b'{"chart": {"metadata": {}}, "config": [1]}')),
+        packed(gzip.compress(b'{"chart": {"metadata": {}}, "manifest": 7}')),
+        packed(gzip.compress(b"[" * 100_000)),
+        packed(gzip.compress(b'{"chart": {}}')[:-9]),
+    ],
+)
+def test_a_secret_that_holds_anything_else_is_our_error(data: Any) -> None:
+    with pytest.raises(ReleaseRecordError):
+        decode_release(release_secret() | {"data": data})
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    bomb = gzip.compress(b" " * 64 * 1024 * 1024)
+    with pytest.raises(ReleaseRecordError):
+        decode_release(release_secret() | {"data": packed(bomb)})
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_in_a_release_are_our_error(content: bytes) -> None:
+    for data in (packed(content), packed(gzip.compress(content))):
+        with pytest.raises(ReleaseRecordError):
+            decode_release(release_secret() | {"data": data})
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["metadata", "labels", "data"]),
+        st.none()
+        | st.text(max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["labels", "name", "creationTimestamp"]),
+            st.none() | st.text(max_size=3),
+            max_size=3,
+        ),
+    )
+)
+def test_secrets_of_any_shape_are_read_without_an_error(secret: dict[str, Any]) -> None:
+    assert parse_record(secret) is None
