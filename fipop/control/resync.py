@@ -119,8 +119,7 @@ class Resync:
     async def refresh(self) -> None:
         """List everything now, until all of it succeeded: a new leader must know what the former one did last."""
         for feed in self._feeds:
-            while not await self._resync(feed):
-                await asyncio.sleep(self._spread(self._times.first_retry_seconds))
+            await self._insist(feed)
         self._loaded.set()
 
     async def run(self) -> None:
@@ -164,6 +163,12 @@ class Resync:
         self._failing.discard(plural)
         feed.take_list(listing, seen_before=seen_before)
         return True
+
+    async def _insist(self, feed: Feed[Any]) -> None:
+        retry_seconds = self._times.first_retry_seconds
+        while not await self._resync(feed):
+            await asyncio.sleep(self._spread(retry_seconds))
+            retry_seconds = min(self._times.longest_retry_seconds, retry_seconds * 2)
 
     async def _wait_requested(self, seconds: float) -> None:
         try:

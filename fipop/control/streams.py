@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from random import Random
 from typing import Any, cast
@@ -72,6 +73,10 @@ class SignsOfLife:
         self._last = dict.fromkeys(resources, clock())
         self._failing: dict[Resource, float] = {}
 
+    def now(self) -> float:
+        """Give the time that all this is counted in."""
+        return self._clock()
+
     def silences(self) -> dict[Resource, float]:
         """For how many seconds each resource's stream has shown no sign of life."""
         now = self._clock()
@@ -125,7 +130,7 @@ class _HeardChunks:
         self._chunks = chunks
         self._signs = signs
         self._resource = resource
-        self._opened = asyncio.get_running_loop().time()
+        self._opened = signs.now()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -139,7 +144,7 @@ class _HeardChunks:
         except TimeoutError:
             raise
         except aiohttp.ClientError:
-            if asyncio.get_running_loop().time() - self._opened >= _PROVEN_SECONDS:
+            if self._signs.now() - self._opened >= _PROVEN_SECONDS:
                 self._signs.show(self._resource)
             raise
         self._signs.show(self._resource)
@@ -156,6 +161,12 @@ class StreamSessions:
         self._resource_of = {prefix + resource.path(): resource for resource in resources}
         self._signs = signs
         self._opened: dict[Resource, float] = {}
+        self._transports: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+
+    def abort(self) -> None:
+        """Cut all watches: a polite end of TLS waits for the other side, who may be frozen, and outlives the loop."""
+        for transport in self._transports:
+            cast("asyncio.Transport", transport).abort()
 
     def open(self) -> aiohttp.ClientSession:
         """Open a session in the running event loop; nothing but the connection decides where it goes."""
@@ -184,6 +195,8 @@ class StreamSessions:
             return response
         self._signs.succeed(resource)
         if watching:
+            if response.connection is not None and response.connection.transport is not None:
+                self._transports.add(response.connection.transport)
             heard = _HeardContent(response.content, self._signs, resource)
             response.content = cast("aiohttp.StreamReader", heard)
         else:

@@ -74,13 +74,13 @@ class Watcher:
         self._signs = SignsOfLife(self._callbacks, clock=clock, on_recovery=self._recover)
         self._sessions = StreamSessions(connection, self._callbacks, self._signs)
         self._server = connection.server
-        self._thread: threading.Thread | None = None
+        self._runs = False
         self._waiting_for: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
         """Whether the thread that watches lives."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._runs
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
@@ -102,14 +102,16 @@ class Watcher:
             try:
                 with asyncio.Runner(loop_factory=lambda: kopf_loop) as runner:
                     runner.run(self._serve(mailbox, stop))
+                    self._sessions.abort()
             finally:
+                self._runs = False
                 with contextlib.suppress(RuntimeError):  # our loop is closed already
                     main_loop.call_soon_threadsafe(ended.set)
 
         self._signs.forgive()
+        self._runs = True
         # A daemon: the end of the process never waits for it.
-        self._thread = threading.Thread(target=work, name="kopf", daemon=True)
-        self._thread.start()
+        threading.Thread(target=work, name="kopf", daemon=True).start()
         try:
             await ended.wait()
             raise RuntimeError("the thread that watches ended by itself")

@@ -1,0 +1,313 @@
+"""The watcher against a real kube-apiserver: what arrives, what it survives, and how it shows that it is blind."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import pytest
+
+from fipop.control.events import EventType
+from fipop.control.watching import Watcher, WatchTimes
+from fipop.kube.access import connection_from_kubeconfig
+from fipop.kube.connection import Connection
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
+from localfleet.controlplane import ControlPlane
+
+RANGES = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges"
+SHORT = WatchTimes(
+    server_seconds=2,
+    client_seconds=4,
+    connect_seconds=2,
+    request_seconds=3,
+    first_backoff_seconds=0.2,
+    longest_backoff_seconds=0.5,
+)
+"""Streams that would otherwise end after a minute end after two seconds: silence shows as soon."""
+
+
+@dataclass
+class Seen:
+    """All events of a watcher, to wait for."""
+
+    events: list[tuple[str, EventType, str]] = field(default_factory=list)
+    objects: list[Mapping[str, Any]] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    recoveries: int = 0
+
+    def callback(self, resource: Resource) -> Callable[[EventType, Mapping[str, Any]], None]:
+        def take(event_type: EventType, obj: Mapping[str, Any]) -> None:
+            self.events.append((resource.plural, event_type, obj["metadata"]["name"]))
+            self.objects.append(obj)
+            self.news.set()
+
+        return take
+
+    def recover(self) -> None:
+        self.recoveries += 1
+
+    async def wait_for(self, plural: str, event_type: EventType, name: str, *, after: int = 0) -> None:
+        async with asyncio.timeout(30):
+            while (plural, event_type, name) not in self.events[after:]:
+                self.news.clear()
+                await self.news.wait()
+
+
+@asynccontextmanager
+async def watching(
+    connection: Connection, *resources: Resource, times: WatchTimes | None = None
+) -> AsyncIterator[tuple[Watcher, Seen]]:
+    seen = Seen()
+    watcher = Watcher(
+        connection=connection,
+        callbacks={resource: seen.callback(resource) for resource in resources},
+        random=Random(1),
+        on_recovery=seen.recover,
+        times=times,
+    )
+    task = asyncio.create_task(watcher.run())
+    try:
+        yield watcher, seen
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert not watcher.running
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 30) -> None:
+    """Wait for what has no event of its own."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def range_named(name: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubefip.k8s.binbash.org/v1",
+        "kind": "FloatingIPRange",
+        "metadata": {"name": name} | metadata,
+        "spec": {"iprange": "10.0.0.0/24"},
+    }
+
+
+@pytest.fixture
+def connection(management: ControlPlane) -> Connection:
+    return connection_from_kubeconfig(management.admin_kubeconfig)
+
+
+class Cable:
+    """A TCP proxy that can be frozen: connections stand, and nothing comes through."""
+
+    def __init__(self, target: str) -> None:
+        parts = urlsplit(target)
+        self._target = (parts.hostname, parts.port)
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.url = f"https://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    def freeze(self) -> None:
+        self._flows.clear()
+
+    def thaw(self) -> None:
+        self._flows.set()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(*self._target)
+        for source, sink in ((reader, there[1]), (there[0], writer)):
+            self._pumps.add(asyncio.create_task(self._pump(source, sink)))
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(65536):
+                await self._flows.wait()
+                sink.write(data)
+                await sink.drain()
+        except OSError:
+            return
+        finally:
+            sink.transport.abort()
+
+
+async def test_every_object_is_listed_and_then_followed(
+    management: ControlPlane, connection: Connection
+) -> None:
+    await management.client.create(RANGES, range_named("there-before"))
+    async with watching(connection, FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES) as (watcher, seen):
+        await seen.wait_for("floatingipranges", EventType.LISTED, "there-before")
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        await management.client.create(RANGES, range_named("watched"))
+        await seen.wait_for("floatingipranges", EventType.ADDED, "watched")
+        await management.client.patch(f"{RANGES}/watched", {"spec": {"region": "north"}})
+        await seen.wait_for("floatingipranges", EventType.MODIFIED, "watched")
+        await management.client.delete(f"{RANGES}/watched")
+        await seen.wait_for("floatingipranges", EventType.DELETED, "watched")
+        assert seen.objects[-1]["spec"]["region"] == "north"
+        assert watcher.running
+        assert watcher.waiting_for == ()
+        assert sorted(watcher.silences()) == [
+            "floatingipranges.kubefip.k8s.binbash.org",
+            "floatingips.kubefip.k8s.binbash.org",
+            "namespaces",
+        ]
+    await management.client.delete(f"{RANGES}/there-before")
+
+
+async def test_watching_writes_nothing_and_leaves_other_people_s_finalizers_alone(
+    management: ControlPlane, connection: Connection
+) -> None:
+    foreign = "kopf.zalando.org/KopfFinalizerMarker"
+    before = await management.client.create(RANGES, range_named("foreign", finalizers=[foreign]))
+    async with watching(connection, FLOATING_IP_RANGES) as (_, seen):
+        await seen.wait_for("floatingipranges", EventType.LISTED, "foreign")
+        await management.client.create(RANGES, range_named("marker"))
+        await seen.wait_for("floatingipranges", EventType.ADDED, "marker")
+
+    assert await management.client.get(f"{RANGES}/foreign") == before
+    await management.client.patch(f"{RANGES}/foreign", {"metadata": {"finalizers": []}})
+    await management.client.delete(f"{RANGES}/foreign")
+    await management.client.delete(f"{RANGES}/marker")
+
+
+async def test_signals_and_tasks_stay_ours(connection: Connection) -> None:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, told.set)
+    try:
+        async with watching(connection, NAMESPACES) as (_, seen):
+            task = asyncio.create_task(asyncio.Event().wait())
+            await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+            os.kill(os.getpid(), signal.SIGTERM)
+            async with asyncio.timeout(5):
+                await told.wait()
+        assert not task.done()
+        task.cancel()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def test_a_stop_takes_less_than_a_second(connection: Connection) -> None:
+    loop = asyncio.get_running_loop()
+    async with watching(connection, NAMESPACES) as (_, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        stopped_at = loop.time()
+    assert loop.time() - stopped_at < 1
+
+
+async def test_a_quiet_stream_shows_signs_of_life(connection: Connection) -> None:
+    async with watching(connection, FLOATING_IPS, times=SHORT) as (watcher, _):
+        loop = asyncio.get_running_loop()
+        longest, end = 0.0, loop.time() + 8
+        while loop.time() < end:
+            longest = max(longest, *watcher.silences().values())
+            await asyncio.sleep(0.1)
+        assert longest < 4
+
+
+async def test_a_frozen_stream_falls_silent_though_the_api_server_answers_and_comes_back(
+    management: ControlPlane, connection: Connection
+) -> None:
+    async with (
+        Cable(management.url) as cable,
+        watching(replace(connection, server=cable.url), NAMESPACES, times=SHORT) as (watcher, seen),
+        watching(connection, NAMESPACES, times=SHORT) as (healthy, _),
+    ):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        cable.freeze()
+        await until(lambda: watcher.silences()["namespaces"] > 12)
+        assert healthy.silences()["namespaces"] < 4
+
+        await management.create_namespace("made-while-frozen")
+        cable.thaw()
+        await seen.wait_for("namespaces", EventType.ADDED, "made-while-frozen")
+        assert watcher.silences()["namespaces"] < 4
+
+
+async def test_a_restart_of_the_api_server_is_survived_and_told(fresh_management: ControlPlane) -> None:
+    plane = fresh_management
+    connection = connection_from_kubeconfig(plane.admin_kubeconfig)
+    async with watching(connection, FLOATING_IP_RANGES, NAMESPACES) as (watcher, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        await plane.stop_api()
+        before = len(seen.events)
+        await asyncio.sleep(3)
+        assert watcher.running
+        await plane.start_api()
+        await plane.client.create(RANGES, range_named("after"))
+        async with asyncio.timeout(15):
+            while not any(name == "after" for _, _, name in seen.events[before:]):
+                seen.news.clear()
+                await seen.news.wait()
+        assert seen.recoveries >= 1
+
+
+async def test_a_hanging_api_server_is_survived(fresh_management: ControlPlane) -> None:
+    plane = fresh_management
+    connection = connection_from_kubeconfig(plane.admin_kubeconfig)
+    async with watching(connection, NAMESPACES, times=SHORT) as (watcher, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        plane.pause()
+        await until(lambda: watcher.silences()["namespaces"] > 8)
+        plane.resume()
+        await plane.create_namespace("after")
+        async with asyncio.timeout(15):
+            while not any(name == "after" for _, _, name in seen.events):
+                seen.news.clear()
+                await seen.news.wait()
+
+
+async def test_a_resource_that_is_not_served_yet_is_waited_for(fresh_management: ControlPlane) -> None:
+    plane = fresh_management
+    connection = connection_from_kubeconfig(plane.admin_kubeconfig)
+    later = Resource(group="example.test", version="v1", plural="laters", kind="Later", namespaced=True)
+    async with watching(connection, later, NAMESPACES) as (watcher, seen):
+        await until(lambda: watcher.waiting_for == ("laters.example.test",))
+        await plane.client.create(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": "laters.example.test"},
+                "spec": {
+                    "group": "example.test",
+                    "scope": "Namespaced",
+                    "names": {"plural": "laters", "singular": "later", "kind": "Later"},
+                    "versions": [
+                        {
+                            "name": "v1",
+                            "served": True,
+                            "storage": True,
+                            "schema": {"openAPIV3Schema": {"type": "object"}},
+                        }
+                    ],
+                },
+            },
+        )
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        assert watcher.waiting_for == ()
+        await plane.client.create(
+            "/apis/example.test/v1/namespaces/default/laters",
+            {"apiVersion": "example.test/v1", "kind": "Later", "metadata": {"name": "one"}},
+        )
+        async with asyncio.timeout(15):
+            while not any(name == "one" for _, _, name in seen.events):
+                seen.news.clear()
+                await seen.news.wait()

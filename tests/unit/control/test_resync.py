@@ -1,0 +1,239 @@
+"""Stores against lists, in virtual time."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from fipop.api.models import FloatingIPRange
+from fipop.api.parsing import parse_range
+from fipop.control.events import EventType
+from fipop.control.resync import Feed, Resync, Source
+from fipop.control.store import Change, RestoredStoreError, Store
+from fipop.errors import ApiUnreachableError
+from fipop.kube.client import Listing
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, Resource
+
+Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def range_object(name: str, version: int, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version), "managedFields": [{}]}
+    return {"metadata": metadata, "spec": spec}
+
+
+@dataclass
+class Cluster:
+    """What lists show: objects, their version, and whether they can be had."""
+
+    version: int = 10
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outage: bool = False
+    asked: list[tuple[float, str]] = field(default_factory=list)
+    meanwhile: Callable[[], None] = lambda: None
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        timeout_seconds: float | None = None,  # noqa: ARG002
+        project: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> Listing:
+        self.asked.append((round(asyncio.get_running_loop().time()), resource.plural))
+        if self.outage:
+            raise ApiUnreachableError(verb="list", kind=resource.kind)
+        assert project is not None
+        items = tuple(project(item) for item in self.objects.values())
+        listing = Listing(items=items, resource_version=self.version)
+        self.meanwhile()
+        return listing
+
+
+class Bench:
+    def __init__(self, *resources: Resource) -> None:
+        self.cluster = Cluster()
+        self.changes: list[tuple[str, Source]] = []
+        self.rounds = 0
+        self.feeds = [
+            Feed(resource=resource, store=Store(self.project, kind=resource.kind), on_change=self.follow)
+            for resource in resources or (FLOATING_IP_RANGES,)
+        ]
+        self.store = self.feeds[0].store
+        self.resync = Resync(self.feeds, lister=self.cluster, random=Random(1), on_round=self.count_round)
+
+    def project(self, obj: Mapping[str, Any]) -> FloatingIPRange:
+        return parse_range(obj)
+
+    def follow(self, change: Change[FloatingIPRange], source: Source) -> None:
+        sign = "+" if change.old is None else "-" if change.new is None else "~"
+        self.changes.append((sign + change.latest.name, source))
+
+    def count_round(self) -> None:
+        self.rounds += 1
+
+    async def run_for(self, seconds: float) -> None:
+        task = asyncio.create_task(self.resync.run())
+        await asyncio.wait({task}, timeout=seconds)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def test_events_change_the_store_and_are_told_on() -> None:
+    bench = Bench()
+    [feed] = bench.feeds
+    feed.take_event(EventType.LISTED, range_object("a", 5))
+    feed.take_event(EventType.MODIFIED, range_object("a", 6))
+    feed.take_event(EventType.MODIFIED, range_object("a", 7, iprange="10.0.0.0/24"))
+    feed.take_event(EventType.DELETED, range_object("a", 8))
+
+    assert bench.changes == [("+a", Source.EVENT), ("~a", Source.EVENT), ("-a", Source.EVENT)]
+
+
+def test_the_first_round_loads_every_store_in_the_order_of_the_feeds(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench(FLOATING_IP_RANGES, FLOATING_IPS)
+        bench.cluster.objects["a"] = range_object("a", 5)
+        assert not bench.resync.loaded
+        await bench.run_for(1)
+
+        assert bench.resync.loaded
+        assert [plural for _, plural in bench.cluster.asked] == ["floatingipranges", "floatingips"]
+        assert bench.changes == [("+a", Source.LIST)] * 2
+        assert bench.rounds == 1
+        await bench.resync.wait_loaded()
+
+    virtually(scenario())
+
+
+def test_every_five_minutes_what_vanished_unseen_is_dropped(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.cluster.objects["a"] = range_object("a", 5)
+        await bench.run_for(1)
+        bench.cluster.objects.clear()
+        bench.cluster.version = 20
+        bench.cluster.asked.clear()
+        await bench.run_for(700)
+
+        assert bench.changes == [("+a", Source.LIST), ("-a", Source.LIST)]
+        times = [time for time, _ in bench.cluster.asked]
+        assert len(times) == 3
+        assert all(270 <= later - earlier <= 333 for earlier, later in pairwise(times))
+
+    virtually(scenario())
+
+
+def test_a_failed_list_says_nothing_and_is_tried_again_soon(
+    virtually: Virtually, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.store.put(range_object("a", 5))
+        bench.cluster.outage = True
+        await bench.run_for(100)
+
+        assert not bench.resync.loaded
+        assert bench.rounds == 0
+        assert len(bench.store) == 1
+        times = [time for time, _ in bench.cluster.asked]
+        assert times[:3] in ([0, 1, 3], [0, 1, 2])
+        assert times[-1] - times[-2] <= 33
+
+    virtually(scenario())
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["list fails; it is tried again"]
+
+
+def test_one_failing_list_keeps_the_round_from_counting(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench(FLOATING_IP_RANGES, FLOATING_IPS)
+        bench.cluster.meanwhile = lambda: setattr(bench.cluster, "outage", True)
+        await bench.run_for(10)
+
+        assert bench.rounds == 0
+        assert bench.feeds[0].store.loaded
+        assert not bench.resync.loaded
+
+    virtually(scenario())
+
+
+def test_an_event_that_overtakes_the_list_is_kept_and_raises_no_alarm(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.cluster.objects["a"] = range_object("a", 5)
+        [feed] = bench.feeds
+        bench.cluster.meanwhile = lambda: feed.take_event(
+            EventType.MODIFIED, range_object("a", 12, iprange="10.0.0.0/24")
+        )
+        await bench.run_for(1)
+
+        assert [one.iprange for one in bench.store.all()] == ["10.0.0.0/24"]
+
+    virtually(scenario())
+
+
+def test_a_restored_store_ends_the_run(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.store.put(range_object("a", 12))
+        with pytest.raises(RestoredStoreError):
+            await bench.run_for(1)
+
+    virtually(scenario())
+
+
+def test_a_request_brings_the_next_round_forward_but_never_into_a_storm(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        task = asyncio.create_task(bench.resync.run())
+        await asyncio.sleep(100)
+        for _ in range(20):
+            bench.resync.request()
+            await asyncio.sleep(1)
+        task.cancel()
+
+        times = [time for time, _ in bench.cluster.asked]
+        assert times == [0, 100]
+
+    virtually(scenario())
+
+
+def test_a_request_during_the_least_pause_is_not_lost(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        task = asyncio.create_task(bench.resync.run())
+        await asyncio.sleep(5)
+        bench.resync.request()
+        await asyncio.sleep(40)
+        task.cancel()
+
+        times = [time for time, _ in bench.cluster.asked]
+        assert times[0] == 0
+        assert 27 <= times[1] <= 33
+
+    virtually(scenario())
+
+
+def test_a_refresh_lists_everything_at_once_and_insists(virtually: Virtually) -> None:
+    async def scenario() -> None:
+        bench = Bench(FLOATING_IP_RANGES, FLOATING_IPS)
+        bench.cluster.outage = True
+        task = asyncio.create_task(bench.resync.refresh())
+        await asyncio.sleep(20)
+        assert not task.done()
+        assert not bench.resync.loaded
+        bench.cluster.outage = False
+        bench.cluster.objects["a"] = range_object("a", 5)
+        await asyncio.wait_for(task, 20)
+
+        assert bench.resync.loaded
+        assert bench.changes == [("+a", Source.LIST)] * 2
+
+    virtually(scenario())
