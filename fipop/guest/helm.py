@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pyhelm3
+import yaml
 
 from fipop.errors import HelmError, HelmFailure
 from fipop.guest.helm_failures import classify
@@ -158,7 +158,10 @@ class ChartFetch:
 
     async def newest_version(self, ref: str) -> str:
         """Give the newest version that an OCI registry has of a chart."""
-        metadata = await self._command.show_chart(ref)
+        try:
+            metadata = await self._command.show_chart(ref)
+        except yaml.YAMLError as error:
+            raise self._command.failed(HelmFailure.UNKNOWN) from error
         version = metadata.get("version") if isinstance(metadata, dict) else None
         if not isinstance(version, str):
             raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
@@ -224,7 +227,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc]
     async def install_or_upgrade(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return await super().install_or_upgrade(*args, **kwargs)
-        except json.JSONDecodeError as error:
+        except ValueError as error:  # it said that all went well, and yet no JSON
             raise self.failed(HelmFailure.UNKNOWN) from error
 
 

@@ -23,7 +23,7 @@ _PATTERNS: tuple[tuple[HelmFailure, tuple[str, ...]], ...] = (
     (
         HelmFailure.CHART_NOT_FOUND,
         (
-            r"chart \S+ (version \S+ )?not found",
+            "chart .* not found",
             "no chart (name|version) found",
             "404 not found",
             r": not found\b",

@@ -1,0 +1,180 @@
+"""How helm is run: with which files, environment and command line. A script stands in for helm and tells them."""
+
+import asyncio
+import itertools
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fipop.errors import HelmError, HelmFailure
+from fipop.guest.helm import HelmRunner, ReleaseOrder, find_helm
+
+KUBECONFIG = '{"token": "verysecret"}'
+
+TELL = """\
+#!/bin/sh
+# Tells what it was given and goes on as {after}.
+{{ printf '%s\\0' "$@"; }} > {folder}/argv
+env -0 > {folder}/env
+cat > {folder}/stdin
+[ -z "$KUBECONFIG" ] || cat "$KUBECONFIG" > {folder}/kubeconfig
+[ -z "$KUBECONFIG" ] || stat -c %a "$KUBECONFIG" "$HOME" > {folder}/modes
+{after}
+"""
+
+
+class Stub:
+    """A program in helm's place."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = folder / "helm"
+
+    def make(self, after: str = "echo '{}'") -> str:
+        self.program.write_text(TELL.format(folder=self.folder, after=after))
+        self.program.chmod(0o755)
+        return str(self.program)
+
+    def told(self, what: str) -> list[str]:
+        return [part for part in (self.folder / what).read_text().split("\0") if part]
+
+    @property
+    def env(self) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in self.told("env"))
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Stub:
+    return Stub(tmp_path)
+
+
+def order(tmp_path: Path, **values: Any) -> ReleaseOrder:
+    return ReleaseOrder(
+        name="kube-vip",
+        namespace="networking",
+        chart=tmp_path / "chart.tgz",
+        values=values,
+        labels={"example.org/role": "vip", "example.org/digest": "abc"},
+    )
+
+
+async def failure_of(program: str, tmp_path: Path, **options: Any) -> HelmFailure:
+    with pytest.raises(HelmError) as failed:
+        await HelmRunner(program, **options).upgrade(KUBECONFIG, order(tmp_path))
+    assert "verysecret" not in str(failed.value)
+    return failed.value.failure
+
+
+async def test_secrets_go_by_stdin_and_a_private_file_and_never_by_the_command_line(
+    stub: Stub, tmp_path: Path
+) -> None:
+    await HelmRunner(stub.make()).upgrade(KUBECONFIG, order(tmp_path, password="valuesecret"))
+    argv = stub.told("argv")
+    assert not [part for part in argv if "verysecret" in part or "valuesecret" in part]
+    assert json.loads((tmp_path / "stdin").read_text()) == {"password": "valuesecret"}
+    assert (tmp_path / "kubeconfig").read_text() == KUBECONFIG
+    assert (tmp_path / "modes").read_text().split() == ["600", "700"]
+
+
+async def test_helm_installs_or_upgrades_without_waiting_and_labels_the_release(
+    stub: Stub, tmp_path: Path
+) -> None:
+    await HelmRunner(stub.make(), deadline_seconds=77).upgrade(KUBECONFIG, order(tmp_path))
+    argv = stub.told("argv")
+    assert argv[:3] == ["upgrade", "kube-vip", str(tmp_path / "chart.tgz")]
+    assert {"--install", "--create-namespace"} <= set(argv)
+    assert not {"--wait", "--atomic", "--force", "--take-ownership"} & set(argv)
+    pairs = dict(itertools.pairwise(argv))
+    assert pairs["--labels"] == "example.org/role=vip,example.org/digest=abc"
+    assert (pairs["--namespace"], pairs["--timeout"], pairs["--values"]) == ("networking", "77s", "-")
+
+
+async def test_helm_gets_no_proxy_no_kubeconfig_and_no_home_of_ours(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "KUBECONFIG", "HELM_KUBETOKEN", "HELM_NAMESPACE", "SSL_CERT_FILE"):
+        monkeypatch.setenv(name, "/ours")
+    await HelmRunner(stub.make("echo '{}'")).upgrade(KUBECONFIG, order(tmp_path))
+    assert "/ours" not in stub.env.values()
+    folder = stub.env["HOME"]
+    assert stub.env["KUBECONFIG"] == f"{folder}/kubeconfig"
+    assert stub.env["HELM_CACHE_HOME"].startswith(folder)
+
+
+async def test_charts_are_fetched_through_the_proxy_and_trust_of_our_surroundings(stub: Stub) -> None:
+    environ = {
+        "HTTPS_PROXY": "http://proxy.example",
+        "SSL_CERT_FILE": "/ca.pem",
+        "KUBECONFIG": "/ours",
+        "HOME": "/ours",
+    }
+    runner = HelmRunner(stub.make("echo 'version: 1.2.3'"), environ=environ)
+    async with runner.fetching("a chart") as fetch:
+        assert await fetch.newest_version("oci://registry.example/chart") == "1.2.3"
+    assert (stub.env["HTTPS_PROXY"], stub.env["SSL_CERT_FILE"]) == ("http://proxy.example", "/ca.pem")
+    assert "/ours" not in stub.env.values()
+
+
+@pytest.mark.parametrize("after", ["echo '{}'", "exit 1", "kill -9 $$", "sleep 60"])
+async def test_no_file_stays_behind_however_helm_ends(
+    stub: Stub, tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    runner = HelmRunner(stub.make(after), deadline_seconds=1)
+    await asyncio.gather(runner.upgrade(KUBECONFIG, order(tmp_path)), return_exceptions=True)
+    assert list(place.iterdir()) == []
+
+
+async def test_a_failure_is_classified_and_its_words_do_not_travel(stub: Stub, tmp_path: Path) -> None:
+    words = "Error: verysecret: another operation (install/upgrade/rollback) is in progress"
+    assert await failure_of(stub.make(f"echo '{words}' >&2; exit 1"), tmp_path) is HelmFailure.IN_PROGRESS
+    assert await failure_of(stub.make("kill -9 $$"), tmp_path) is HelmFailure.KILLED
+    assert await failure_of(stub.make("sleep 60"), tmp_path, deadline_seconds=0.5) is HelmFailure.TIMED_OUT
+    assert await failure_of(stub.make("echo '{broken'"), tmp_path) is HelmFailure.UNKNOWN
+    assert await failure_of(stub.make("true"), tmp_path) is HelmFailure.UNKNOWN
+
+
+async def test_a_helm_that_cannot_be_started_is_told(stub: Stub, tmp_path: Path) -> None:
+    assert await failure_of(str(tmp_path / "none"), tmp_path) is HelmFailure.NOT_STARTED
+    stub.make()
+    stub.program.chmod(stat.S_IRUSR)
+    if os.geteuid() != 0 or not os.access(stub.program, os.X_OK):
+        assert await failure_of(str(stub.program), tmp_path) is HelmFailure.NOT_STARTED
+
+
+async def test_a_disk_that_cannot_be_written_is_told(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "not-there"))
+    assert await failure_of(stub.make(), tmp_path) is HelmFailure.FILES
+
+
+async def test_no_more_helms_than_allowed_run_at_once(stub: Stub, tmp_path: Path) -> None:
+    count = f"echo x >> {tmp_path}/running; sleep 0.2; wc -l < {tmp_path}/running >> {tmp_path}/seen"
+    forget = f"sed -i 1d {tmp_path}/running; echo '{{}}'"
+    runner = HelmRunner(stub.make(f"{count}; {forget}"), concurrency=2)
+    await asyncio.gather(*(runner.upgrade(KUBECONFIG, order(tmp_path)) for _ in range(6)))
+    assert max(int(line) for line in (tmp_path / "seen").read_text().split()) <= 2
+    assert runner.runs == 6
+
+
+async def test_the_version_is_asked_of_the_program(stub: Stub) -> None:
+    assert await HelmRunner(stub.make("printf v3.22.0")).version() == "v3.22.0"
+
+
+def test_helm_is_the_given_one_or_that_on_the_path(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = stub.make()
+    assert find_helm(program) == program
+    monkeypatch.setenv("PATH", str(stub.folder))
+    assert find_helm() == program
+    monkeypatch.setenv("PATH", "")
+    for given in (None, "/no-such/helm"):
+        with pytest.raises(HelmError) as missing:
+            find_helm(given)
+        assert missing.value.failure is HelmFailure.NOT_STARTED

@@ -1,0 +1,56 @@
+"""What is remembered between the passes over a guest."""
+
+from fipop.guest.charts import Role
+from fipop.guest.memory import GuestMemory
+from fipop.guest.releases import DecodedRelease, ReleaseRecord, parse_record
+from tests.unit.guest.conftest import release_secret
+
+DECODED = DecodedRelease(chart_name="kube-vip", chart_version="1.0.0", values={"a": 1}, manifest="large")
+
+
+def record(revision: int = 1) -> ReleaseRecord:
+    found = parse_record(release_secret(revision=revision))
+    assert found is not None
+    return found
+
+
+def test_a_decoded_release_is_remembered_by_its_secret_and_version_without_its_manifest() -> None:
+    memory = GuestMemory()
+    memory.remember("a", record(), DECODED)
+    found = memory.decoded("a", record())
+    assert found is not None
+    assert (found.values, found.manifest) == ({"a": 1}, "")
+    assert memory.decoded("a", record(2)) is None
+    assert memory.decoded("b", record()) is None
+
+
+def test_what_is_gone_from_the_guest_is_forgotten() -> None:
+    memory = GuestMemory()
+    memory.keep_only("a", [])
+    memory.remember("a", record(), DECODED)
+    memory.keep_only("a", [record(), record(2)])
+    assert memory.decoded("a", record())
+    memory.keep_only("a", [record(2)])
+    assert memory.decoded("a", record()) is None
+
+
+def test_helm_rests_longer_with_each_failure_and_not_at_all_with_other_values() -> None:
+    memory = GuestMemory()
+    assert memory.rest_seconds("a", Role.KUBE_VIP, "d1", 0) == 0
+    assert memory.note_failure("a", Role.KUBE_VIP, "d1", 100) == 30
+    assert memory.rest_seconds("a", Role.KUBE_VIP, "d1", 110) == 20
+    assert memory.rest_seconds("a", Role.KUBE_VIP, "d1", 200) == 0
+    assert memory.note_failure("a", Role.KUBE_VIP, "d1", 200) == 60
+    assert memory.rest_seconds("a", Role.KUBE_VIP, "d2", 201) == 0
+    assert memory.rest_seconds("a", Role.CLOUD_PROVIDER, "d1", 201) == 0
+    assert memory.note_failure("a", Role.KUBE_VIP, "d2", 200) == 30
+
+
+def test_a_success_and_the_end_of_a_guest_forget_failures() -> None:
+    memory = GuestMemory()
+    for forget in (lambda: memory.note_success("a", Role.KUBE_VIP), lambda: memory.forget("a")):
+        memory.note_failure("a", Role.KUBE_VIP, "d", 0)
+        forget()
+        assert memory.rest_seconds("a", Role.KUBE_VIP, "d", 0) == 0
+    memory.note_success("nobody", Role.KUBE_VIP)
+    memory.forget("nobody")

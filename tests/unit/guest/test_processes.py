@@ -1,0 +1,144 @@
+"""A program ends for certain, however it and we behave."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from fipop.guest.processes import Finished, run_process
+from localfleet.waiting import eventually
+
+SHELL = "/bin/sh"
+
+
+async def run(script: str, folder: Path, *, stdin: bytes | None = None, deadline: float = 20.0) -> Finished:
+    return await run_process(
+        [SHELL, "-c", script],
+        env={"PATH": os.environ["PATH"], "ONLY": "this"},
+        folder=folder,
+        stdin=stdin,
+        deadline_seconds=deadline,
+        termination_seconds=0.5,
+    )
+
+
+async def started_pid(path: Path) -> int:
+    async def read() -> int | None:
+        return read_pid(path)
+
+    return await eventually(read, what="the program to have started")
+
+
+def read_pid(path: Path) -> int | None:
+    return int(path.read_text()) if path.exists() and path.read_text().strip() else None
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        # A process that ended and was not waited for is none any more.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_input_outputs_and_the_exit_code_pass_through(tmp_path: Path) -> None:
+    ended = await run("cat; echo $ONLY; pwd; echo no >&2; exit 3", tmp_path, stdin=b"in\n")
+    assert ended == Finished(
+        returncode=3, timed_out=False, stdout=f"in\nthis\n{tmp_path}\n".encode(), stderr=b"no\n"
+    )
+
+
+async def test_outputs_are_not_in_a_repr(tmp_path: Path) -> None:
+    assert "verysecret" not in repr(await run("echo verysecret", tmp_path))
+
+
+async def test_our_environment_is_not_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example")
+    assert b"PROXY" not in (await run("env", tmp_path)).stdout
+
+
+async def test_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no-such"):
+        await run_process(["/no-such"], env={}, folder=tmp_path, stdin=None, deadline_seconds=1)
+
+
+async def test_at_the_deadline_the_program_may_tidy_up(tmp_path: Path) -> None:
+    ended = await run("trap 'echo tidied; exit 1' TERM; sleep 60 & wait", tmp_path, deadline=0.5)
+    assert (ended.timed_out, ended.stdout) == (True, b"tidied\n")
+
+
+async def test_a_program_and_its_children_that_ignore_the_deadline_are_killed(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    began = time.monotonic()
+    ended = await run(f"trap '' TERM; sleep 60 & echo $! > {path}; wait; wait", tmp_path, deadline=0.3)
+    assert ended.timed_out
+    assert ended.returncode == -signal.SIGKILL
+    assert time.monotonic() - began < 10
+    assert not is_alive(int(path.read_text()))
+
+
+async def test_a_cancelled_task_returns_when_the_program_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    task = asyncio.create_task(run(f"trap '' TERM; echo $$ > {path}; sleep 60", tmp_path))
+    pid = await started_pid(path)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not is_alive(pid)
+
+
+async def test_a_task_that_is_cancelled_twice_does_not_wait_for_the_tidying(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    script = f"trap '' TERM; echo $$ > {path}; sleep 60"
+    task = asyncio.create_task(
+        run_process(
+            [SHELL, "-c", script],
+            env={},
+            folder=tmp_path,
+            stdin=None,
+            deadline_seconds=60,
+            termination_seconds=60,
+        )
+    )
+    pid = await started_pid(path)
+    task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task}, timeout=10)
+    assert task.cancelled()
+    assert not is_alive(pid)
+
+
+async def test_a_program_that_writes_much_does_not_hang(tmp_path: Path) -> None:
+    ended = await run("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2", tmp_path)
+    assert (len(ended.stdout), len(ended.stderr)) == (1_000_000, 1_000_000)
+
+
+async def test_a_program_that_does_not_read_its_input_is_no_error(tmp_path: Path) -> None:
+    assert (await run("exit 0", tmp_path, stdin=b"x" * 1_000_000)).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux binds a child to its parent")
+async def test_the_program_dies_with_us_even_if_we_are_killed(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    program = dedent(f"""
+        import asyncio, pathlib
+        from fipop.guest.processes import run_process
+        asyncio.run(run_process(["{SHELL}", "-c", "echo $$ > {path}; exec sleep 60"], env={{}},
+            folder=pathlib.Path("{tmp_path}"), stdin=None, deadline_seconds=60))
+    """)
+    ours = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    pid = await started_pid(path)
+    ours.kill()
+    await ours.wait()
+
+    async def is_gone() -> bool:
+        return not is_alive(pid)
+
+    await eventually(is_gone, what="the program to have died")
