@@ -81,13 +81,13 @@ class Circumstances:
 
 def plan_allocation(request: Request, facts: Circumstances) -> Plan:
     """Decide for every family that is wanted. See the module's text for the order of thought."""
-    held = _best_by_family(request, facts)
+    held = _by_family(request, facts)
     families = wanted_families(request, facts.range.families, frozenset(held))
     keep: list[Reservation] = []
     claim: list[Want] = []
     obstacles: list[Obstacle] = []
     for family in sorted(families):
-        decision = _decide(family, request.static.get(family), held.get(family), facts)
+        decision = _decide(family, request.static.get(family), held.get(family, []), facts)
         if isinstance(decision, Want):
             obstacle = _obstacle_to(decision, facts)
             if obstacle is None:
@@ -116,8 +116,8 @@ def address_of(reservation: Reservation) -> Address:
     return parse_address(reservation.address)
 
 
-def _best_by_family(request: Request, facts: Circumstances) -> Mapping[Family, Reservation]:
-    """Choose among several reservations of a family, as a crash or a second operator leaves them behind.
+def _by_family(request: Request, facts: Circumstances) -> Mapping[Family, list[Reservation]]:
+    """Sort the reservations of each family, several where a crash or a second operator left them behind.
 
     The same for every observer: what the spec names, then what the status names, then the oldest, then by name.
     """
@@ -133,24 +133,25 @@ def _best_by_family(request: Request, facts: Circumstances) -> Mapping[Family, R
             reservation.name,
         )
 
-    best: dict[Family, Reservation] = {}
+    found: dict[Family, list[Reservation]] = {}
     for reservation in sorted(facts.held, key=rank):
-        best.setdefault(address_of(reservation).family, reservation)
-    return best
+        found.setdefault(address_of(reservation).family, []).append(reservation)
+    return found
 
 
 def _decide(
-    family: Family, static: Address | None, held: Reservation | None, facts: Circumstances
+    family: Family, static: Address | None, mine: Sequence[Reservation], facts: Circumstances
 ) -> Reservation | Want:
     wanted_range = facts.range
-    if held is None:
+    if not mine:
         if static is None:
             # A reservation that vanished is made again, also where the spec was emptied meanwhile.
-            mine = min((address for address in facts.had if address.family is family), default=None)
-            return Want(family=family, address=mine, requested=Requested.DYNAMIC, confirms=mine is not None)
+            had = min((address for address in facts.had if address.family is family), default=None)
+            return Want(family=family, address=had, requested=Requested.DYNAMIC, confirms=had is not None)
         known = static in facts.had
         requested = Requested.DYNAMIC if known and facts.made_by_us else Requested.STATIC
         return Want(family=family, address=static, requested=requested, confirms=known)
+    held = mine[0]
     address = address_of(held)
     if static is not None and static != address:
         return Want(family=family, address=static, requested=Requested.STATIC, replaces=held)
@@ -161,7 +162,10 @@ def _decide(
     stays = wanted_range.refuses(address) is None
     if stays or held.requested is Requested.STATIC:
         return Want(family=family, address=address, requested=held.requested, replaces=held)
-    return Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
+    # A move that was cut short has its new address already.
+    begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))
+    new = Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
+    return next(begun, new)
 
 
 def _obstacle_to(want: Want, facts: Circumstances) -> Obstacle | None:

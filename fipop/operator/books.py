@@ -8,6 +8,7 @@ in that order: there is no other way into a ledger, so its state never depends o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fipop.api.models import Capacity, FloatingIP, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
@@ -18,8 +19,18 @@ from fipop.ipam.pool import MaskedPart, Pool, parse_pool
 from fipop.operator.reservations import Claim
 
 OwnerKey = tuple[str, str]
-_Named = frozenset[tuple[str, Address, str]]
-"""Addresses with their space and range."""
+
+
+class _Name(NamedTuple):
+    """An address that a floating IP names; `is_had`: its status does, not only its spec."""
+
+    space: str
+    address: Address
+    range: str
+    is_had: bool
+
+
+_Named = frozenset[_Name]
 
 
 @dataclass(slots=True)
@@ -28,7 +39,7 @@ class _Entry:
 
     reservation: Reservation | None = None
     claims: dict[OwnerKey, str] = field(default_factory=dict)
-    named_by: dict[OwnerKey, str] = field(default_factory=dict)
+    named_by: dict[OwnerKey, _Name] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -112,12 +123,12 @@ class Books:
         before, after = self._named_by.pop(latest.meta.key, frozenset()), self._named(new)
         if after:
             self._named_by[latest.meta.key] = after
-        for space, address, _ in before - after:
-            self._entry(space, address).named_by.pop(latest.meta.key, None)
-        for space, address, range_name in after:
-            self._entry(space, address).named_by[latest.meta.key] = range_name
-        for space, address, _ in before | after:
-            self._enter(space, address)
+        for name in before - after:
+            self._entry(name.space, name.address).named_by.pop(latest.meta.key, None)
+        for name in after:
+            self._entry(name.space, name.address).named_by[latest.meta.key] = name
+        for name in before ^ after:
+            self._enter(name.space, name.address)
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
@@ -179,6 +190,15 @@ class Books:
         ledger = self._ledger_of(range_name)
         return ledger.record(address) is None and ledger.refusal(address, range_name) is None
 
+    def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
+        """Give another floating IP whose status names an address that has no reservation (any more)."""
+        entry = self._space(space).entries.get(address)
+        if entry is None or entry.reservation is not None:
+            return None
+        return min(
+            (key for key, name in entry.named_by.items() if name.is_had and key != owner), default=None
+        )
+
     def is_full(self, range_name: str) -> bool:
         """Whether a range that can be read has nothing to give."""
         if range_name not in self._pools:
@@ -208,7 +228,11 @@ class Books:
         space = status.address_space or self._space_of.get(range_name, DEFAULT_ADDRESS_SPACE)
         texts = status.addresses if status.observed_generation else floating_ip.ipaddress.split(",")
         found = (_read(text) for text in texts)
-        return frozenset((space, address, range_name) for address in found if address is not None)
+        return frozenset(
+            _Name(space, address, range_name, bool(status.observed_generation))
+            for address in found
+            if address is not None
+        )
 
     def _space(self, name: str) -> _Space:
         return self._spaces.setdefault(name, _Space())
@@ -241,7 +265,11 @@ class Books:
                 quarantined_until=reservation.quarantined_until,
             )
             return
-        owner, range_name = min((entry.claims or entry.named_by).items())
+        if entry.claims:
+            owner, range_name = min(entry.claims.items())
+        else:
+            owner, name = min(entry.named_by.items())
+            range_name = name.range
         room.ledger.adopt(address, owner, range_name)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fipop.api.models import FloatingIP, Owner, Reservation
-from fipop.errors import ApiError, IpamError
+from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle_of
 from fipop.operator.reservations import Claim, Held, ReservationDesk
@@ -31,6 +31,14 @@ class Outcome:
         """Count reservations as held."""
         for reservation in reservations:
             self.held[address_of(reservation).family] = reservation
+
+
+class ContendedError(FipopError):
+    """Others took every candidate of a round first; the next round goes on with what is left."""
+
+    def __init__(self, *, range_name: str) -> None:
+        self.range_name = range_name
+        super().__init__(f'others took {MAX_CANDIDATES} addresses of range "{range_name}" first')
 
 
 class Claimer:
@@ -83,6 +91,9 @@ class Claimer:
                 address = want.address or self._candidate(want.family, owner, range_name)
             except IpamError as error:
                 return obstacle_of(error)
+            namesake = self._world.books.named_by_another(space, address, owner.key)
+            if namesake is not None:
+                return describe_namesake(namesake, address)
             claim = Claim(
                 space=space, address=address, range=range_name, owner=owner, requested=want.requested
             )
@@ -102,10 +113,7 @@ class Claimer:
                 return answer
             if want.address is not None:
                 return describe_holder(answer.reservation, want.address)
-        return Obstacle(
-            reason="Contended",
-            message=f'others took {MAX_CANDIDATES} addresses of range "{range_name}" first',
-        )
+        raise ContendedError(range_name=range_name)
 
     def _candidate(self, family: Family, owner: Owner, range_name: str) -> Address:
         """Give what an unsettled claim asked for, else the address held before, else the next free one."""
@@ -153,3 +161,9 @@ def describe_holder(reservation: Reservation, address: Address) -> Obstacle:
         f"address {format_address(address)} is in quarantine until {until} or later, after {holder}{cluster}"
     )
     return Obstacle(reason="AddressQuarantined", message=message)
+
+
+def describe_namesake(holder: tuple[str, str], address: Address) -> Obstacle:
+    """Say that another floating IP had the address before: its reservation is missing, and will be made again."""
+    message = f"address {format_address(address)} is held by floating IP {'/'.join(holder)}"
+    return Obstacle(reason="AddressInUse", message=message)

@@ -73,9 +73,9 @@ class GuestDirectory:
         self._observations.pop(guest_id, None)
 
     def exists(self, guest_id: str) -> bool:
-        """Whether any of Rancher's objects of a guest is left: then it may still run, with its addresses."""
-        return bool(self.world.guest_clusters(guest_id)) or any(
-            store.get("", guest_id) is not None for store in (self.world.management, self.world.namespaces)
+        """Whether a cluster object of a guest is left: then it may still run, with its addresses."""
+        return (
+            bool(self.world.guest_clusters(guest_id)) or self.world.management.get("", guest_id) is not None
         )
 
     def is_inherited(self, floating_ip: FloatingIP) -> bool:
