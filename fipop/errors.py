@@ -271,7 +271,7 @@ class PoolTooLargeError(IpamError):
         self.limit = limit
         self.unit = unit
         super().__init__(
-            f"{where} has {found} {unit}, at most {limit} are read: split it into several ranges"
+            f"{found} {unit} in {where}, at most {limit} are read: split it into several ranges"
         )
 
 

@@ -1,0 +1,452 @@
+from __future__ import annotations
+
+import time
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fipop.errors import IpamError, PoolSyntaxError, PoolTooLargeError
+from fipop.ipam.addresses import Address, Family, format_address, parse_address
+from fipop.ipam.pool import MAX_PARTS, MAX_TEXT_LENGTH, MaskedPart, Pool, Withheld, parse_pool
+from tests.unit.ipam.naive import UNIVERSE, naive_pool, parts
+
+
+def addresses(pool: Pool) -> list[str]:
+    return [
+        format_address(Address(family, value))
+        for family in Family
+        for value in pool.addresses.of(family).addresses()
+    ]
+
+
+def last_octets(pool: Pool) -> list[int]:
+    return [value % 256 for value in pool.addresses.v4.addresses()]
+
+
+@given(
+    texts=st.lists(parts(), min_size=1, max_size=5),
+    exclude=st.lists(parts(), max_size=3),
+    skip=st.booleans(),
+    avoid=st.booleans(),
+)
+@settings(max_examples=400)
+def test_a_pool_is_the_enumerated_set_of_its_parts(
+    texts: list[str], exclude: list[str], skip: bool, avoid: bool
+):
+    pool = parse_pool(" ,\t".join(texts), exclude=exclude, skip_end_ips=skip, avoid_buggy_ips=avoid)
+    expected = naive_pool(texts, exclude, skip_end_ips=skip, avoid_buggy_ips=avoid)
+    assert addresses(pool) == [format_address(each) for each in sorted(expected)]
+    assert pool.capacity() == len(expected)
+    for family in Family:
+        assert pool.capacity(family) == sum(each.family is family for each in expected)
+    for address in UNIVERSE:
+        assert (address in pool) == (address in expected) == (pool.why_withheld(address) is None)
+
+
+@given(texts=st.lists(parts(), min_size=1, max_size=4), others=st.lists(parts(), min_size=1, max_size=4))
+def test_pools_overlap_where_their_enumerations_do(texts: list[str], others: list[str]):
+    pool, other = parse_pool(",".join(texts), avoid_buggy_ips=True), parse_pool(",".join(others))
+    expected = naive_pool(texts, avoid_buggy_ips=True) & naive_pool(others)
+    assert pool.overlaps(other) == other.overlaps(pool) == bool(expected)
+    assert sum((pool.addresses & other.addresses).of(family).count for family in Family) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.0.0.7", ["10.0.0.7"]),
+        ("10.0.0.7/32", ["10.0.0.7"]),
+        ("10.0.0.6/31", ["10.0.0.6", "10.0.0.7"]),
+        ("10.0.0.0/30", ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+        ("10.0.0.1-10.0.0.3", ["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+        (" 10.0.0.1 - 10.0.0.2 ,\n 10.0.0.9 ", ["10.0.0.1", "10.0.0.2", "10.0.0.9"]),
+        ("10.0.0.1 / 32", ["10.0.0.1"]),
+        ("10.0.0.9,10.0.0.1,10.0.0.1-10.0.0.2", ["10.0.0.1", "10.0.0.2", "10.0.0.9"]),
+        ("2001:db8::1,10.0.0.1", ["10.0.0.1", "2001:db8::1"]),
+        ("2001:DB8::0:1-2001:db8::2", ["2001:db8::1", "2001:db8::2"]),
+        ("::ffff:10.0.0.1", ["10.0.0.1"]),
+        ("::ffff:10.0.0.1-10.0.0.2", ["10.0.0.1", "10.0.0.2"]),
+        ("::ffff:10.0.0.0/127", ["10.0.0.0", "10.0.0.1"]),
+        ("192.168.0.210/29", [f"192.168.0.{last}" for last in range(208, 216)]),
+    ],
+)
+def test_the_grammar_reads_what_people_write(text: str, expected: list[str]):
+    pool = parse_pool(text)
+    assert addresses(pool) == expected
+    assert pool.text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "position", "problem"),
+    [
+        ("", "", 1, "is empty"),
+        ("10.0.0.1,", "", 2, "is empty"),
+        ("10.0.0.1, ,10.0.0.2", "", 2, "is empty"),
+        ("10.0.0.1,nonsense", "nonsense", 2, "is not an IPv4 or IPv6 address"),
+        ("10.0.0.1,10.0.0.300/24", "10.0.0.300/24", 2, 'has "10.0.0.300", which is not an'),
+        ("10.0.0.0/33", "10.0.0.0/33", 1, "0 to 32 is possible"),
+        ("2001:db8::/129", "2001:db8::/129", 1, "0 to 128 is possible"),
+        ("::ffff:10.0.0.0/95", "::ffff:10.0.0.0/95", 1, "96 to 128 is possible"),
+        ("::ffff:10.0.0.0/24", "::ffff:10.0.0.0/24", 1, "96 to 128 is possible"),
+        ("10.0.0.0/-1", "10.0.0.0/-1", 1, 'has "10.0.0.0/", which'),
+        ("10.0.0.0/024", "10.0.0.0/024", 1, "not a plain decimal number"),
+        ("10.0.0.0/255.255.255.0", "10.0.0.0/255.255.255.0", 1, "not a plain decimal number"),
+        ("10.0.0.0/", "10.0.0.0/", 1, "not a plain decimal number"),
+        ("10.0.0.0/٢٤", "10.0.0.0/٢٤", 1, "not a plain decimal number"),
+        ("10.0.0.0/24/25", "10.0.0.0/24/25", 1, "not a plain decimal number"),
+        ("/24", "/24", 1, 'has "", which is not an'),
+        ("10.0.0.9-10.0.0.1", "10.0.0.9-10.0.0.1", 1, "is reversed"),
+        ("10.0.0.1-2001:db8::1", "10.0.0.1-2001:db8::1", 1, "mixes IPv4 and IPv6"),
+        ("10.0.0.1-", "10.0.0.1-", 1, 'has "", which'),
+        ("10.0.0.1-10.0.0.2-10.0.0.3", "10.0.0.1-10.0.0.2-10.0.0.3", 1, 'has "10.0.0.2-10.0.0.3"'),
+        ("10.0.0.1-20", "10.0.0.1-20", 1, 'has "20", which'),
+        ("10.0.0.0/24-10.0.1.0/24", "10.0.0.0/24-10.0.1.0/24", 1, 'has "10.0.0.0/24"'),
+        ("fe80::1%eth0/64", "fe80::1%eth0/64", 1, "zone id"),
+        ("010.0.0.1", "010.0.0.1", 1, "leading zeros"),
+        ("10.0.0.1;10.0.0.2", "10.0.0.1;10.0.0.2", 1, "is not an"),
+        ("0.0.0.0/32", "0.0.0.0/32", 1, "means DHCP, which is not possible here"),
+    ],
+)
+def test_a_wrong_part_is_quoted_with_its_position(text: str, part: str, position: int, problem: str):
+    with pytest.raises(PoolSyntaxError) as caught:
+        parse_pool(text)
+    error = caught.value
+    assert (error.part, error.position, error.where) == (part, position, "the pool")
+    assert problem in error.problem
+    assert f'part {position} of the pool, "{part}"' in str(error)
+
+
+def test_a_wrong_exclusion_is_told_by_its_number_and_part():
+    with pytest.raises(PoolSyntaxError, match=r'part 2 of exclusion 3, "x", is not'):
+        parse_pool("10.0.0.0/24", exclude=["10.0.0.1", "10.0.0.2", "10.0.0.3,x"])
+
+
+def test_a_message_stays_short_and_printable_whatever_was_written():
+    with pytest.raises(PoolSyntaxError) as caught:
+        parse_pool("\x1b[31m" + "x" * 200_000)
+    assert len(str(caught.value)) < 300
+    assert str(caught.value).isprintable()
+
+
+# Host bits
+
+
+def test_host_bits_are_masked_and_said_so():
+    """kube-fip-operator took 10.0.0.200/24 for the 55 addresses from .200 on, and its metric said 254."""
+    pool = parse_pool("10.9.0.1, 10.0.0.200/24, ::ffff:10.1.0.9/120", skip_end_ips=True)
+    assert pool.capacity() == 1 + 254 + 254
+    assert pool.masked == (
+        MaskedPart(part="10.0.0.200/24", meaning="10.0.0.0/24", position=2),
+        MaskedPart(part="::ffff:10.1.0.9/120", meaning="10.1.0.0/24", position=3),
+    )
+
+
+def test_a_network_address_is_no_masked_part():
+    assert parse_pool("10.0.0.0/24,2001:db8::/64,10.0.0.1/32,10.0.0.1").masked == ()
+
+
+# Ends of CIDRs
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("10.0.0.0/29", [1, 2, 3, 4, 5, 6]),
+        ("10.0.0.0/30", [1, 2]),
+        ("10.0.0.0/31", [0, 1]),
+        ("10.0.0.0/32", [0]),
+        ("10.0.0.0-10.0.0.3", [0, 1, 2, 3]),
+        ("192.168.0.200/30,192.168.0.200/29", [201, 202, 203, 204, 205, 206]),
+        ("192.168.0.200/29,192.168.0.200/30", [201, 202, 203, 204, 205, 206]),
+        ("10.0.0.0/30,10.0.0.4/30", [1, 2, 5, 6]),
+        ("10.0.0.0/30,10.0.0.3", [1, 2, 3]),
+        ("10.0.0.0/30,10.0.0.3/32", [1, 2, 3]),
+        ("10.0.0.0/30,10.0.0.2/31", [1, 2, 3]),
+        ("10.0.0.0/30,10.0.0.3-10.0.0.4", [1, 2, 3, 4]),
+        ("10.0.0.2/30", [1, 2]),
+    ],
+)
+def test_ends_of_a_cidr_are_skipped_unless_another_part_holds_them_within(text: str, last: list[int]):
+    assert last_octets(parse_pool(text, skip_end_ips=True)) == last
+
+
+def test_ends_are_given_out_where_nobody_asked_to_skip_them():
+    assert last_octets(parse_pool("10.0.0.0/30")) == [0, 1, 2, 3]
+
+
+def test_ranges_of_one_and_two_addresses_can_be_used():
+    """kube-fip-operator gave out nothing of a /32, and one address of a /31."""
+    for prefix_length, capacity in ((32, 1), (31, 2), (30, 2), (29, 6)):
+        assert (
+            parse_pool(f"10.0.0.8/{prefix_length}", skip_end_ips=True, avoid_buggy_ips=True).capacity()
+            == capacity
+        )
+
+
+# .0 and .255
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("10.0.0.254-10.0.1.1", [254, 1]),
+        ("10.0.0.0/32", []),
+        ("10.0.0.255", []),
+        ("10.0.0.0/31", [1]),
+        ("10.0.0.252/30", [252, 253, 254]),
+        ("10.0.0.255-10.0.1.0", []),
+    ],
+)
+def test_addresses_ending_in_0_or_255_are_avoided_on_demand(text: str, last: list[int]):
+    assert last_octets(parse_pool(text, avoid_buggy_ips=True)) == last
+
+
+def test_avoiding_buggy_addresses_leaves_ipv6_alone():
+    assert parse_pool("2001:db8::ff-2001:db8::100", avoid_buggy_ips=True).capacity() == 2
+
+
+def test_both_rules_together_count_a_16_exactly():
+    text = "10.0.0.0/16"
+    assert parse_pool(text).capacity() == 65_536
+    assert parse_pool(text, skip_end_ips=True).capacity() == 65_534
+    assert parse_pool(text, avoid_buggy_ips=True).capacity() == 65_536 - 512
+    assert parse_pool(text, avoid_buggy_ips=True, skip_end_ips=True).capacity() == 65_536 - 512
+
+
+# IPv6
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2001:db8::/126", ["2001:db8::1", "2001:db8::2", "2001:db8::3"]),
+        ("2001:db8::/127", ["2001:db8::", "2001:db8::1"]),
+        ("2001:db8::/128", ["2001:db8::"]),
+        ("2001:db8::-2001:db8::1", ["2001:db8::", "2001:db8::1"]),
+        ("2001:db8::/126,2001:db8::", ["2001:db8::1", "2001:db8::2", "2001:db8::3"]),
+        (
+            "2001:db8::-2001:db8::5,2001:db8::4/126",
+            ["2001:db8::", *(f"2001:db8::{n}" for n in (1, 2, 3, 5, 6, 7))],
+        ),
+    ],
+)
+@pytest.mark.parametrize("skip", [True, False])
+def test_the_subnet_router_anycast_address_of_a_cidr_is_never_given_out(
+    text: str, expected: list[str], skip: bool
+):
+    assert addresses(parse_pool(text, skip_end_ips=skip)) == expected
+
+
+def test_no_ipv6_pool_holds_addresses_that_are_read_as_ipv4():
+    pool = parse_pool("::fffe:ffff:ffff-::1:0:0:0")
+    assert addresses(pool) == ["::fffe:ffff:ffff", "::1:0:0:0"]
+    assert parse_address("::ffff:1.2.3.4") not in parse_pool("::/0")
+
+
+# Exclusions
+
+
+def test_exclusions_take_the_same_grammar():
+    pool = parse_pool(
+        "10.0.0.0/29,2001:db8::1-2001:db8::4",
+        exclude=["10.0.0.2-10.0.0.3, 10.0.0.6", "2001:db8::2/127", "::ffff:10.0.0.7", "192.0.2.0/24"],
+    )
+    assert addresses(pool) == ["10.0.0.0", "10.0.0.1", "10.0.0.4", "10.0.0.5", "2001:db8::1", "2001:db8::4"]
+
+
+def test_everything_can_be_excluded():
+    pool = parse_pool("10.0.0.0/8", exclude=["0.0.0.0/0"])
+    assert pool.capacity() == 0
+    assert not pool.families
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("10.0.9.1", Withheld.OUTSIDE),
+        ("10.0.0.7", Withheld.EXCLUDED),
+        ("10.0.0.0", Withheld.BUGGY),
+        ("10.0.0.128", Withheld.CIDR_END),
+        ("10.0.0.191", Withheld.CIDR_END),
+        ("2001:db8::", Withheld.ANYCAST),
+        ("2001:db9::", Withheld.OUTSIDE),
+        ("10.0.0.129", None),
+        ("2001:db8::1", None),
+    ],
+)
+def test_a_pool_says_why_it_does_not_give_out_an_address(address: str, reason: Withheld | None):
+    pool = parse_pool(
+        "10.0.0.0/28,10.0.0.128/26,2001:db8::/64",
+        exclude=["10.0.0.7"],
+        skip_end_ips=True,
+        avoid_buggy_ips=True,
+    )
+    assert pool.why_withheld(parse_address(address)) == reason
+
+
+# DHCP
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0/32", " 0.0.0.0/32 ", "0.0.0.0", "0.0.0.0/32,0.0.0.0/32"])
+def test_0_0_0_0_means_dhcp_where_it_is_allowed(text: str):
+    pool = parse_pool(text, allow_dhcp=True)
+    assert pool.is_dhcp
+    assert pool.capacity() == 0
+    assert pool.families == (Family.IPV4,)
+    with pytest.raises(PoolSyntaxError, match="DHCP"):
+        parse_pool(text)
+
+
+def test_dhcp_goes_with_ipv6_addresses_but_not_with_ipv4_ones():
+    pool = parse_pool("2001:db8::1,0.0.0.0/32", allow_dhcp=True)
+    assert pool.families == (Family.IPV4, Family.IPV6)
+    assert pool.capacity() == 1
+    with pytest.raises(PoolSyntaxError, match="excludes other IPv4 addresses"):
+        parse_pool("10.0.0.1,0.0.0.0/32", allow_dhcp=True)
+
+
+def test_other_pools_are_no_dhcp():
+    assert not parse_pool("0.0.0.0/31", allow_dhcp=True).is_dhcp
+
+
+# Size
+
+
+@pytest.mark.parametrize(
+    ("text", "capacity"),
+    [
+        ("0.0.0.0/0", 2**32),
+        ("10.0.0.0/8", 2**24),
+        ("2001:db8::/64", 2**64 - 1),
+        ("2001:db8::/32", 2**96 - 1),
+        # without the anycast address :: and the IPv4-mapped ones
+        ("::/0", 2**128 - 1 - 2**32),
+        ("::/0,0.0.0.0/0", 2**128 - 1),
+    ],
+)
+def test_huge_pools_are_counted_exactly_in_constant_memory(text: str, capacity: int):
+    tracemalloc.start()
+    try:
+        assert parse_pool(text).capacity() == capacity
+        assert tracemalloc.get_traced_memory()[1] < 64 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_huge_pool_that_avoids_buggy_addresses_is_still_one_interval():
+    pool = parse_pool("10.0.0.0/8", avoid_buggy_ips=True)
+    assert pool.capacity() == 2**16 * 254
+    assert len(pool.addresses.v4.intervals) == 1
+
+
+def many_parts(count: int) -> str:
+    return ",".join(f"10.{number >> 8}.{number & 255}.8/30" for number in range(count))
+
+
+def test_as_many_parts_as_allowed_are_read_and_one_more_is_refused():
+    assert parse_pool(many_parts(MAX_PARTS)).part_count == MAX_PARTS
+    with pytest.raises(PoolTooLargeError, match="10001 parts in the pool, at most 10000 are read"):
+        parse_pool(many_parts(MAX_PARTS + 1))
+    with pytest.raises(PoolTooLargeError, match="10001 parts in the exclusions"):
+        parse_pool("10.0.0.0/8", exclude=[many_parts(MAX_PARTS), "10.0.0.1"])
+
+
+def test_as_much_text_as_allowed_is_read_and_more_is_refused():
+    padded = "10.0.0.1".rjust(MAX_TEXT_LENGTH)
+    assert parse_pool(padded).capacity() == 1
+    with pytest.raises(PoolTooLargeError, match="262145 characters"):
+        parse_pool(padded + " ")
+    with pytest.raises(PoolTooLargeError, match="characters"):
+        parse_pool("10.0.0.1", exclude=[padded, padded])
+
+
+def seconds_and_bytes(text: str) -> tuple[float, int]:
+    tracemalloc.start()
+    try:
+        before = time.process_time()
+        with suppress(IpamError):
+            parse_pool(text, skip_end_ips=True, avoid_buggy_ips=True)
+        return time.process_time() - before, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("prefix", ["10.", "2001:db8:"])
+def test_memory_grows_with_the_parts_not_with_the_addresses(prefix: str):
+    if prefix == "10.":
+        small, large = many_parts(500), many_parts(5_000)
+        huge = ",".join(f"{number}.0.0.0/8" for number in range(1, 223, 2))
+    else:
+        small, large = (
+            ",".join(f"{prefix}{number:x}::/64" for number in range(count)) for count in (500, 5_000)
+        )
+        huge = ",".join(f"{number:x}::/16" for number in range(0x2000, 0x2100, 2))
+    _, small_bytes = seconds_and_bytes(small)
+    _, large_bytes = seconds_and_bytes(large)
+    assert large_bytes < 15 * small_bytes
+    assert seconds_and_bytes(huge)[1] < small_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * MAX_TEXT_LENGTH,
+        ":" * MAX_TEXT_LENGTH,
+        "-" * MAX_TEXT_LENGTH,
+        "/" * MAX_TEXT_LENGTH,
+        " " * MAX_TEXT_LENGTH,
+        "1." * (MAX_TEXT_LENGTH // 2),
+        "10.0.0.0/" + "9" * (MAX_TEXT_LENGTH - 10),
+        "," * (MAX_PARTS - 1),
+        "," * MAX_TEXT_LENGTH,
+        "x" * 2**20,
+        "::/0," * 5_000 + "::/0",
+        ",".join(["0.0.0.0/0"] * 10_000),
+    ],
+    ids=lambda text: f"{text[:9]}x{len(text)}",
+)
+def test_hostile_texts_are_answered_at_once_and_in_little_memory(text: str):
+    seconds, memory = seconds_and_bytes(text)
+    assert seconds < 2, "allocation tracing and a loaded machine included"
+    assert memory < 16 * 2**20
+
+
+PIECES = st.sampled_from(
+    [
+        "10.0.0.0/8",
+        "10.0.0.1",
+        "-",
+        "/",
+        ",",
+        " ",
+        "::",
+        "::/0",
+        "ffff",
+        ".",
+        "%",
+        "0",
+        "255",
+        "/33",
+        "1-2",
+        "é",
+        "\n",
+    ]
+)
+
+
+@given(st.text() | st.lists(PIECES, max_size=12).map("".join), st.booleans(), st.booleans(), st.booleans())
+@settings(max_examples=600)
+def test_any_text_is_a_pool_or_an_error_that_names_a_part(text: str, skip: bool, avoid: bool, dhcp: bool):
+    problem: PoolSyntaxError | None = None
+    try:
+        pool = parse_pool(text, skip_end_ips=skip, avoid_buggy_ips=avoid, allow_dhcp=dhcp)
+    except PoolSyntaxError as error:
+        problem = error
+    if problem is not None:
+        assert problem.part == text.split(",")[problem.position - 1].strip()
+        return
+    assert parse_pool(pool.text, skip_end_ips=skip, avoid_buggy_ips=avoid, allow_dhcp=dhcp) == pool
+    assert pool.capacity() >= 0
