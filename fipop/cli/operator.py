@@ -73,6 +73,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     is_flag=True,
     help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
 )
+@click.option(
+    "--resync-seconds",
+    type=click.FloatRange(min=1.0),
+    default=300.0,
+    show_default=True,
+    help="How often everything is compared with fresh lists: what watches missed is found then.",
+)
 @click.option("--helm", envvar="FIPOP_HELM", help="The helm program; default: the one on PATH.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 def operator(
@@ -85,6 +92,7 @@ def operator(
     no_crd_update: bool,
     no_leader_election: bool,
     allow_loopback_guests: bool,
+    resync_seconds: float,
     helm: str | None,
     log_format: str,
 ) -> None:
@@ -107,6 +115,7 @@ def operator(
             update_crds=not no_crd_update,
             leader_election=not no_leader_election,
             allow_loopback_guests=allow_loopback_guests,
+            resync_seconds=resync_seconds,
             helm=helm,
         )
         asyncio.run(_run(options))

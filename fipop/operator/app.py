@@ -13,7 +13,7 @@ from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.control.health import AnswerRecord, HealthFacts, HealthServer
 from fipop.control.leadership import Leadership, boottime
-from fipop.control.resync import Resync
+from fipop.control.resync import Resync, ResyncTimes
 from fipop.control.watching import Watcher
 from fipop.errors import FipopError
 from fipop.guest.chartcache import ChartCache
@@ -95,6 +95,7 @@ class Operator:
             [self._controllers.world.feed(resource) for resource in WATCHED],
             lister=self._client,
             random=SystemRandom(),
+            times=build_resync_times(options.resync_seconds),
             on_round=self._check_owners,
         )
         self._listening: asyncio.Task[None] | None = None
@@ -308,3 +309,11 @@ class Operator:
         if requests.isEnabledFor(TRACE):
             fields = {"target": target, "verb": record.verb, "path": record.path, "status": record.status}
             requests.log(TRACE, "request", extra=fields)
+
+
+def build_resync_times(every_seconds: float) -> ResyncTimes:
+    """Compare with lists every so many seconds; what is asked for in between waits no longer than that either."""
+    usual = ResyncTimes()
+    return ResyncTimes(
+        every_seconds=every_seconds, least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2)
+    )

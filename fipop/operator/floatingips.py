@@ -109,6 +109,7 @@ class FloatingIPReconciler:
         try:
             outcome, request = await self._allocate(floating_ip, held, link)
         except _GateClosedError:
+            self._callbacks.waiting(floating_ip, True)  # it goes on as soon as the gate opens
             return RetryAfter(CLOSED_GATE_SECONDS)  # its status stays as it was: a restart writes nothing
         self._count(floating_ip, outcome, link)
         if request is not None:

@@ -32,3 +32,4 @@ class OperatorOptions:
     allow_loopback_guests: bool = False
     helm: str | None = None
     pass_concurrency: int = 64
+    resync_seconds: float = 300.0
