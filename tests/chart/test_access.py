@@ -7,7 +7,8 @@ import pytest
 
 from tests.chart.rendering import Chart, Object, Rendered
 
-EVERYTHING_ON: dict[str, Any] = {"leaderElection": True, "replicas": 2, "serviceMonitor": {"enabled": True}}
+EVERYTHING_ON: dict[str, Any] = {"serviceMonitor": {"enabled": True}}
+ALONE: dict[str, Any] = {"leaderElection": False, "replicas": 1, "strategy": "Recreate"}
 
 Grant = tuple[str, str, str, str]
 """Namespace ("" for the whole cluster), API group, resource or resource/name, verb."""
@@ -69,11 +70,11 @@ LEASE = table("""
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, BASE | CRD_UPDATE),
-        ({"crds": {"update": False}}, BASE),
-        ({"leaderElection": True}, BASE | CRD_UPDATE | LEASE),
+        ({}, BASE | CRD_UPDATE | LEASE),
+        ({"crds": {"update": False}}, BASE | LEASE),
+        (ALONE, BASE | CRD_UPDATE),
     ],
-    ids=["by default", "without CRD updates", "with leader election"],
+    ids=["by default", "without CRD updates", "without leader election"],
 )
 def test_the_operator_may_do_exactly_this(chart: Chart, values: dict[str, Any], expected: set[Grant]) -> None:
     assert set(grants_of(chart.render(values))) == expected

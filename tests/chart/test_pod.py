@@ -48,16 +48,32 @@ def test_the_pod_is_probed_on_the_health_port_and_has_limits(chart: Chart) -> No
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
 
 
-def test_one_operator_replaces_the_other_before_a_lease_decides_between_them(chart: Chart) -> None:
+def test_two_operators_run_and_a_lease_decides_which_of_them_works(chart: Chart) -> None:
     spec = chart.render().only("Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert (spec["replicas"], spec["strategy"]) == (2, {"type": "RollingUpdate"})
+
+
+def test_operators_prefer_nodes_of_their_own_unless_the_admin_says_otherwise(chart: Chart) -> None:
+    rendered = chart.render()
+    (term,) = rendered.pod["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    chosen = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    assert chosen == rendered.only("Deployment")["spec"]["selector"]["matchLabels"]
+    own = {"nodeAffinity": {}}
+    assert chart.render({"affinity": own}).pod["spec"]["affinity"] == own
 
 
 @pytest.mark.parametrize(
     ("values", "present", "absent"),
     [
-        ({}, {"--no-leader-election"}, {"--no-crd-update"}),
-        ({"leaderElection": True}, set(), {"--no-leader-election"}),
+        ({}, set(), {"--no-leader-election", "--no-crd-update"}),
+        (
+            {"leaderElection": False, "replicas": 1, "strategy": "Recreate"},
+            {"--no-leader-election"},
+            set(),
+        ),
         ({"crds": {"update": False}}, {"--no-crd-update"}, set()),
         ({"extraArgs": ["--allow-loopback-guests"]}, {"--allow-loopback-guests"}, set()),
     ],

@@ -25,8 +25,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no namespace with secrets": {"secretNamespaces": []},
     "a wildcard for the namespaces with secrets": {"secretNamespaces": ["*"]},
     "a namespace with secrets twice": {"secretNamespaces": ["fleet-default", "fleet-default"]},
-    "two operators without a lease": {"replicas": 2},
-    "a rolling update without a lease": {"strategy": "RollingUpdate"},
+    "two operators without a lease": {"leaderElection": False, "replicas": 2, "strategy": "Recreate"},
+    "a rolling update without a lease": {
+        "leaderElection": False,
+        "replicas": 1,
+        "strategy": "RollingUpdate",
+    },
     "a negative number of operators": {"replicas": -1},
     "a digest without its algorithm": {"image": {"digest": "0" * 64}},
     "no image": {"image": {"repository": ""}},
@@ -40,7 +44,8 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 TAKEN: dict[str, dict[str, Any]] = {
-    "two operators with a lease": {"leaderElection": True, "replicas": 2, "strategy": "RollingUpdate"},
+    "one operator without a lease": {"leaderElection": False, "replicas": 1, "strategy": "Recreate"},
+    "five operators with a lease": {"replicas": 5},
     "charts from a registry only": {
         "settings": {
             "kubevipChartRepoUrl": "",
