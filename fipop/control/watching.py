@@ -135,26 +135,30 @@ class Watcher:
         waits = iter(self._backoffs)
         while True:
             started = loop.time()
-            attempt = asyncio.create_task(self._watch(mailbox, stop))
+            attempt = asyncio.create_task(self._watch(mailbox))
             await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
-                return await _end(attempt, self._times.stop_seconds)
+                attempt.cancel()
+                await asyncio.wait({attempt})
+                return
             if loop.time() - started > _STEADY_SECONDS:
                 waits = iter(self._backoffs)
             pause = next(waits)
             error = None if attempt.cancelled() else attempt.exception()
             fields = {"error": type(error).__name__, "retry_seconds": round(pause, 1)}
-            logger.warning("watching broke off; it starts afresh", extra=fields, exc_info=error)
+            # Only by its class: kopf's errors quote what the server said.
+            logger.warning("watching broke off; it starts afresh", extra=fields)
+            logger.debug("what broke it off", exc_info=error)
             await asyncio.wait({stopping}, timeout=pause)
 
-    async def _watch(self, mailbox: Mailbox, stop: asyncio.Event) -> None:
+    async def _watch(self, mailbox: Mailbox) -> None:
         await self._wait_until_served()
+        # Without a stop flag: kopf would wait 5 s for its waiter whenever a watch of its died.
         await kopf.operator(
             registry=self._build_registry(mailbox),
             settings=self._build_settings(),
             clusterwide=True,
             standalone=True,
-            stop_flag=stop,
         )
 
     async def _wait_until_served(self) -> None:
@@ -279,19 +283,13 @@ class _NoProgress(kopf.ProgressStorage):
 def _quieten_kopf() -> None:
     """Keep kopf's own words out of the log where ours say the same, or where nobody needs to know.
 
-    A line per event and handler; one per failed attempt with the server's words in it (`streams` says it once).
+    A line per event and handler; one per failed attempt, and five per watch that died, with the server's words in
+    them: what is worth knowing of that, `streams` and this module say once.
     """
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     logging.getLogger("kopf.activities").setLevel(logging.WARNING)
-    logging.getLogger("kopf._core").setLevel(logging.ERROR)
+    logging.getLogger("kopf._core").setLevel(logging.CRITICAL)
     logging.getLogger("kopf._cogs").setLevel(logging.CRITICAL)
-
-
-async def _end(attempt: asyncio.Task[None], seconds: float) -> None:
-    """Let kopf end by its stop flag; cancel it when it does not, or was not reached yet."""
-    await asyncio.wait({attempt}, timeout=seconds)
-    attempt.cancel()
-    await asyncio.wait({attempt})
 
 
 def _full_name(resource: Resource) -> str:

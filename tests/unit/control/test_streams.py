@@ -1,13 +1,10 @@
 """What counts as a sign of life of a watch, and what is let through to it, against a server that misbehaves."""
 
 import asyncio
-import datetime as dt
 import itertools
 import logging
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 
 import aiohttp
@@ -19,7 +16,7 @@ from fipop.control.streams import EndlessBackoffs, RefusedError, SignsOfLife, St
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES
-from localfleet.certificates import build_authority
+from tests.unit.control.conftest import Serve
 
 EVENT = b'{"type":"BOOKMARK","object":{}}\n'
 
@@ -80,22 +77,10 @@ class Bench:
 
 
 @pytest_asyncio.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    authority = build_authority("tests", dt.datetime.now(dt.UTC))
-    pair = authority.issue_server(["127.0.0.1"])
-    path = tmp_path / "server.pem"
-    path.write_bytes(pair.certificate + pair.key)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(path)
-    bench = Bench(ca_pem=authority.pem.decode())
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", bench.handle)
-    runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    bench.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    yield bench
-    await runner.cleanup()
+async def bench(serve: Serve) -> Bench:
+    bench = Bench()
+    bench.url, bench.ca_pem = await serve(bench.handle)
+    return bench
 
 
 WATCH = "/api/v1/namespaces?watch=true"
