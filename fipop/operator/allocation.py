@@ -8,9 +8,10 @@ old one stays and the obstacle is told.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from fipop.api.models import Requested, Reservation
+from fipop.api.models import IPFamilyPolicy, Requested, Reservation
 from fipop.errors import IpamError, RangeDrainingError
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.operator.request import Request, needs_every_family, wanted_families
@@ -33,10 +34,14 @@ class RangeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a floating IP has not all that it asks for; `reason` is that of its condition."""
+    """Why a floating IP has not all that it asks for; `reason` is that of its condition.
+
+    One that is `tolerable` leaves the wish fulfilled as long as there is an address: one family is enough.
+    """
 
     reason: str
     message: str
+    tolerable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +61,18 @@ class Want:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first."""
+    """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first.
+
+    `spare` are the reservations of families that are wanted no more: they go once nothing stands in the way of what
+    takes their place.
+    """
 
     keep: tuple[Reservation, ...]
-    claim: tuple[Want, ...]
-    obstacles: tuple[Obstacle, ...]
-    all_or_nothing: bool
+    claim: tuple[Want, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    spare: tuple[Reservation, ...] = ()
+    all_or_nothing: bool = False
+    content_with_one: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +92,8 @@ class Circumstances:
 
 def plan_allocation(request: Request, facts: Circumstances) -> Plan:
     """Decide for every family that is wanted. See the module's text for the order of thought."""
-    held = _by_family(request, facts)
+    held = _by_family(facts.held, _rank(request, facts))
+    content_with_one = request.policy is IPFamilyPolicy.PREFER_DUAL_STACK
     families = wanted_families(request, facts.range.families, frozenset(held))
     keep: list[Reservation] = []
     claim: list[Want] = []
@@ -93,7 +105,7 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
             if obstacle is None:
                 claim.append(decision)
                 continue
-            obstacles.append(obstacle)
+            obstacles.append(replace(obstacle, tolerable=content_with_one and decision.address is None))
             if decision.replaces is not None:
                 keep.append(decision.replaces)
         else:
@@ -102,8 +114,16 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
         keep=tuple(keep),
         claim=tuple(claim),
         obstacles=tuple(obstacles),
+        spare=tuple(held[family][0] for family in sorted(held) if family not in families),
         all_or_nothing=needs_every_family(request),
+        content_with_one=content_with_one,
     )
+
+
+def plan_standstill(held: Sequence[Reservation], had: frozenset[Address], obstacle: Obstacle) -> Plan:
+    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known."""
+    found = _by_family(held, lambda each: (address_of(each) not in had, each.since, each.name))
+    return Plan(keep=tuple(found[family][0] for family in sorted(found)), obstacles=(obstacle,))
 
 
 def obstacle_of(error: IpamError) -> Obstacle:
@@ -116,13 +136,20 @@ def address_of(reservation: Reservation) -> Address:
     return parse_address(reservation.address)
 
 
-def _by_family(request: Request, facts: Circumstances) -> Mapping[Family, list[Reservation]]:
-    """Sort the reservations of each family, several where a crash or a second operator left them behind.
+def _by_family(
+    held: Sequence[Reservation], rank: Callable[[Reservation], tuple[Any, ...]]
+) -> Mapping[Family, list[Reservation]]:
+    """Sort the reservations of each family, several where a crash or a second operator left them behind."""
+    found: dict[Family, list[Reservation]] = {}
+    for reservation in sorted(held, key=rank):
+        found.setdefault(address_of(reservation).family, []).append(reservation)
+    return found
 
-    The same for every observer: what the spec names, then what the status names, then the oldest, then by name.
-    """
 
-    def rank(reservation: Reservation) -> tuple[bool, bool, bool, bool, object, str]:
+def _rank(request: Request, facts: Circumstances) -> Callable[[Reservation], tuple[Any, ...]]:
+    """Rank the same for every observer: what the spec names, what the status names, the oldest, then by name."""
+
+    def rank(reservation: Reservation) -> tuple[Any, ...]:
         address = address_of(reservation)
         return (
             address != request.static.get(address.family),
@@ -133,10 +160,7 @@ def _by_family(request: Request, facts: Circumstances) -> Mapping[Family, list[R
             reservation.name,
         )
 
-    found: dict[Family, list[Reservation]] = {}
-    for reservation in sorted(facts.held, key=rank):
-        found.setdefault(address_of(reservation).family, []).append(reservation)
-    return found
+    return rank
 
 
 def _decide(

@@ -200,10 +200,11 @@ class Books:
         )
 
     def is_full(self, range_name: str) -> bool:
-        """Whether a range that can be read has nothing to give."""
+        """Whether a range has nothing for a new guest, which gets an address of the first family that there is."""
         if range_name not in self._pools:
             return True
-        return self._ledger_of(range_name).snapshot(range_name).whole.free == 0
+        snapshot = self._ledger_of(range_name).snapshot(range_name)
+        return (snapshot.ipv4 if Family.IPV4 in self.families(range_name) else snapshot.ipv6).free == 0
 
     def conflicts(self, range_name: str) -> tuple[str, ...]:
         """Name the older ranges that take addresses away from this one."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
-from fipop.api.models import FloatingIP, Owner, Reservation
+from fipop.api.models import EPOCH, FloatingIP, Owner, Reservation
 from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle_of
-from fipop.operator.reservations import Claim, Held, ReservationDesk
+from fipop.operator.reservations import Claim, Held, ReservationDesk, may_take
 from fipop.operator.world import BY_FORMER_OWNER, World
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,15 @@ class Outcome:
         for reservation in reservations:
             self.held[address_of(reservation).family] = reservation
 
+    def enter(self, answer: Held | Obstacle) -> None:
+        """Take in what came of one address."""
+        if isinstance(answer, Obstacle):
+            self.obstacles.append(answer)
+            return
+        self.keep([answer.reservation])
+        if answer.is_new:
+            self.fresh.append(answer.reservation)
+
 
 class ContendedError(FipopError):
     """Others took every candidate of a round first; the next round goes on with what is left."""
@@ -42,39 +51,66 @@ class ContendedError(FipopError):
 
 
 class Claimer:
-    """Turns wants into reservations through the desk."""
+    """Turns wants into reservations through the desk.
 
-    def __init__(self, *, world: World, desk: ReservationDesk) -> None:
+    `carrier_of` says who still carries an address in quarantine, by the name of its reservation.
+    """
+
+    def __init__(
+        self, *, world: World, desk: ReservationDesk, carrier_of: Callable[[str], str | None]
+    ) -> None:
         self._world = world
         self._desk = desk
+        self._carrier_of = carrier_of
 
     async def carry_out(
         self, plan: Plan, *, floating_ip: FloatingIP, owner: Owner, space: str, range_name: str
     ) -> Outcome:
         """Claim what the plan wants; ApiError where a write failed (what was begun is found at the next round)."""
         outcome = Outcome(obstacles=list(plan.obstacles))
-        outcome.keep([await self._refresh(reservation, owner) for reservation in plan.keep])
-        wants = () if plan.all_or_nothing and plan.obstacles else plan.claim
-        for want in wants:
+        for reservation in plan.keep:
+            outcome.enter(await self._refresh(reservation, owner))
+        if plan.all_or_nothing:
+            outcome.obstacles += self._foresee(plan, owner=owner, space=space, range_name=range_name)
+        for want in plan.claim:
+            if plan.all_or_nothing and outcome.obstacles:
+                break
             answer = await self._claim(want, owner=owner, space=space, range_name=range_name)
-            if isinstance(answer, Obstacle):
-                outcome.obstacles.append(answer)
-                if plan.all_or_nothing:
-                    break
-                continue
-            outcome.keep([answer.reservation])
-            if answer.is_new:
-                outcome.fresh.append(answer.reservation)
-        if outcome.obstacles:
-            outcome.keep(self._replaced(wants, outcome.held))
+            if isinstance(answer, Obstacle) and plan.content_with_one and want.address is None:
+                answer = replace(answer, tolerable=True)
+            outcome.enter(answer)
+        # A claim that is still open was made for a wish that is no more.
+        self._world.books.abandon(owner.key)
         if outcome.obstacles and plan.all_or_nothing:
-            await self._undo(outcome, floating_ip, wants)
+            await self._undo(outcome, floating_ip)
+        if outcome.obstacles:
+            outcome.keep(_staying(plan, outcome))
         return outcome
 
-    async def _refresh(self, reservation: Reservation, owner: Owner) -> Reservation:
+    def _foresee(self, plan: Plan, *, owner: Owner, space: str, range_name: str) -> list[Obstacle]:
+        """Tell what would stand in the way by all that is known: both families or none begins nothing in vain.
+
+        What is begun and undone wakes all who wait for an address: first of all who began it, without end.
+        """
+        obstacles = []
+        for want in plan.claim:
+            try:
+                address = want.address or self._candidate(want.family, owner, range_name)
+            except IpamError as error:
+                obstacles.append(obstacle_of(error))
+                continue
+            claim = Claim(
+                space=space, address=address, range=range_name, owner=owner, requested=want.requested
+            )
+            known = self._world.reservations.get("", claim.name)
+            if known is not None and not may_take(known, claim):
+                obstacles.append(self._describe(known))
+        return obstacles
+
+    async def _refresh(self, reservation: Reservation, owner: Owner) -> Held | Obstacle:
         """Write the owner anew where it is another by now: created again under its name, or its guest became known."""
         if reservation.owner == owner:
-            return reservation
+            return Held(reservation=reservation, is_new=False)
         claim = Claim(
             space=reservation.space,
             address=address_of(reservation),
@@ -83,7 +119,7 @@ class Claimer:
             requested=reservation.requested,
         )
         answer = await self._desk.claim(claim)
-        return answer.reservation
+        return answer if isinstance(answer, Held) else self._describe(answer.reservation)
 
     async def _claim(self, want: Want, *, owner: Owner, space: str, range_name: str) -> Held | Obstacle:
         for _ in range(MAX_CANDIDATES):
@@ -112,7 +148,7 @@ class Claimer:
                 )
                 return answer
             if want.address is not None:
-                return describe_holder(answer.reservation, want.address)
+                return self._describe(answer.reservation)
         raise ContendedError(range_name=range_name)
 
     def _candidate(self, family: Family, owner: Owner, range_name: str) -> Address:
@@ -125,41 +161,53 @@ class Claimer:
             former = self._world.reservations.by_index(
                 BY_FORMER_OWNER, (owner.cluster, owner.name, range_name)
             )
-            for reservation in former:
+            # Of several it had the one that was released last.
+            for reservation in sorted(former, key=lambda each: each.quarantined_until or EPOCH, reverse=True):
                 address = address_of(reservation)
                 if address.family is family and reservation.space == books.space_of(range_name):
                     return address
         return books.next_free(range_name, family, owner.key)
 
-    @staticmethod
-    def _replaced(wants: Sequence[Want], held: dict[Family, Reservation]) -> list[Reservation]:
-        """Give the old reservations whose replacement was not to be had: they stay."""
-        return [want.replaces for want in wants if want.replaces is not None and want.family not in held]
+    def _describe(self, reservation: Reservation) -> Obstacle:
+        return describe_holder(reservation, self._carrier_of(reservation.name))
 
-    async def _undo(self, outcome: Outcome, floating_ip: FloatingIP, wants: Sequence[Want]) -> None:
+    async def _undo(self, outcome: Outcome, floating_ip: FloatingIP) -> None:
         """Give back, in reverse, what serves nobody without the rest; what the floating IP had before stays."""
         had = set(floating_ip.status.addresses)
         for reservation in reversed(list(outcome.held.values())):
             address = address_of(reservation)
             if format_address(address) in had:
                 continue
-            if await self._desk.drop_unused(reservation):
-                del outcome.held[address.family]
+            # Free at once is only what this round took from nobody: no guest can carry it.
+            if reservation in outcome.fresh and not reservation.history:
+                if not await self._desk.free(reservation):
+                    continue
+            else:
+                seconds = self._world.quarantine_seconds(reservation.range)
+                await self._desk.quarantine(reservation, seconds=seconds)
+            del outcome.held[address.family]
         outcome.fresh.clear()
-        outcome.keep(self._replaced(wants, outcome.held))
 
 
-def describe_holder(reservation: Reservation, address: Address) -> Obstacle:
-    """Say who stands in the way of a claim."""
+def _staying(plan: Plan, outcome: Outcome) -> list[Reservation]:
+    """Give the old reservations that stay: their replacement, or all that takes their place, was not to be had."""
+    replaced = [want.replaces for want in plan.claim if want.replaces is not None]
+    serious = any(not obstacle.tolerable for obstacle in outcome.obstacles)
+    old = [*replaced, *(plan.spare if serious else ())]
+    return [each for each in old if address_of(each).family not in outcome.held]
+
+
+def describe_holder(reservation: Reservation, carrier: str | None = None) -> Obstacle:
+    """Say who stands in the way of a claim; `carrier` (a sentence) keeps the address in quarantine beyond its time."""
+    address = address_of(reservation)
     holder = f"{reservation.owner.namespace}/{reservation.owner.name}".rstrip("/")
     cluster = f' of cluster "{reservation.owner.cluster}"' if reservation.owner.cluster else ""
     if reservation.quarantined_until is None:
         message = f"address {format_address(address)} is held by floating IP {holder}{cluster}"
         return Obstacle(reason="AddressInUse", message=message)
     until = reservation.quarantined_until.strftime("%Y-%m-%d %H:%M:%S UTC")
-    message = (
-        f"address {format_address(address)} is in quarantine until {until} or later, after {holder}{cluster}"
-    )
+    message = f"address {format_address(address)} is in quarantine until {until}"
+    message += f" and as long as {carrier}" if carrier else f" or later, after {holder}{cluster}"
     return Obstacle(reason="AddressQuarantined", message=message)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, FloatingIPRange, Owner, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
-from fipop.errors import ApiConflictError, IpamError
-from fipop.ipam.addresses import Address, format_address, parse_address
+from fipop.errors import ApiConflictError
+from fipop.ipam.addresses import format_address
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.allocation import (
@@ -24,6 +24,7 @@ from fipop.operator.allocation import (
     RangeView,
     address_of,
     plan_allocation,
+    plan_standstill,
 )
 from fipop.operator.claiming import Claimer, Outcome
 from fipop.operator.gates import Gates
@@ -31,6 +32,7 @@ from fipop.operator.guests import GuestDirectory
 from fipop.operator.links import GuestLink, find_range, link_guest
 from fipop.operator.request import Request, SpecError, in_order, read_request
 from fipop.operator.reservations import ReservationDesk
+from fipop.operator.standing import addresses_had, build_owner, is_made_by_us, read_addresses
 from fipop.operator.status import build_status
 from fipop.operator.world import World
 from fipop.rancher.matching import is_on_network
@@ -38,7 +40,7 @@ from fipop.rancher.matching import is_on_network
 logger = logging.getLogger(__name__)
 
 MAX_WRITE_BACKS = 2
-"""How often an emptied spec.ipaddress is written again before it is left to whoever empties it."""
+"""How often a spec.ipaddress that was emptied is written again before it is left to whoever empties it."""
 
 SPEC_REVERTED = "SpecReverted"
 CLOSED_GATE_SECONDS = 5.0
@@ -73,6 +75,7 @@ class FloatingIPReconciler:
         gates: Gates,
         guests: GuestDirectory,
         callbacks: Callbacks,
+        carrier_of: Callable[[str], str | None],
     ) -> None:
         self._client = client
         self._world = world
@@ -80,7 +83,7 @@ class FloatingIPReconciler:
         self._gates = gates
         self._guests = guests
         self._callbacks = callbacks
-        self._claimer = Claimer(world=world, desk=desk)
+        self._claimer = Claimer(world=world, desk=desk, carrier_of=carrier_of)
         self._write_backs: dict[str, int] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
@@ -127,32 +130,44 @@ class FloatingIPReconciler:
         try:
             request = read_request(floating_ip)
         except SpecError as error:
-            return _keep_all(held, Obstacle(reason="InvalidSpec", message=str(error))), None
-        found = find_range(self._world, floating_ip, held, self._guests.known(floating_ip.namespace))
+            obstacle = Obstacle(reason="InvalidSpec", message=str(error))
+            return await self._stand_still(floating_ip, held, link, obstacle), None
+        guest = self._guests.known(floating_ip.namespace)
+        found = find_range(self._world, floating_ip, held, guest, static=request.static.values())
         view = found if isinstance(found, Obstacle) else self._view(found)
         if isinstance(view, Obstacle):
-            return _keep_all(held, view), request
+            return await self._stand_still(floating_ip, held, link, view), request
         facts = Circumstances(
             range=view,
             held=held,
-            had=_addresses_had(floating_ip, request, self._guests.is_inherited(floating_ip)),
-            made_by_us=_is_made_by_us(floating_ip),
+            had=addresses_had(floating_ip, request, self._guests.is_inherited(floating_ip)),
+            made_by_us=is_made_by_us(floating_ip),
         )
         plan = plan_allocation(request, facts)
         closed = self._gates.refuses_new_address()
         if plan.claim and self._gates.predecessor_runs:
             obstacle = Obstacle(reason="PredecessorRuns", message=closed or "")
-            plan = replace(plan, keep=tuple(held), claim=(), obstacles=(obstacle,))
-        elif closed is not None and any(not want.confirms for want in plan.claim):
+            return await self._stand_still(floating_ip, held, link, obstacle), request
+        if closed is not None and any(not want.confirms for want in plan.claim):
             raise _GateClosedError
         outcome = await self._claimer.carry_out(
             plan,
             floating_ip=floating_ip,
-            owner=_owner(floating_ip, link, held),
+            owner=build_owner(floating_ip, link, held),
             space=view.space,
             range_name=view.name,
         )
         return outcome, request
+
+    async def _stand_still(
+        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink, obstacle: Obstacle
+    ) -> Outcome:
+        """Keep what is held, for its owner as he is now."""
+        plan = plan_standstill(held, read_addresses(floating_ip.status.addresses), obstacle)
+        owner = build_owner(floating_ip, link, held)
+        return await self._claimer.carry_out(
+            plan, floating_ip=floating_ip, owner=owner, space="", range_name=""
+        )
 
     def _view(self, found: FloatingIPRange) -> RangeView | Obstacle:
         books = self._world.books
@@ -188,15 +203,14 @@ class FloatingIPReconciler:
         if not addresses or dict(request.static) == addresses or (outcome.obstacles and request.static):
             self._forget_write_backs(floating_ip, request)
             return floating_ip
-        is_write_back = not request.static and bool(floating_ip.status.addresses)
+        # What the status told already stood in the spec, too: somebody took it out.
+        is_write_back = set(addresses.values()) <= read_addresses(floating_ip.status.addresses)
         if is_write_back and not self._may_write_back(floating_ip):
-            message = (
-                "spec.ipaddress was emptied again and again: the address is held, status.addresses tells it"
-            )
+            message = "spec.ipaddress is changed back again and again: status.addresses tells what is held"
             outcome.obstacles.append(Obstacle(reason=SPEC_REVERTED, message=message))
             return floating_ip
         metadata: Json = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
-        if floating_ip.range is None and _is_made_by_us(floating_ip):
+        if floating_ip.range is None and is_made_by_us(floating_ip):
             metadata["annotations"] = {names.ANNOTATION_RANGE: next(iter(outcome.held.values())).range}
         patch: Json = {
             "metadata": metadata,
@@ -260,11 +274,11 @@ class FloatingIPReconciler:
         live = await self._read_again(floating_ip)
         if live is None or live.uid != floating_ip.uid:
             return
-        named = set(live.status.addresses) | {part.strip() for part in live.ipaddress.split(",")}
+        named = read_addresses((*live.status.addresses, *live.ipaddress.split(",")))
         for reservation in extra:
             # The same address in another space is named by the status for the sake of the one that is kept.
             elsewhere = any(each.address == reservation.address for each in outcome.held.values())
-            if elsewhere or format_address(address_of(reservation)) not in named:
+            if elsewhere or address_of(reservation) not in named:
                 await self._desk.quarantine(
                     reservation, seconds=self._world.quarantine_seconds(reservation.range)
                 )
@@ -280,45 +294,3 @@ class FloatingIPReconciler:
 
 class _GateClosedError(Exception):
     """A new address is wanted, and none may be given out yet."""
-
-
-def _keep_all(held: tuple[Reservation, ...], obstacle: Obstacle) -> Outcome:
-    outcome = Outcome(obstacles=[obstacle])
-    outcome.keep(held)
-    return outcome
-
-
-def _is_made_by_us(floating_ip: FloatingIP) -> bool:
-    """Whether fipop, or the predecessor, made it for a new guest: its address was chosen, not asked for."""
-    return floating_ip.name == f"{floating_ip.cluster}{names.FLOATING_IP_SUFFIX}"
-
-
-def _owner(floating_ip: FloatingIP, link: GuestLink, held: tuple[Reservation, ...]) -> Owner:
-    """Give the owner to write; what was known of the guest stays known while Rancher takes it apart."""
-    before = held[0].owner if held else None
-    cluster = link.cluster
-    if cluster is None and before is not None:
-        return replace(before, uid=floating_ip.uid)
-    return Owner(
-        namespace=floating_ip.namespace,
-        name=floating_ip.name,
-        uid=floating_ip.uid,
-        cluster=cluster.name if cluster is not None else "",
-        imported=cluster.is_imported if cluster is not None else False,
-    )
-
-
-def _addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool) -> frozenset[Address]:
-    """Give the addresses that are the floating IP's own without a reservation.
-
-    Its status names what it held; an object of the predecessor brings what its spec names.
-    """
-    had = set()
-    for text in floating_ip.status.addresses:
-        try:
-            had.add(parse_address(text))
-        except IpamError:
-            continue
-    if is_inherited:
-        had |= set(request.static.values())
-    return frozenset(had)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.ipam.addresses import Address
 from fipop.operator.allocation import Obstacle
 from fipop.operator.world import World
 from fipop.rancher.discovery import choose_cluster
@@ -72,12 +74,17 @@ def choose_for_guest(world: World, guest: Guest) -> RangeChoice:
 
 
 def find_range(
-    world: World, floating_ip: FloatingIP, held: tuple[Reservation, ...], guest: Guest | None
+    world: World,
+    floating_ip: FloatingIP,
+    held: tuple[Reservation, ...],
+    guest: Guest | None,
+    *,
+    static: Collection[Address] = (),
 ) -> FloatingIPRange | Obstacle:
     """Find the range that serves a floating IP.
 
-    The one that it names; else the one that its address comes from; else one is chosen as for a new guest, with a
-    static address rather where it belongs.
+    The one that it names; else the one that its address comes from; else one is chosen as for a new guest, for
+    `static` addresses rather one that gives them out.
     """
     if floating_ip.range is not None:
         named = world.ranges.get("", floating_ip.range)
@@ -96,9 +103,15 @@ def find_range(
         *choice.candidates,
         *(passed.range for passed in choice.passed_over if passed.reason is NoRange.FULL),
     ]
-    for name in ordered:
+    for name in sorted(ordered, key=lambda name: not _gives_out(world, name, static)):
         chosen = world.ranges.get("", name)
         if chosen is not None:
             return chosen
     reason = choice.reason or NoRange.NO_MATCH
     return Obstacle(reason=reason.value, message=_NO_RANGE_MESSAGES[reason])
+
+
+def _gives_out(world: World, range_name: str, addresses: Collection[Address]) -> bool:
+    if world.books.problem_of(range_name) is not None:
+        return False
+    return all(world.books.why_refused(range_name, address) is None for address in addresses)

@@ -37,13 +37,15 @@ class Surroundings:
 
     `look` gives who in a guest carries an address (a sentence), None where nobody does; FipopError where the guest
     cannot be asked. `may_release` is the guard against a mass release. `clean` wants a pass over a guest, which takes
-    our keys out of it. `owner_changed` wants a round over a floating IP.
+    our keys out of it. `owner_changed` wants a round over a floating IP, `still_carried` over all that wait for an
+    address: their conditions name who carries it.
     """
 
     look: Callable[[str, Address], Awaitable[str | None]]
     may_release: Callable[[Reservation], bool]
     clean: Callable[[str], None]
     owner_changed: Callable[[tuple[str, str]], None]
+    still_carried: Callable[[], None]
 
 
 class Releaser:
@@ -148,6 +150,7 @@ class Releaser:
                 extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
             )
             self._surroundings.clean(guest_id)
+            self._surroundings.still_carried()
         return carrier
 
     def _is_ours_again(self, reservation: Reservation) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
 from fipop.api.parsing import Json
 from fipop.api.rendering import render_reservation
@@ -104,12 +103,12 @@ class ReservationDesk:
 
     async def _take(self, known: Reservation, claim: Claim) -> Held | Refused:
         """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
-        if not _may_take(known, claim):
+        if not may_take(known, claim):
             # The store may lag behind a release: the API server has the last word before anybody is refused.
             live = await self._read(claim.name)
             if live is None:
                 return Held(reservation=await self._create(claim), is_new=True)
-            if not _may_take(live, claim):
+            if not may_take(live, claim):
                 return Refused(reservation=live)
             known = live
         wanted = _granted(known, claim, self._now())
@@ -165,16 +164,6 @@ class ReservationDesk:
         self._count_release("freed")
         return True
 
-    async def drop_unused(self, reservation: Reservation) -> bool:
-        """Give back what no guest can carry, since nothing ever named it; False where it changed meanwhile.
-
-        What came out of a quarantine goes back there: its former guest may still carry it.
-        """
-        if not reservation.history:
-            return await self.free(reservation)
-        await self.quarantine(reservation, seconds=names.DEFAULT_QUARANTINE_SECONDS)
-        return True
-
     async def is_held_by(self, name: str, owner: Owner) -> bool:
         """Ask the API server, right before a guest is written, whether the address is still this owner's."""
         live = await self._read(name)
@@ -204,8 +193,8 @@ class ReservationDesk:
         return None
 
 
-def _may_take(known: Reservation, claim: Claim) -> bool:
-    """Whether the claim may have a reservation that exists: it is its own, or its own from before."""
+def may_take(known: Reservation, claim: Claim) -> bool:
+    """Tell whether the claim may have a reservation that exists: it is its own, or its own from before."""
     if known.owner.key == claim.owner.key:
         return True
     return not known.is_held and is_former_owner(known, claim.owner, claim.range)

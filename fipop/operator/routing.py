@@ -132,8 +132,10 @@ class Router:
             if side is not None:
                 self._add_range(side.range)
         self.add_floating_ip(change.latest.owner.key)
-        if change.new is None:
+        if change.old is not None and (change.new is None or change.old.is_held != change.new.is_held):
+            # Free now; or in quarantine, and who waits for it learns until when.
             self.wake_waiting()
+        if change.new is None:
             return
         has_owner = change.new.is_held and self.world.floating_ips.get(*change.new.owner.key) is not None
         if not has_owner:

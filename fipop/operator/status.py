@@ -58,18 +58,20 @@ def build_status(
 
 def _allocated(addresses: Sequence[str], obstacles: Sequence[Obstacle]) -> Condition:
     kept = f"; {', '.join(addresses)} stays" if addresses else ""
-    if obstacles:
+    messages = list(dict.fromkeys(each.message for each in obstacles))
+    serious = [each for each in obstacles if not (each.tolerable and addresses)]
+    if serious:
         return Condition(
             type=ConditionType.ALLOCATED,
             verdict=Verdict.FALSE,
-            reason=obstacles[0].reason,
-            message="; ".join(dict.fromkeys(each.message for each in obstacles)) + kept,
+            reason=serious[0].reason,
+            message="; ".join(messages) + kept,
         )
     return Condition(
         type=ConditionType.ALLOCATED,
         verdict=Verdict.TRUE,
         reason="Allocated",
-        message=f"holds {', '.join(addresses)}",
+        message="; ".join([f"holds {', '.join(addresses)}", *messages]),
     )
 
 

@@ -119,6 +119,7 @@ class Controllers:
                 counted=self._metrics.count_allocation,
                 warn=self._warn,
             ),
+            carrier_of=lambda name: self.releaser.carrier_of(name),
         )
         self.ranges = RangeReconciler(client=client, world=world, monotonic=time.monotonic)
         self.clusters = GuestReconciler(
@@ -142,6 +143,7 @@ class Controllers:
                 may_release=self.guard.may_release,
                 clean=self.router.add_pass,
                 owner_changed=self.router.add_floating_ip,
+                still_carried=self.router.wake_waiting,
             ),
             now=client.server_now,
         )

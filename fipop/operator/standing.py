@@ -1,0 +1,53 @@
+"""What a floating IP brings along to a round: who it is, as the owner of addresses, and which were its own before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fipop.api import names
+from fipop.api.models import FloatingIP, Owner, Reservation
+from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, parse_address
+from fipop.operator.links import GuestLink
+from fipop.operator.request import Request
+
+
+def is_made_by_us(floating_ip: FloatingIP) -> bool:
+    """Whether fipop, or the predecessor, made it for a new guest: its address was chosen, not asked for."""
+    return floating_ip.name == f"{floating_ip.cluster}{names.FLOATING_IP_SUFFIX}"
+
+
+def build_owner(floating_ip: FloatingIP, link: GuestLink, held: tuple[Reservation, ...]) -> Owner:
+    """Give the owner to write; what was known of the guest stays known while Rancher takes it apart."""
+    before = held[0].owner if held else None
+    cluster = link.cluster
+    if cluster is None and before is not None:
+        return replace(before, uid=floating_ip.uid)
+    return Owner(
+        namespace=floating_ip.namespace,
+        name=floating_ip.name,
+        uid=floating_ip.uid,
+        cluster=cluster.name if cluster is not None else "",
+        imported=cluster.is_imported if cluster is not None else False,
+    )
+
+
+def addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool) -> frozenset[Address]:
+    """Give the addresses that are the floating IP's own without a reservation.
+
+    Its status names what it held; an object of the predecessor brings what its spec names.
+    """
+    inherited = request.static.values() if is_inherited else ()
+    return read_addresses(floating_ip.status.addresses).union(inherited)
+
+
+def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
+    """Read what can be read: in a status, and in a spec, people may write."""
+    found = set()
+    for text in texts:
+        try:
+            found.add(parse_address(text))
+        except IpamError:
+            continue
+    return frozenset(found)
