@@ -37,8 +37,11 @@ from fipop.rancher.matching import Guest
 
 logger = logging.getLogger(__name__)
 
-GUEST_WRITE_SECONDS = 15.0
-"""A guest is written only while this replica surely leads for so long: shorter than any quarantine."""
+GUEST_WRITE_SECONDS = 10.0
+"""A guest is written only while this replica surely leads for so long: as long as one request to a guest may take.
+
+Less than what a lease has left between two renewals, else no guest was ever written; shorter than any quarantine.
+"""
 
 Served = tuple[object, ...]
 
