@@ -24,8 +24,8 @@ RESOLVE_SECONDS = 600.0
 FAILURE_SECONDS = 30.0
 """How long a failure holds: a source that is away is not asked by every guest in turn."""
 
-_PATIENCE_SECONDS = 10.0
-"""How long a pass waits for a newer version when an older one is at hand."""
+_PATIENCE_SECONDS = 20.0
+"""How long a pass waits for a fetch; its guest has other things to be told meanwhile."""
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
 _MAX_CHART_BYTES = 32 * 1024 * 1024
 _MAX_CHART_FILES = 2000
@@ -85,15 +85,14 @@ class ChartCache:
                 return entry.chart
             raise entry.error
         if entry.task is None:
+            entry.error = None
             entry.task = asyncio.create_task(self._refresh(source, entry))
             self._forget_unused()
         # Not awaited itself: the pass that happened to begin the fetch may be cancelled, the others want it still.
-        await asyncio.wait({entry.task}, timeout=_PATIENCE_SECONDS if entry.chart is not None else None)
+        await asyncio.wait({entry.task}, timeout=_PATIENCE_SECONDS)
         if entry.chart is not None:
             return entry.chart
-        raise entry.error or ChartError(
-            source=str(source), version=source.version, reason="the fetch was stopped"
-        )
+        raise entry.error or _problem(source, "it is still being fetched")
 
     async def close(self) -> None:
         """Stop what is under way and remove the charts from the disk."""

@@ -21,10 +21,11 @@ class _Attempt:
 class _Notes:
     decoded: dict[tuple[str, str], DecodedRelease] = field(default_factory=dict)
     attempts: dict[Role, _Attempt] = field(default_factory=dict)
+    missing: set[Role] = field(default_factory=set)
 
 
 class GuestMemory:
-    """Keeps, by guest, releases that were decoded and helm runs that failed; times are monotonic seconds."""
+    """Keeps, by guest, what was decoded, which helm runs failed, where objects lack; times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._guests: dict[str, _Notes] = {}
@@ -66,6 +67,19 @@ class GuestMemory:
         rest = retry_delay_seconds(failures)
         notes.attempts[role] = _Attempt(digest, failures, now + rest)
         return rest
+
+    def lacks_objects(self, guest_id: str, role: Role) -> bool:
+        """Whether objects of a release were missing when they were last looked for."""
+        notes = self._guests.get(guest_id)
+        return notes is not None and role in notes.missing
+
+    def note_objects(self, guest_id: str, role: Role, *, complete: bool) -> None:
+        """Keep whether objects of a release are missing: then every pass looks for them, until they are there."""
+        notes = self._guests.setdefault(guest_id, _Notes())
+        if complete:
+            notes.missing.discard(role)
+        else:
+            notes.missing.add(role)
 
     def note_success(self, guest_id: str, role: Role) -> None:
         """Forget a role's failures."""

@@ -158,7 +158,7 @@ class ReleaseKeeper:
         runs. Only this very version of the record goes: a helm that is alive after all has changed it.
         """
         record = state.latest
-        async with self.tools.slots, self.tools.open_client(self.connection) as client:
+        async with self.tools.talk(self.connection) as client:
             await client.delete(
                 SECRETS,
                 record.secret,

@@ -5,9 +5,7 @@ The guest is talked to in at most two talks, before and after helm runs; a quiet
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from fipop.errors import (
@@ -16,7 +14,6 @@ from fipop.errors import (
     FipopError,
     GuestError,
     KubeAccessError,
-    PassTimeoutError,
 )
 from fipop.guest.carried import CarriedAddresses, addresses_in
 from fipop.guest.charts import Role, WantedRelease, wanted_releases
@@ -26,7 +23,7 @@ from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked
 from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.guest.releasekeeper import Outcome, ReleaseKeeper
 from fipop.guest.releases import Status
-from fipop.guest.reports import ConfigMapReport, GuestTask, PassReport, ReleaseReport
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.summary import build_events, sum_up_release, waits_for_pods
 from fipop.guest.survey import Survey, read_carried, read_config_maps, read_survey
 from fipop.guest.tools import GuestTools
@@ -45,11 +42,15 @@ class GuestRoom:
     def __init__(self, tools: GuestTools) -> None:
         self._tools = tools
 
-    async def run_pass(self, task: GuestTask, *, deep: bool = False) -> PassReport:
+    async def run_pass(
+        self, task: GuestTask, *, deep: bool = False, early: Callable[[PassReport], None] | None = None
+    ) -> PassReport:
         """Bring one guest to the wanted state, as far as it lets us, and tell how it stands.
 
         What fails is in the report, not raised. `deep` also looks for deleted objects of the releases, one request
-        for each. A task that is cancelled leaves no connection and no helm process behind.
+        for each. `early` hears how the guest stands before helm is waited for, if there is news: an address that
+        is in place need not wait for charts to be told. A task that is cancelled leaves no connection and no helm
+        process behind.
         """
         tools = self._tools
         run = _Pass(task=task, tools=tools, deep=deep)
@@ -58,6 +59,8 @@ class GuestRoom:
                 task.kubeconfig, guest_id=task.guest_id, allow_loopback=tools.allow_loopback
             )
             await run.first_talk(connection)
+            if early is not None and run.has_news:
+                early(run.report())
             if await run.run_helm(connection):
                 await run.second_talk(connection)
         except (ApiError, GuestError, KubeAccessError) as error:
@@ -71,7 +74,7 @@ class GuestRoom:
         """
         tools = self._tools
         connection = parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=tools.allow_loopback)
-        async with _talk(tools, tools.open_client(connection)) as client:
+        async with tools.talk(connection) as client:
             return await read_carried(client)
 
     def forget(self, guest_id: str) -> None:
@@ -81,17 +84,6 @@ class GuestRoom:
     async def close(self) -> None:
         """Stop fetching charts and remove them from the disk. Passes are ended by who started them."""
         await self._tools.charts.close()
-
-
-@asynccontextmanager
-async def _talk(tools: GuestTools, client: KubeClient) -> AsyncIterator[KubeClient]:
-    """Hold a slot and a connection for a bounded time."""
-    async with tools.slots, client:
-        try:
-            async with asyncio.timeout(tools.talk_seconds):
-                yield client
-        except TimeoutError as error:
-            raise PassTimeoutError(seconds=tools.talk_seconds) from error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +108,13 @@ class _Pass:
     def wanted(self) -> tuple[WantedRelease, ...]:
         return wanted_releases(self.task.settings)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the first talk changed something, or showed that helm will be at work."""
+        if self.config_map.outcome is not ConfigMapOutcome.UNCHANGED:
+            return True
+        return self.survey is not None and len(self.survey.managed) < len(self.wanted)
+
     def note(self, error: FipopError | None) -> None:
         """Keep the first error, and come again soon where it mends itself."""
         self.error = self.error or error
@@ -124,7 +123,7 @@ class _Pass:
 
     async def first_talk(self, connection: Connection) -> None:
         """Probe, survey, ConfigMap, and what the survey showed to be due."""
-        async with _talk(self.tools, self.tools.open_client(connection, self._count)) as client:
+        async with self.tools.talk(connection, self._count) as client:
             config_maps = await read_config_maps(client)
             self.reachable = True
             self.carried = addresses_in(config_maps, ())
@@ -168,7 +167,7 @@ class _Pass:
 
     async def second_talk(self, connection: Connection) -> None:
         """See what helm made, and let Harvester's make room for it."""
-        async with _talk(self.tools, self.tools.open_client(connection, self._count)) as client:
+        async with self.tools.talk(connection, self._count) as client:
             await self._read_survey(client)
             if self.survey is not None:
                 await self._park(client, self.survey)
@@ -177,9 +176,10 @@ class _Pass:
         """Sum up."""
         survey = self.survey if self.task.opted_in else None
         releases: tuple[ReleaseReport, ...] = ()
+        waits = list(self.waits)
         if survey is not None:
             releases = tuple(sum_up_release(one, survey, self.outcomes.get(one.role)) for one in self.wanted)
-            self.waits += waits_for_pods(survey, releases)
+            waits += waits_for_pods(survey, releases)
         harvester = find_harvester(survey.workloads) if survey is not None else ()
         return PassReport(
             guest_id=self.task.guest_id,
@@ -192,7 +192,7 @@ class _Pass:
             events=build_events(self.config_map, self.outcomes, reachable=self.reachable),
             requests=self.requests,
             writes=self.writes,
-            retry_after_seconds=min(self.waits, default=None),
+            retry_after_seconds=min(waits, default=None),
         )
 
     async def _read_survey(self, client: KubeClient) -> None:
@@ -204,13 +204,17 @@ class _Pass:
             self.note(error)
 
     async def _find_missing(self, client: KubeClient, survey: Survey) -> None:
+        guest_id, memory = self.task.guest_id, self.tools.memory
         for role, state in survey.managed.items():
-            if state.latest.status is not Status.DEPLOYED or not (self.deep or not survey.workloads_of(role)):
+            suspicious = not survey.workloads_of(role) or memory.lacks_objects(guest_id, role)
+            if state.latest.status is not Status.DEPLOYED or not (self.deep or suspicious):
                 continue
             try:
                 self.missing[role] = await find_missing(client, state)
             except (ApiError, GuestError) as error:
                 self.note(error)
+            else:
+                memory.note_objects(guest_id, role, complete=not self.missing[role])
 
     async def _park(self, client: KubeClient, survey: Survey) -> None:
         state = survey.managed.get(Role.KUBE_VIP)

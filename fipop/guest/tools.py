@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from fipop.errors import PassTimeoutError
 from fipop.guest.chartcache import ChartCache
 from fipop.guest.helm import HelmRunner
 from fipop.guest.memory import GuestMemory
@@ -21,9 +23,11 @@ LEASE_SECONDS = 30.0
 class GuestTools:
     """Programs, charts, memory and limits of the passes.
 
-    `slots` bounds how many guests are talked to at once; a pass gives its slot back while it waits for charts
-    and for helm, which has a bound of its own. `request_seconds` is for one request, `talk_seconds` for all that
-    a pass asks a guest between two waits. `observe_request` sees each request (never a body), for logs and metrics.
+    `slots` bounds how many guests are talked to at once. A pass gives its slot back while it waits for charts and
+    for helm, which has a bound of its own; a talk that takes longer than `brisk_seconds` moves over to one of
+    `slow_slots`: guests that hang do not keep the slots from those that answer.
+    `request_seconds` is for one request, `talk_seconds` for all that a pass asks a guest between two waits.
+    `observe_request` sees each request (never a body), for logs and metrics.
     """
 
     helm: HelmRunner
@@ -31,21 +35,58 @@ class GuestTools:
     allow_loopback: bool
     memory: GuestMemory = field(default_factory=GuestMemory)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
+    brisk_seconds: float = 2.0
+    slow_slots: int = 128
     request_seconds: float = 10.0
     talk_seconds: float = 45.0
     lease_seconds: float = LEASE_SECONDS
     monotonic: Callable[[], float] = time.monotonic
     observe_request: Callable[[RequestRecord], None] | None = None
+    _slow_talks: int = field(default=0, init=False, repr=False)
 
     @property
     def grace_seconds(self) -> float:
         """How long after its start a helm process may be alive, ours or a former leader's."""
         return self.helm.deadline_seconds + self.lease_seconds
 
-    def open_client(
+    @asynccontextmanager
+    async def talk(
         self, connection: Connection, on_request: Callable[[RequestRecord], None] | None = None
+    ) -> AsyncIterator[KubeClient]:
+        """Lend a client for one talk with a guest: in a slot, for a bounded time. Raises PassTimeoutError."""
+        async with self._slot(), self._open_client(connection, on_request) as client:
+            try:
+                async with asyncio.timeout(self.talk_seconds):
+                    yield client
+            except TimeoutError as error:
+                raise PassTimeoutError(seconds=self.talk_seconds) from error
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        await self.slots.acquire()
+        has_moved = False
+
+        def move_over() -> None:
+            # No turn of the loop lies between the question and the answer: there is no one to wait for.
+            nonlocal has_moved
+            if self._slow_talks < self.slow_slots:
+                self._slow_talks += 1
+                self.slots.release()
+                has_moved = True
+
+        timer = asyncio.get_running_loop().call_later(self.brisk_seconds, move_over)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if has_moved:
+                self._slow_talks -= 1
+            else:
+                self.slots.release()
+
+    def _open_client(
+        self, connection: Connection, on_request: Callable[[RequestRecord], None] | None
     ) -> KubeClient:
-        """Give a client for one talk with a guest; the caller closes it."""
         observers = [observe for observe in (on_request, self.observe_request) if observe is not None]
 
         def observe_all(record: RequestRecord) -> None:

@@ -1,0 +1,146 @@
+"""Passes over many guests at once. The guests are simulated; what a real one says is asked in tests/api/guest."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from fipop.guest.chartcache import ChartCache
+from fipop.guest.configmap import WantedAddress
+from fipop.guest.helm import HelmRunner
+from fipop.guest.reports import ConfigMapOutcome, GuestTask, PassReport
+from fipop.guest.sync import GuestRoom
+from fipop.guest.tools import GuestTools
+from fipop.settings import DEFAULTS
+from localfleet.certificates import build_authority
+from localfleet.proxy import Fault, RancherProxy
+from localfleet.simulated import SimulatedGuest
+from localfleet.waiting import eventually
+
+TOKEN = "token"
+
+
+@pytest_asyncio.fixture
+async def proxy() -> AsyncIterator[RancherProxy]:
+    async with RancherProxy(build_authority("rancher", datetime.now(UTC))) as proxy:
+        proxy.issue_token(TOKEN)
+        yield proxy
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> GuestTools:
+    stub = tmp_path / "helm"
+    stub.write_text("#!/bin/sh\nsleep 1\nexit 1\n")
+    stub.chmod(0o755)
+    runner = HelmRunner(str(stub))
+    return GuestTools(helm=runner, charts=ChartCache(runner), allow_loopback=True)
+
+
+async def permit() -> bool:
+    return True
+
+
+def add_guest(proxy: RancherProxy, guest_id: str, *, fault: Fault | None = None) -> GuestTask:
+    route = proxy.add_guest(guest_id, SimulatedGuest(latency_seconds=0.01))
+    route.fault = fault
+    proxy.bind_token(TOKEN, guest_id)
+    ca = base64.b64encode(proxy.ca_pem.encode()).decode()
+    kubeconfig = {
+        "clusters": [
+            {"name": "c", "cluster": {"server": proxy.url_of(guest_id), "certificate-authority-data": ca}}
+        ],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "d", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "d",
+    }
+    wanted = WantedAddress(floating_ip=(guest_id, "x"), created=datetime.now(UTC), addresses=("10.0.0.1",))
+    return GuestTask(
+        guest_id=guest_id,
+        cluster_name=guest_id,
+        kubeconfig=json.dumps(kubeconfig).encode(),
+        opted_in=False,
+        wanted=(wanted,),
+        granted=frozenset({"10.0.0.1"}),
+        settings=DEFAULTS,
+        before_write=permit,
+    )
+
+
+async def test_guests_that_hang_do_not_keep_the_slots_from_those_that_answer(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    tools.slots, tools.brisk_seconds, tools.request_seconds = asyncio.Semaphore(2), 0.1, 5
+    room = GuestRoom(tools)
+    hanging = [add_guest(proxy, f"c-m-hang{number}", fault=Fault(hang=True)) for number in range(6)]
+    stuck = [asyncio.create_task(room.run_pass(task)) for task in hanging]
+    began = time.monotonic()
+    reports = await asyncio.gather(*(room.run_pass(add_guest(proxy, f"c-m-{n}")) for n in range(20)))
+    assert time.monotonic() - began < 4
+    assert all(report.error is None for report in reports)
+    assert not any(task.done() for task in stuck)
+    for task in stuck:
+        task.cancel()
+    await asyncio.gather(*stuck, return_exceptions=True)
+    assert tools.slots._value == 2, "every slot was given back once"
+
+
+async def test_there_is_a_bound_for_slow_talks_too(proxy: RancherProxy, tools: GuestTools) -> None:
+    tools.slots, tools.brisk_seconds, tools.slow_slots = asyncio.Semaphore(1), 0.05, 2
+    tools.request_seconds = 1
+    room = GuestRoom(tools)
+    tasks = [add_guest(proxy, f"c-m-{number}", fault=Fault(hang=True)) for number in range(6)]
+    running = [asyncio.create_task(room.run_pass(task)) for task in tasks]
+    await asyncio.wait(running, timeout=0.7)
+    assert sum(bool(proxy.requests_of(task.guest_id)) for task in tasks) == 3
+    reports = await asyncio.gather(*running)
+    assert not any(report.reachable for report in reports)
+    assert tools.slots._value == 1
+
+
+async def test_while_a_pass_waits_for_charts_its_slot_serves_others(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    tools.slots = asyncio.Semaphore(1)
+    room = GuestRoom(tools)
+    early: list[PassReport] = []
+    waiting = asyncio.create_task(
+        room.run_pass(replace(add_guest(proxy, "c-m-new"), opted_in=True), early=early.append)
+    )
+
+    async def is_told() -> bool:
+        return bool(early)
+
+    await eventually(is_told, what="the early report")
+    assert [one.config_map.outcome for one in early] == [ConfigMapOutcome.WRITTEN]
+    report = await room.run_pass(add_guest(proxy, "c-m-other"))
+    assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
+    assert not waiting.done()
+    assert (await waiting).error is not None, "the charts cannot be had"
+
+
+async def test_a_quiet_pass_has_nothing_to_tell_early(proxy: RancherProxy, tools: GuestTools) -> None:
+    room = GuestRoom(tools)
+    task = add_guest(proxy, "c-m-a")
+    await room.run_pass(task)
+    early: list[PassReport] = []
+    report = await room.run_pass(task, early=early.append)
+    assert early == []
+    assert (report.requests, report.writes) == (1, 0)
+
+
+async def test_what_fails_in_one_guest_is_in_its_report_alone(proxy: RancherProxy, tools: GuestTools) -> None:
+    tools.request_seconds = 0.5
+    room = GuestRoom(tools)
+    faults = (Fault(refuse=True), Fault(status=503), Fault(hang=True), Fault(lose_answer=True), None)
+    tasks = [add_guest(proxy, f"c-m-{number}", fault=fault) for number, fault in enumerate(faults)]
+    tasks.append(replace(tasks[-1], kubeconfig=b"not a kubeconfig"))
+    reports = await asyncio.gather(*(room.run_pass(task) for task in tasks))
+    assert [report.error is None for report in reports] == [False, False, False, False, True, False]
+    assert [report.reachable for report in reports] == [False, False, False, False, True, False]
