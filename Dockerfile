@@ -20,6 +20,10 @@ RUN python3 -m venv /opt/fipop
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 COPY requirements.txt /src/
 RUN /opt/fipop/bin/pip install --require-hashes --only-binary :all: -r /src/requirements.txt
+# What builds the package has its one pin among the development requirements.
+COPY requirements-dev.txt /src/
+RUN sed -n '/^setuptools==/,/# via/p' /src/requirements-dev.txt > /src/requirements-build.txt \
+ && /opt/fipop/bin/pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt
 COPY pyproject.toml README.md /src/
 COPY fipop/ /src/fipop/
 RUN /opt/fipop/bin/pip install --no-deps --no-build-isolation /src \

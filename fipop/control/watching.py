@@ -159,6 +159,9 @@ class Watcher:
             settings=self._build_settings(),
             clusterwide=True,
             standalone=True,
+            # For peers, of which there are none. Without it kopf asks for the user's name, which the user id of a
+            # container does not have.
+            identity="fipop",  # type: ignore[arg-type] # a NewType of str that kopf keeps to itself
         )
 
     async def _wait_until_served(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import getpass
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -202,6 +203,23 @@ async def test_signals_and_tasks_stay_ours(connection: Connection) -> None:
         task.cancel()
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def test_a_user_without_a_name_can_watch(
+    management: ControlPlane, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user of a restricted pod stands in no /etc/passwd: seen in the image, where kopf asked for its name."""
+
+    def no_such_user() -> str:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr(getpass, "getuser", no_such_user)
+    await management.client.create(RANGES, range_named("nameless"))
+    try:
+        async with watching(connection, FLOATING_IP_RANGES) as (_, seen):
+            await seen.wait_for("floatingipranges", EventType.LISTED, "nameless")
+    finally:
+        await management.client.delete(f"{RANGES}/nameless")
 
 
 async def test_a_stop_takes_less_than_a_second(connection: Connection) -> None:
