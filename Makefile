@@ -57,3 +57,8 @@ test: check assets ## Run everything: checks, unit tests, tests on real control 
 	$(BIN)/pytest --durations=15
 
 .PHONY: test
+
+bench: setup ## Measure the IPAM core beside netaddr and ipaddress; writes bench/RESULTS.md
+	$(BIN)/python -m bench.ipam
+
+.PHONY: bench

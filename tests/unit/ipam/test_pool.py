@@ -242,6 +242,7 @@ def test_the_subnet_router_anycast_address_of_a_cidr_is_never_given_out(
 
 def test_no_ipv6_pool_holds_addresses_that_are_read_as_ipv4():
     pool = parse_pool("::fffe:ffff:ffff-::1:0:0:0")
+    assert pool.capacity() == 2
     assert addresses(pool) == ["::fffe:ffff:ffff", "::1:0:0:0"]
     assert parse_address("::ffff:1.2.3.4") not in parse_pool("::/0")
 

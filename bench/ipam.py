@@ -1,0 +1,328 @@
+"""How fast the IPAM core is, beside `netaddr.IPSet` and plain `ipaddress` with a dict, in the same run.
+
+Every figure is taken through the public API: one call for each address, with its owner recorded. The others keep the
+owner in a dict. What is slower than its budget of 5 seconds is stopped, and its rate so far is compared. Seconds are
+of processor time: on an idle machine they are those of the clock, on a busy one the neighbours do not count.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import Path
+
+import netaddr
+
+from fipop.ipam.addresses import Address, Family
+from fipop.ipam.ledger import Ledger, Range
+from fipop.ipam.pool import parse_pool
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+BEGIN, END = "<!-- ipam: begin -->", "<!-- ipam: end -->"
+BUDGET_SECONDS = 5.0
+REPEATS = 7
+HOLES = 13_000
+CIDR_16 = "10.0.0.0/16"
+CIDR_64 = "2001:db8::/64"
+SIZE_16 = 65_534
+MANY = 100_000
+OWNERS = [f"guest-{number}/ingress" for number in range(MANY)]
+
+Work = Callable[[float], int]
+"""Allocates until all is done or the processor time reaches the deadline; gives the number of allocations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One line of the table: the same work, prepared for each of the three."""
+
+    title: str
+    fipop: Callable[[], Work]
+    netaddr: Callable[[], Work]
+    plain: Callable[[], Work]
+
+
+def measure(prepare: Callable[[], Work], *, repeats: int) -> float:
+    """Give allocations per second: the best of some runs, the one least disturbed by what else the machine does."""
+    best = 0.0
+    for _ in range(repeats):
+        work = prepare()
+        gc.collect()
+        start = time.process_time()
+        count = work(start + BUDGET_SECONDS)
+        best = max(best, count / (time.process_time() - start))
+    return best
+
+
+def until(deadline: float, steps: Iterable[object]) -> int:
+    """Count steps of a slow contender, up to the deadline."""
+    count = 0
+    for _ in steps:
+        count += 1
+        if time.process_time() > deadline:
+            break
+    return count
+
+
+def holes_of_16() -> list[int]:
+    """Choose 13,000 addresses of the /16, the same for all contenders."""
+    first = int(IPv4Network(CIDR_16)[1])
+    return random.Random(4).sample(range(first, first + SIZE_16), HOLES)
+
+
+def picks_of_churn() -> list[int]:
+    return random.Random(4).choices(range(SIZE_16 // 2), k=MANY)
+
+
+# fipop
+
+
+def make_ledger(text: str) -> Ledger[str]:
+    ledger: Ledger[str] = Ledger()
+    ledger.set_range(Range(name="lan", pool=parse_pool(text, skip_end_ips=True)))
+    ledger.snapshot("lan")
+    return ledger
+
+
+def fipop_claims(ledger: Ledger[str], family: Family, count: int) -> Work:
+    owners = OWNERS[:count]
+
+    def work(_: float) -> int:
+        for owner in owners:
+            ledger.claim_next("lan", family, owner)
+        return len(owners)
+
+    return work
+
+
+def fipop_holes() -> Work:
+    ledger = make_ledger(CIDR_16)
+    fipop_claims(ledger, Family.IPV4, SIZE_16)(0)
+    for value in holes_of_16():
+        ledger.free(Address(Family.IPV4, value))
+    return fipop_claims(ledger, Family.IPV4, HOLES)
+
+
+def fipop_strewn() -> Work:
+    ledger = make_ledger(CIDR_16)
+    for value in holes_of_16():
+        ledger.adopt(Address(Family.IPV4, value), "early", "lan")
+    return fipop_claims(ledger, Family.IPV4, SIZE_16 - HOLES)
+
+
+def fipop_churn() -> Work:
+    ledger = make_ledger(CIDR_16)
+    held = [ledger.claim_next("lan", Family.IPV4, owner) for owner in OWNERS[: SIZE_16 // 2]]
+    picks = picks_of_churn()
+
+    def work(_: float) -> int:
+        for pick, owner in zip(picks, OWNERS, strict=True):
+            ledger.free(held[pick])
+            held[pick] = ledger.claim_next("lan", Family.IPV4, owner)
+        return len(picks)
+
+    return work
+
+
+# netaddr: an IPSet of the free addresses, a dict of owners
+
+
+def netaddr_claims(free: netaddr.IPSet, count: int) -> Work:
+    owners: dict[netaddr.IPAddress, str] = {}
+
+    def claim(owner: str) -> None:
+        address = next(iter(free))
+        free.remove(address)
+        owners[address] = owner
+
+    return lambda deadline: until(deadline, map(claim, OWNERS[:count]))
+
+
+def netaddr_lowest_first(text: str, count: int) -> Work:
+    network = netaddr.IPNetwork(text)
+    return netaddr_claims(netaddr.IPSet(netaddr.IPRange(network[1], network[-2])), count)
+
+
+def netaddr_holes() -> Work:
+    return netaddr_claims(netaddr.IPSet(map(netaddr.IPAddress, holes_of_16())), HOLES)
+
+
+def netaddr_strewn() -> Work:
+    taken, first = set(holes_of_16()), int(IPv4Network(CIDR_16)[1])
+    free = (value for value in range(first, first + SIZE_16) if value not in taken)
+    return netaddr_claims(netaddr.IPSet(map(netaddr.IPAddress, free)), SIZE_16 - HOLES)
+
+
+def netaddr_churn() -> Work:
+    network = netaddr.IPNetwork(CIDR_16)
+    held = [network[number] for number in range(1, SIZE_16 // 2 + 1)]
+    free = netaddr.IPSet(netaddr.IPRange(network[SIZE_16 // 2 + 1], network[-2]))
+    owners = dict(zip(held, OWNERS, strict=False))
+
+    def change(pick: int, owner: str) -> None:
+        free.add(held[pick])
+        del owners[held[pick]]
+        held[pick] = next(iter(free))
+        free.remove(held[pick])
+        owners[held[pick]] = owner
+
+    return lambda deadline: until(deadline, map(change, picks_of_churn(), OWNERS))
+
+
+# Plain: walk over the hosts until one is not in use
+
+Network = IPv4Network | IPv6Network
+Used = dict[IPv4Address | IPv6Address, str]
+
+
+def plain_claims(network: Network, used: Used, count: int) -> Work:
+    def claim(owner: str) -> None:
+        used[next(host for host in network.hosts() if host not in used)] = owner
+
+    return lambda deadline: until(deadline, map(claim, OWNERS[:count]))
+
+
+def plain_holes() -> Work:
+    network = IPv4Network(CIDR_16)
+    holes = set(holes_of_16())
+    used: Used = {host: "early" for host in network.hosts() if int(host) not in holes}
+    return plain_claims(network, used, HOLES)
+
+
+def plain_strewn() -> Work:
+    used: Used = {IPv4Address(value): "early" for value in holes_of_16()}
+    return plain_claims(IPv4Network(CIDR_16), used, SIZE_16 - HOLES)
+
+
+def plain_churn() -> Work:
+    network = IPv4Network(CIDR_16)
+    held = list(network.hosts())[: SIZE_16 // 2]
+    used: Used = dict.fromkeys(held, "early")
+
+    def change(pick: int, owner: str) -> None:
+        del used[held[pick]]
+        held[pick] = next(host for host in network.hosts() if host not in used)
+        used[held[pick]] = owner
+
+    return lambda deadline: until(deadline, map(change, picks_of_churn(), OWNERS))
+
+
+SCENARIOS = (
+    Scenario(
+        title="65,534 lowest-first from a /16",
+        fipop=lambda: fipop_claims(make_ledger(CIDR_16), Family.IPV4, SIZE_16),
+        netaddr=lambda: netaddr_lowest_first(CIDR_16, SIZE_16),
+        plain=lambda: plain_claims(IPv4Network(CIDR_16), {}, SIZE_16),
+    ),
+    Scenario(
+        title="13,000 holes, freed at random in a full /16",
+        fipop=fipop_holes,
+        netaddr=netaddr_holes,
+        plain=plain_holes,
+    ),
+    Scenario(
+        title="a free /16 strewn with 13,000 holders",
+        fipop=fipop_strewn,
+        netaddr=netaddr_strewn,
+        plain=plain_strewn,
+    ),
+    Scenario(
+        title="100,000 random releases, each with a claim, in a half full /16",
+        fipop=fipop_churn,
+        netaddr=netaddr_churn,
+        plain=plain_churn,
+    ),
+    Scenario(
+        title="100,000 lowest-first from an IPv6 /64",
+        fipop=lambda: fipop_claims(make_ledger(CIDR_64), Family.IPV6, MANY),
+        netaddr=lambda: netaddr_lowest_first(CIDR_64, MANY),
+        plain=lambda: plain_claims(IPv6Network(CIDR_64), {}, MANY),
+    ),
+)
+
+
+def ledger_kib(text: str, family: Family, claims: int) -> float:
+    """Give the peak memory of a ledger with one pool and some claims."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        ledger = make_ledger(text)
+        for owner in OWNERS[:claims]:
+            ledger.claim_next("lan", family, owner)
+        return tracemalloc.get_traced_memory()[1] / 1024
+    finally:
+        tracemalloc.stop()
+
+
+def describe_machine() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU unknown"
+    )
+    load = os.getloadavg()[0]
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, load average {load:.1f}"
+
+
+def write_section(lines: list[str]) -> None:
+    """Put our section into the results; what other benchmarks wrote there stays."""
+    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else f"# Results\n\n{BEGIN}\n{END}\n"
+    if BEGIN not in text:
+        text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    RESULTS.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
+
+
+def memory_table() -> list[str]:
+    lines = ["| ledger with one pool | empty, KiB | with 250 claims, KiB |", "|---|---:|---:|"]
+    for text, family in (("10.0.0.0/24", Family.IPV4), ("10.0.0.0/8", Family.IPV4), ("::/0", Family.IPV6)):
+        lines.append(f"| {text} | {ledger_kib(text, family, 0):.0f} | {ledger_kib(text, family, 250):.0f} |")
+    return lines
+
+
+def main() -> None:
+    lines = [
+        "## IPAM core",
+        "",
+        f"Machine: {describe_machine()} at the start.",
+        "",
+        "Allocations per second (of processor time) through the public API, with owners recorded.",
+        f"fipop: the best of {REPEATS} runs. The others: one run, stopped after {BUDGET_SECONDS:.0f} s.",
+        "",
+        "| work | fipop/s | netaddr.IPSet/s | ratio | ipaddress + dict/s | ratio |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    print("\n".join(lines), flush=True)
+    rates: list[tuple[float, float]] = []
+    for scenario in SCENARIOS:
+        ours = measure(scenario.fipop, repeats=REPEATS)
+        theirs = measure(scenario.netaddr, repeats=1)
+        plain = measure(scenario.plain, repeats=1)
+        rates.append((ours, theirs))
+        lines.append(
+            f"| {scenario.title} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:,.0f} | {plain:,.0f} "
+            f"| {ours / plain:,.0f} |"
+        )
+        print(lines[-1], flush=True)
+    (lowest, netaddr_lowest), (holes, netaddr_hole) = rates[:2]
+    last = (
+        f"ipam: lowest_first_per_s={lowest:.0f} holes_per_s={holes:.0f} "
+        f"netaddr_ratio={lowest / netaddr_lowest:.0f} holes_netaddr_ratio={holes / netaddr_hole:.0f}"
+    )
+    memory = memory_table()
+    write_section([*lines, "", *memory, "", f"`{last}`"])
+    print("", *memory, "", last, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
