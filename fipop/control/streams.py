@@ -141,8 +141,6 @@ class _HeardChunks:
         except StopAsyncIteration:
             self._signs.show(self._resource)
             raise
-        except TimeoutError:
-            raise
         except aiohttp.ClientError:
             if self._signs.now() - self._opened >= _PROVEN_SECONDS:
                 self._signs.show(self._resource)

@@ -195,6 +195,16 @@ async def test_after_a_list_that_went_wrong_events_arrive_again(
         await seen.wait_for(EventType.ADDED, "two")
 
 
+async def test_a_long_outage_is_waited_out_without_starting_afresh(
+    day: BadDay, caplog: pytest.LogCaptureFixture
+) -> None:
+    day.lists = [lambda: web.Response(status=503)] * 15
+    async with watching(day) as (_, seen):
+        await seen.wait_for(EventType.ADDED, "two")
+    messages = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert messages == ["watch fails; it is tried again"]
+
+
 async def test_what_broke_a_watch_is_in_the_log(day: BadDay, caplog: pytest.LogCaptureFixture) -> None:
     day.watches = [error_event(500)]
     async with watching(day) as (_, seen):

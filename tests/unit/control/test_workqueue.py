@@ -128,6 +128,26 @@ class TestAdding:
 
         virtually(scenario())
 
+    def test_a_key_whose_priority_was_raised_takes_a_new_place_afterwards(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue = new_queue()
+            seen: list[str] = []
+
+            async def handle(key: str) -> None:
+                seen.append(key)
+                if seen == ["x"]:
+                    queue.add("x", priority=Priority.BACKGROUND)
+
+            queue.add("a")
+            for key in ("x", "b"):
+                queue.add(key, priority=Priority.BACKGROUND)
+            queue.add("x", priority=Priority.URGENT)
+            async with running(queue, handle, concurrency=1):
+                await queue.wait_idle()
+            assert seen == ["x", "a", "b", "x"]
+
+        virtually(scenario())
+
     def test_no_more_than_the_bound_run_at_once(self, virtually: Virtually) -> None:
         async def scenario() -> None:
             queue, journal = new_queue(), Journal()
