@@ -1,0 +1,162 @@
+"""Runs one plan on one lane and judges it."""
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localfleet.faultproxy import Schedule
+from tests.faults.lane import Lane, Operator
+from tests.faults.oracles import Setting, allocations, creations, difference, normalize, replay, unsettled
+from tests.faults.plans import Plan
+from tests.faults.scenarios import SCENARIOS, Scenario
+
+CHAPTER_SECONDS = 75.0
+END_SECONDS = 75.0
+SILENCE_SECONDS = 5.0
+
+NO_ELECTION = "--no-leader-election"
+RESYNC = "--resync-seconds=8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What the undisturbed run came to."""
+
+    end: dict[str, object]
+    writes: int
+    created: Counter[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What a plan came to; `struck` counts how often its rules did harm, `log` is the end of the operators' log."""
+
+    plan: Plan
+    violations: list[str] = field(default_factory=list)
+    struck: int = 0
+    killed: int = 0
+    writes: int = 0
+    allocations: int = 0
+    seconds: float = 0.0
+    end: dict[str, object] = field(default_factory=dict)
+    created: Counter[str] = field(default_factory=Counter)
+    log: str = ""
+    history: str = ""
+
+
+async def run_plan(lane: Lane, plan: Plan, reference: Reference | None) -> Result:
+    """Run a plan from a clean lane; without a reference its end is not compared with another's."""
+    result = Result(plan=plan)
+    began = time.monotonic()
+    scenario = SCENARIOS[plan.scenario]
+    operators = await _prepare(lane, plan)
+    try:
+        await lane.reset()
+        await scenario.before(lane)
+        for operator, rules in zip(operators, (plan.rules, plan.others), strict=False):
+            await operator.start(Schedule(rules, seed=plan.seed))
+        restarts = asyncio.create_task(_restart(operators, plan.restart_every_seconds))
+        try:
+            await _play(lane, scenario, result)
+        finally:
+            restarts.cancel()
+        await _come_to_rest(lane, scenario, reference, operators, result)
+    finally:
+        for operator in operators:
+            await operator.stop()
+            await operator.proxy.settle()
+    await _judge(lane, scenario, reference, operators, result)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+async def _prepare(lane: Lane, plan: Plan) -> list[Operator]:
+    arguments = (RESYNC,) if plan.election else (RESYNC, NO_ELECTION)
+    kind = "elected" if plan.election else "free"
+    return [await lane.operator(f"{kind}-{number}", *arguments) for number in range(plan.operators)]
+
+
+async def _restart(operators: list[Operator], every_seconds: float) -> None:
+    """Kill one operator after the other for a while."""
+    if not every_seconds:
+        return
+    for number in range(8):
+        await asyncio.sleep(every_seconds)
+        operators[number % len(operators)].kill()
+
+
+async def _play(lane: Lane, scenario: Scenario, result: Result) -> None:
+    for number, chapter in enumerate(scenario.chapters, 1):
+        await chapter.act(lane)
+        if not await lane.wait(lambda chapter=chapter: chapter.until(lane), seconds=CHAPTER_SECONDS):
+            result.violations.append(f"I4: chapter {number} does not end")
+            return
+
+
+async def _come_to_rest(
+    lane: Lane, scenario: Scenario, reference: Reference | None, operators: list[Operator], result: Result
+) -> None:
+    """Wait for the end state, then for silence."""
+    if result.violations:
+        return
+
+    def problems() -> list[str]:
+        found = unsettled(lane.recorder.now, lane.carried(), unwritten=scenario.unwritten)
+        if reference is not None:
+            found += difference(reference.end, normalize(lane.recorder.now, lane.carried()))
+        return found
+
+    if reference is None:
+        # Quarantines of the story end by themselves; what the end is, is not known yet.
+        await lane.wait(lambda: not problems() and _quiet_for(lane) > SILENCE_SECONDS, seconds=END_SECONDS)
+    if not await lane.wait(lambda: not problems(), seconds=END_SECONDS):
+        result.violations += [f"I4: {problem}" for problem in problems()[:8]]
+        return
+    since = time.monotonic()
+    for operator in operators:
+        operator.proxy.last_write_at = min(operator.proxy.last_write_at, since)
+    await asyncio.sleep(max(0.0, SILENCE_SECONDS - _quiet_for(lane)))
+    if not await lane.wait(lambda: _quiet_for(lane) >= SILENCE_SECONDS, seconds=SILENCE_SECONDS * 2):
+        result.violations.append("I4: there is no silence")
+    result.violations += [f"I4: after the silence {problem}" for problem in problems()[:8]]
+
+
+def _quiet_for(lane: Lane) -> float:
+    """For how long there was no write of ours and no attempt at one."""
+    attempts = [
+        operator.proxy.last_write_at
+        for operator in lane.operators.values()
+        if operator.process.process.is_running
+    ]
+    return time.monotonic() - max([lane.recorder.last_change_at, *attempts])
+
+
+async def _judge(
+    lane: Lane, scenario: Scenario, reference: Reference | None, operators: list[Operator], result: Result
+) -> None:
+    await lane.recorder.catch_up()
+    history = lane.recorder.history
+    setting = Setting(clusters=lane.clusters, admin_freed=scenario.admin_freed)
+    result.violations += [str(each) for each in replay(history, setting)]
+    result.struck = sum(operator.proxy.schedule.struck for operator in operators)
+    result.killed = sum(operator.killed for operator in operators)
+    result.writes = sum(len(operator.proxy.writes()) for operator in operators)
+    result.allocations = allocations(history)
+    result.created = creations(history)
+    result.end = normalize(lane.recorder.now, lane.carried())
+    for operator in operators:
+        if operator.ended:
+            result.violations.append(f"{operator.name} ended by itself with {operator.ended}")
+    if reference is not None:
+        extra = result.created["+floatingips"] - reference.created["+floatingips"]
+        if extra:
+            result.violations.append(f"{extra} floating IPs more were made than without harm")
+    if result.violations:
+        result.log = "\n".join(_tail(operator.process.process.log) for operator in operators)
+        result.history = "\n".join(repr(step)[:600] for step in history.steps())
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-60_000:] if log.exists() else ""

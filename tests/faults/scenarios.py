@@ -1,0 +1,439 @@
+"""What people do, told once: every plan disturbs one of these stories."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from tests.faults.history import RANGES
+from tests.faults.lane import HARVESTER, Lane
+from tests.faults.oracles import condition, is_held, owner_of
+
+Act = Callable[[Lane], Awaitable[None]]
+Look = Callable[[Lane], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """What is done, and when the next chapter may begin."""
+
+    act: Act
+    until: Look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """`before` is there when the operator starts. `unwritten` are guests that are not to be written at the end,
+    `admin_freed` the reservations that the story itself deletes.
+    """
+
+    name: str
+    before: Act
+    chapters: tuple[Chapter, ...]
+    unwritten: tuple[str, ...] = ()
+    admin_freed: frozenset[str] = field(default_factory=frozenset)
+
+
+ON_HARVESTER = {"harvesterClusterName": HARVESTER, "harvesterNetworkName": "vlan10"}
+
+
+def _is(lane: Lane, guest: str, name: str, *addresses: str) -> bool:
+    """Whether a floating IP has these addresses (any one, where none is named) and its guest carries them."""
+    has = lane.addresses(guest, name)
+    return (
+        bool(has)
+        and (not addresses or set(addresses) == set(has))
+        and set(has) <= lane.guests[guest].addresses()
+    )
+
+
+def _refused(lane: Lane, guest: str, name: str, reason: str) -> bool:
+    return condition(lane.fip(guest, name), "Allocated") == ("False", reason)
+
+
+def _free(lane: Lane, address: str, space: str = "default") -> bool:
+    return not lane.reservation(address, space)
+
+
+async def _nothing(_: Lane) -> None:
+    """Let the operator do what is already asked for."""
+
+
+# New guests appear, and one leaves
+
+
+async def _appear_before(lane: Lane) -> None:
+    await lane.create_range("r1", "10.1.0.10-10.1.0.30", annotations=ON_HARVESTER)
+    await lane.new_guest("early")
+
+
+async def _three_appear(lane: Lane) -> None:
+    for name in ("apple", "berry", "cherry"):
+        await lane.new_guest(name)
+
+
+async def _one_leaves(lane: Lane) -> None:
+    await lane.remove_guest("c-m-berryxxx")
+
+
+APPEAR = Scenario(
+    name="appear",
+    before=_appear_before,
+    chapters=(
+        Chapter(
+            act=_three_appear,
+            until=lambda lane: all(
+                _is(lane, f"c-m-{name:x<8}", f"{name}-kubevip")
+                for name in ("early", "apple", "berry", "cherry")
+            ),
+        ),
+        Chapter(
+            act=_one_leaves,
+            until=lambda lane: (
+                not any(
+                    key[0] == "floatingipreservations" and owner_of(obj)[0] == "c-m-berryxxx"
+                    for key, obj in lane.recorder.now.items()
+                )
+            ),
+        ),
+    ),
+)
+
+
+# Static, dynamic, dual stack, and what cannot be had
+
+
+async def _claims_before(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(4)]
+    await lane.create_range("r1", "10.2.0.0/28,fd00:2::/124")
+    await lane.create_range("tiny", "10.2.9.1-10.2.9.2")
+    await lane.create_fip(guests[0], "static", ipaddress="10.2.0.5")
+    await lane.create_fip(guests[1], "dynamic")
+
+
+async def _claim_more(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(4)]
+    await lane.create_fip(guests[2], "dual", ipFamilyPolicy="RequireDualStack")
+    await lane.create_fip(guests[3], "late", ipaddress="10.2.0.5")
+    await lane.create_fip(guests[1], "six", ipaddress="FD00:2:0::7", serviceNamespace="six")
+    for number in range(2):
+        await lane.create_fip(guests[number], "scarce", range_name="tiny", serviceNamespace="scarce")
+    await lane.create_fip(guests[3], "outside", ipaddress="10.9.9.9")
+
+
+def _claimed(lane: Lane) -> bool:
+    return (
+        len(lane.addresses("c-m-steady02", "dual")) == 2
+        and _is(lane, "c-m-steady02", "dual")
+        and _is(lane, "c-m-steady01", "six", "fd00:2::7")
+        and _refused(lane, "c-m-steady03", "late", "AddressInUse")
+        and _refused(lane, "c-m-steady03", "outside", "AddressOutOfRange")
+        and _is(lane, "c-m-steady00", "scarce")
+        and _is(lane, "c-m-steady01", "scarce")
+    )
+
+
+async def _holder_goes(lane: Lane) -> None:
+    await lane.create_fip("c-m-steady02", "scarce", range_name="tiny", serviceNamespace="scarce")
+    await lane.delete_fip("c-m-steady00", "static")
+
+
+CLAIMS = Scenario(
+    name="claims",
+    before=_claims_before,
+    chapters=(
+        Chapter(
+            act=_nothing,
+            until=lambda lane: (
+                _is(lane, "c-m-steady00", "static", "10.2.0.5") and _is(lane, "c-m-steady01", "dynamic")
+            ),
+        ),
+        Chapter(act=_claim_more, until=_claimed),
+        Chapter(
+            act=_holder_goes,
+            until=lambda lane: (
+                _is(lane, "c-m-steady03", "late", "10.2.0.5")
+                and _refused(lane, "c-m-steady02", "scarce", "RangeFull")
+            ),
+        ),
+    ),
+)
+
+
+# Moves: to another address, another range, another space
+
+
+async def _moves_before(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(3)]
+    await lane.create_range("r1", "10.3.0.10-10.3.0.20")
+    await lane.create_range("r2", "10.3.1.10-10.3.1.20")
+    await lane.create_range("r3", "10.3.2.10-10.3.2.20")
+    await lane.create_fip(guests[0], "address")
+    await lane.create_fip(guests[1], "range")
+    await lane.create_fip(guests[2], "space", range_name="r3")
+    await lane.create_fip(guests[2], "pinned", range_name="r3", ipaddress="10.3.2.15", serviceNamespace="p")
+
+
+async def _move(lane: Lane) -> None:
+    await lane.edit_fip("c-m-steady00", "address", ipaddress="10.3.0.18")
+    await lane.edit_fip("c-m-steady01", "range", annotations={"fiprange": "r2"}, ipaddress="")
+    await lane.edit_range("r3", addressSpace="other")
+
+
+def _moved(lane: Lane) -> bool:
+    spaces = [
+        (lane.fip("c-m-steady02", name).get("status") or {}).get("addressSpace")
+        for name in ("space", "pinned")
+    ]
+    moved_range = (lane.fip("c-m-steady01", "range").get("status") or {}).get("range") == "r2"
+    return (
+        _is(lane, "c-m-steady00", "address", "10.3.0.18")
+        and moved_range
+        and spaces == ["other", "other"]
+        and all(is_held(obj) for key, obj in lane.recorder.now.items() if key[0] == "floatingipreservations")
+    )
+
+
+async def _move_back(lane: Lane) -> None:
+    await lane.edit_fip("c-m-steady00", "address", ipaddress="10.3.0.10")
+    await lane.edit_fip("c-m-steady01", "range", annotations={"fiprange": "r1"}, ipaddress="10.3.0.12")
+    await lane.edit_range("r3", addressSpace="default")
+
+
+def _moved_back(lane: Lane) -> bool:
+    spaces = [
+        (lane.fip("c-m-steady02", name).get("status") or {}).get("addressSpace")
+        for name in ("space", "pinned")
+    ]
+    return (
+        _is(lane, "c-m-steady00", "address", "10.3.0.10")
+        and _is(lane, "c-m-steady01", "range", "10.3.0.12")
+        and spaces == ["default", "default"]
+        and all(is_held(obj) for key, obj in lane.recorder.now.items() if key[0] == "floatingipreservations")
+    )
+
+
+MOVES = Scenario(
+    name="moves",
+    before=_moves_before,
+    chapters=(
+        Chapter(
+            act=_nothing,
+            until=lambda lane: all(
+                (
+                    _is(lane, "c-m-steady00", "address"),
+                    _is(lane, "c-m-steady01", "range"),
+                    _is(lane, "c-m-steady02", "space"),
+                    _is(lane, "c-m-steady02", "pinned"),
+                )
+            ),
+        ),
+        Chapter(act=_move, until=_moved),
+        Chapter(act=_move_back, until=_moved_back),
+    ),
+)
+
+
+# Emptied, deleted, created again
+
+
+async def _returns_before(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(3)]
+    await lane.create_range("r1", "10.4.0.10-10.4.0.20", quarantineSeconds=4)
+    await lane.create_fip(guests[0], "emptied")
+    await lane.create_fip(guests[1], "returns", ipaddress="10.4.0.15")
+    await lane.create_fip(guests[2], "vanished", ipaddress="10.4.0.17")
+
+
+async def _empty_and_delete(lane: Lane) -> None:
+    await lane.edit_fip("c-m-steady00", "emptied", ipaddress="")
+    await lane.delete_fip("c-m-steady01", "returns")
+    await lane.delete_reservation("default.10.4.0.17")
+
+
+def _waits(lane: Lane) -> bool:
+    released = lane.reservation("10.4.0.15")
+    return (
+        lane.fip("c-m-steady00", "emptied")["spec"].get("ipaddress") == "10.4.0.10"
+        and (not released or not is_held(released))
+        and bool(lane.reservation("10.4.0.17"))
+        and "10.4.0.15" not in lane.guests["c-m-steady01"].addresses()
+    )
+
+
+async def _come_back(lane: Lane) -> None:
+    await lane.create_fip("c-m-steady01", "returns", ipaddress="10.4.0.15")
+    await lane.create_fip("c-m-steady02", "wants", ipaddress="10.4.0.15", serviceNamespace="w")
+
+
+RETURNS = Scenario(
+    name="returns",
+    before=_returns_before,
+    chapters=(
+        Chapter(
+            act=_nothing,
+            until=lambda lane: all(
+                (
+                    _is(lane, "c-m-steady00", "emptied"),
+                    _is(lane, "c-m-steady01", "returns"),
+                    _is(lane, "c-m-steady02", "vanished"),
+                )
+            ),
+        ),
+        Chapter(act=_empty_and_delete, until=_waits),
+        Chapter(
+            act=_come_back,
+            until=lambda lane: (
+                _is(lane, "c-m-steady01", "returns", "10.4.0.15")
+                and _refused(lane, "c-m-steady02", "wants", "AddressInUse")
+            ),
+        ),
+    ),
+    admin_freed=frozenset({"default.10.4.0.17"}),
+)
+
+
+# Ranges change under what is held
+
+
+async def _ranges_before(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(3)]
+    await lane.create_range("r1", "10.5.0.10-10.5.0.20")
+    await lane.create_fip(guests[0], "low")
+    await lane.create_fip(guests[1], "high", ipaddress="10.5.0.20")
+
+
+async def _shrink_and_overlap(lane: Lane) -> None:
+    await lane.edit_range("r1", iprange="10.5.0.10-10.5.0.15")
+    await lane.create_range("younger", "10.5.0.14-10.5.0.17")
+    await lane.create_fip("c-m-steady02", "overlapped", range_name="younger")
+
+
+def _overlapped(lane: Lane) -> bool:
+    ranges = {key[2]: obj for key, obj in lane.recorder.now.items() if key[0] == RANGES}
+    return (
+        _is(lane, "c-m-steady02", "overlapped", "10.5.0.16")
+        and (ranges["r1"].get("status") or {}).get("capacity", {}).get("outOfRange") == 1
+        and condition(ranges["younger"], "Conflict")[0] == "True"
+    )
+
+
+async def _delete_and_make_again(lane: Lane) -> None:
+    await lane.delete_range("r1")
+    await lane.create_fip("c-m-steady02", "orphan", ipaddress="10.5.0.12", serviceNamespace="o")
+
+
+async def _make_again(lane: Lane) -> None:
+    # Who is older is told by whole seconds.
+    await asyncio.sleep(1.1)
+    await lane.create_range("r1", "10.5.0.10-10.5.0.20")
+    await lane.edit_range("younger", iprange="10.5.0.25-10.5.0.16")
+    await lane.edit_range("younger", iprange="10.5.0.16-10.5.0.25")
+
+
+def _made_again(lane: Lane) -> bool:
+    ranges = {key[2]: obj for key, obj in lane.recorder.now.items() if key[0] == RANGES}
+    return (
+        _is(lane, "c-m-steady00", "low", "10.5.0.10")
+        and _is(lane, "c-m-steady01", "high", "10.5.0.20")
+        and _is(lane, "c-m-steady02", "orphan", "10.5.0.12")
+        and (ranges["r1"].get("status") or {}).get("capacity", {}).get("outOfRange") == 1
+        and condition(ranges["younger"], "Ready")[0] == "True"
+    )
+
+
+RANGES_CHANGE = Scenario(
+    name="ranges",
+    before=_ranges_before,
+    chapters=(
+        Chapter(
+            act=_nothing,
+            until=lambda lane: (
+                _is(lane, "c-m-steady00", "low", "10.5.0.10")
+                and _is(lane, "c-m-steady01", "high", "10.5.0.20")
+            ),
+        ),
+        Chapter(act=_shrink_and_overlap, until=_overlapped),
+        Chapter(
+            act=_delete_and_make_again,
+            until=lambda lane: _refused(lane, "c-m-steady02", "orphan", "RangeNotFound"),
+        ),
+        Chapter(act=_make_again, until=_made_again),
+    ),
+)
+
+
+# What kube-fip-operator left behind
+
+
+async def _adopt_before(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(4)]
+    await lane.create_range("r1", "10.6.0.10-10.6.0.20")
+    for number, address in ((0, "10.6.0.10"), (1, "10.6.0.11"), (2, "10.6.0.11"), (3, "10.6.0.99")):
+        name = f"steady-{number}-kubevip"
+        guest = lane.guests[guests[number]]
+        guest.put(
+            "configmaps",
+            {
+                "metadata": {"namespace": "kube-system", "name": "kubevip"},
+                "data": {"cidr-global": f"{address}/32"},
+            },
+        )
+        guest.note(await lane.recorder.revision(), by_admin=True)
+        await lane.create_fip(guests[number], name, ipaddress=address)
+    await lane.create_fip(guests[0], "new", serviceNamespace="n")
+
+
+def _adopted(lane: Lane) -> bool:
+    return (
+        _is(lane, "c-m-steady00", "steady-0-kubevip", "10.6.0.10")
+        and _is(lane, "c-m-steady00", "new", "10.6.0.12")
+        and any(lane.addresses(f"c-m-steady0{number}", f"steady-{number}-kubevip") for number in (1, 2))
+    )
+
+
+ADOPT = Scenario(
+    name="adopt",
+    before=_adopt_before,
+    chapters=(Chapter(act=_nothing, until=_adopted),),
+    unwritten=("c-m-steady01", "c-m-steady02", "c-m-steady03"),
+)
+
+
+# A burst that comes and goes
+
+
+async def _burst_before(lane: Lane) -> None:
+    for number in range(4):
+        await lane.guest(number)
+    await lane.create_range("r1", "10.7.0.10-10.7.0.21", quarantineSeconds=1)
+
+
+async def _burst(lane: Lane) -> None:
+    for number in range(8):
+        await lane.create_fip(f"c-m-steady0{number % 4}", f"f{number}", serviceNamespace=f"n{number}")
+
+
+async def _half_goes(lane: Lane) -> None:
+    for number in range(0, 8, 2):
+        await lane.delete_fip(f"c-m-steady0{number % 4}", f"f{number}")
+    for number in range(8, 12):
+        await lane.create_fip(f"c-m-steady0{number % 4}", f"f{number}", serviceNamespace=f"n{number}")
+
+
+def _all_have(lane: Lane, numbers: range) -> bool:
+    return all(_is(lane, f"c-m-steady0{number % 4}", f"f{number}") for number in numbers)
+
+
+BURST = Scenario(
+    name="burst",
+    before=_burst_before,
+    chapters=(
+        Chapter(act=_burst, until=lambda lane: _all_have(lane, range(8))),
+        Chapter(
+            act=_half_goes,
+            until=lambda lane: _all_have(lane, range(1, 8, 2)) and _all_have(lane, range(8, 12)),
+        ),
+    ),
+)
+
+SCENARIOS = {each.name: each for each in (APPEAR, CLAIMS, MOVES, RETURNS, RANGES_CHANGE, ADOPT, BURST)}
