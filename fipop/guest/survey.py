@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,6 +27,8 @@ from fipop.guest.releases import (
 from fipop.guest.workloads import Workload, of_release, parse_daemon_set, parse_deployment, running_releases
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES
+
+log = logging.getLogger(__name__)
 
 Json: TypeAlias = dict[str, Any]
 
@@ -121,7 +124,7 @@ class _Heirs:
         for one in wanted:
             for state in find_candidates(self.states, one, ()) if one.role is role else ():
                 decoded = self.memory.decoded(self.guest_id, state.latest)
-                if decoded is not None and _is_of(decoded, one):
+                if decoded is not None and _is_of(decoded, one) and _is_heir(decoded, state, one):
                     return replace(state, decoded=decoded)
         return None
 
@@ -132,7 +135,8 @@ class _Heirs:
             if decoded is None:
                 decoded = await decode_latest(self.client, state)
                 self.memory.remember(self.guest_id, state.latest, decoded)
-            if _is_of(decoded, wanted):
+                log.info("decoded a release without our labels", extra=_fields(self.guest_id, state, decoded))
+            if _is_of(decoded, wanted) and _is_heir(decoded, state, wanted):
                 return replace(state, decoded=decoded)
             if state.latest.key == (wanted.namespace, wanted.name):
                 raise ReleaseTakenError(
@@ -143,6 +147,19 @@ class _Heirs:
 
 def _is_of(decoded: DecodedRelease, wanted: WantedRelease) -> bool:
     return decoded.chart_name in (wanted.role.value, wanted.source.name)
+
+
+def _is_heir(decoded: DecodedRelease, state: ReleaseState, wanted: WantedRelease) -> bool:
+    """Whether a release of the role's chart is to be ours: by the wanted name, or by the predecessor's hand.
+
+    kube-fip-operator named a release's objects after the release. A kube-vip under another name without that is
+    somebody's own, for the control plane's address perhaps.
+    """
+    return wanted.name == state.latest.name or decoded.values.get("nameOverride") == state.latest.name
+
+
+def _fields(guest_id: str, state: ReleaseState, decoded: DecodedRelease) -> dict[str, str]:
+    return {"guest": guest_id, "release": state.latest.name, "chart": decoded.chart_name}
 
 
 async def _read_deployments(client: KubeClient, provider: ReleaseState | None) -> tuple[Workload, ...]:

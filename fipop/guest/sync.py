@@ -5,6 +5,7 @@ The guest is talked to in at most two talks, before and after helm runs; a quiet
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,8 @@ from fipop.guest.workloads import parse_daemon_set
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.resources import DAEMON_SETS
+
+log = logging.getLogger(__name__)
 
 CONFLICT_SECONDS = 2.0
 """When to come again after somebody else's write in between."""
@@ -230,6 +233,7 @@ class _Pass:
             except ApiError as error:
                 self.note(error)
             else:
+                log.info("parked Harvester's kube-vip", extra={"cluster": self.task.cluster_name})
                 others = tuple(one for one in survey.workloads if one is not harvester)
                 self.survey = replace(survey, workloads=(*others, parse_daemon_set(parked)))
 

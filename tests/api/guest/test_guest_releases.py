@@ -190,6 +190,21 @@ async def test_a_predecessors_release_is_found_under_a_name_that_the_settings_no
     ]
 
 
+async def test_somebodys_own_kube_vip_under_another_name_is_no_heir(
+    bench: GuestBench, archives: dict[str, Path]
+) -> None:
+    values = 'env={"cp_enable":"true"},nameOverride="control-plane"'
+    await bench.helm(
+        "install", "kube-vip-cp", archives["kube-vip-0.11.0"], "-n", "kube-system", values=values
+    )
+    report = await bench.run()
+    assert [(one.name, one.revision, one.error) for one in report.releases] == [
+        ("kube-vip", 1, None),
+        ("kube-vip-cloud-provider", 1, None),
+    ]
+    assert len(await bench.secrets("kube-vip-cp")) == 1
+
+
 async def test_somebody_elses_release_of_the_wanted_name_is_left_alone(
     bench: GuestBench, archives: dict[str, Path]
 ) -> None:
