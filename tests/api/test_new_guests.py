@@ -1,0 +1,376 @@
+"""A new guest gets a floating IP soon after the last of its objects, whichever that is; what is no guest never does."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+import pytest_asyncio
+
+from localfleet.fleet import LocalFleet
+from localfleet.rancher_plan import (
+    Credential,
+    Guest,
+    GuestKind,
+    GuestPlan,
+    HarvesterCluster,
+    Step,
+    is_possible,
+)
+from localfleet.stack import (
+    ALL_FLOATING_IPS,
+    RANGES,
+    Stack,
+    build_floating_ip,
+    build_range,
+    condition,
+    floating_ips,
+    open_stack,
+)
+from localfleet.waiting import eventually
+from tests.api.served_guest import Json, remove_range, wait_for_condition
+
+WATCHED_SECONDS = 2.0
+ASKED_FOR_SECONDS = 5.0
+PATIENCE_SECONDS = 20.0
+AT_ONCE = 5
+CLUSTER = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters/{}"
+
+LINKS = (
+    *(Step.HARVESTER_CONFIG, Step.CREDENTIAL, Step.PROVISIONING),
+    *(Step.MANAGEMENT, Step.NAMESPACE, Step.LINK),
+)
+"""All of a guest's objects that its floating IP depends on."""
+
+ASKED_FOR = (Step.HARVESTER_CONFIG, Step.CREDENTIAL)
+"""What nobody may watch: it is asked for again every 3 s."""
+
+ELSEWHERE = (Step.PROVISIONING, Step.MANAGEMENT, Step.NAMESPACE, Step.LINK)
+"""The same of a guest that is not on Harvester."""
+
+
+def orders_of(steps: Sequence[Step], *, last: Step) -> list[tuple[Step, ...]]:
+    """Every order that Rancher's parts could take which ends with `last`."""
+    return [order for order in itertools.permutations(steps) if order[-1] is last and is_possible(order)]
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """When the first floating IP of each namespace appeared, in monotonic seconds."""
+
+    at: dict[str, float] = field(default_factory=dict)
+
+    async def follow(self, stack: Stack) -> None:
+        async for event in stack.client.watch(ALL_FLOATING_IPS):
+            self.at.setdefault(event["object"]["metadata"]["namespace"], time.monotonic())
+
+    async def of(self, namespace: str, *, seconds: float) -> float:
+        async def is_there() -> float | None:
+            return self.at.get(namespace)
+
+        return await eventually(is_there, seconds=seconds, what=f"a floating IP in {namespace}")
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+    async with open_stack(fleet, "newcomers") as stack:
+        await stack.start_operator()
+        yield stack
+
+
+@pytest_asyncio.fixture(scope="module")
+async def arrivals(stack: Stack) -> AsyncIterator[Arrivals]:
+    arrivals = Arrivals()
+    following = asyncio.create_task(arrivals.follow(stack))
+    yield arrivals
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A Harvester cluster that only one test uses, with the /24 that begins with `net`."""
+
+    stack: Stack
+    number: int
+    harvester: HarvesterCluster
+
+    @property
+    def net(self) -> str:
+        return net_of(self.number)
+
+    def plan(self, name: str, *, network: str = "default/vlan10") -> GuestPlan:
+        return self.stack.player.plan_guest(
+            f"{name}-{self.number}", harvester=self.harvester, network=network
+        )
+
+    async def offer(self, name: str, hosts: str, *, network: str | None = "vlan10", **spec: object) -> str:
+        """Make a range for this Harvester cluster, of these hosts of its net; its name."""
+        full, iprange = f"{name}-{self.number}", f"{self.net}{hosts}"
+        body = build_range(full, iprange, harvester=self.harvester.display_name, network=network, **spec)
+        await self.stack.client.create(RANGES, body)
+        return full
+
+    async def bring_up(self, plan: GuestPlan) -> str:
+        """Bring up a guest that nobody can reach yet; where its floating IP stands, or would stand."""
+        guest = await self.stack.player.create_guest(plan, order=LINKS)
+        return f"{floating_ips(guest.cluster_id)}/{plan.name}-kubevip"
+
+
+def net_of(number: int) -> str:
+    """A /24 for every number that this run hands out."""
+    return f"10.{number // 256}.{number % 256}."
+
+
+async def make_site(stack: Stack, number: int) -> Site:
+    harvester = await stack.player.create_harvester(f"harvester-{number}")
+    return Site(stack=stack, number=number, harvester=harvester)
+
+
+@pytest_asyncio.fixture
+async def site(stack: Stack, numbers: Iterator[int]) -> Site:
+    return await make_site(stack, next(numbers))
+
+
+async def has_range(stack: Stack, path: str, name: str) -> Json:
+    """Wait until a floating IP holds an address of that range."""
+
+    async def holds() -> Json:
+        found = await stack.client.get(path)
+        assert (found.get("status") or {}).get("range") == name, found
+        assert found["status"]["addresses"], found
+        return found
+
+    return await eventually(holds, what=f"{path} to be served from {name}")
+
+
+async def measure(
+    stack: Stack,
+    arrivals: Arrivals,
+    plans: Sequence[GuestPlan],
+    orders: Sequence[Sequence[Step]],
+    *,
+    at_once: int,
+) -> list[float]:
+    """Bring up guests, each in its order: the time from before its last step to its floating IP, of each."""
+    guests = await asyncio.gather(
+        *(
+            stack.player.create_guest(plan, order=order[:-1])
+            for plan, order in zip(plans, orders, strict=True)
+        )
+    )
+    gate = asyncio.Semaphore(at_once)
+
+    async def finish(guest: Guest, last: Step) -> float:
+        async with gate:
+            assert guest.cluster_id not in arrivals.at, "its floating IP came before the last of its objects"
+            begun = time.monotonic()
+            await stack.player.take(guest, last)
+            return await arrivals.of(guest.cluster_id, seconds=PATIENCE_SECONDS) - begun
+
+    return await asyncio.gather(
+        *(finish(guest, order[-1]) for guest, order in zip(guests, orders, strict=True))
+    )
+
+
+@pytest.mark.parametrize("last", [step for step in LINKS if orders_of(LINKS, last=step)])
+async def test_a_new_guest_gets_its_floating_ip_soon_after_the_last_of_its_objects(
+    stack: Stack, arrivals: Arrivals, site: Site, last: Step
+) -> None:
+    range_name = await site.offer("vlan", "0/24")
+    plans: list[GuestPlan] = []
+
+    async def find_slow(orders: Sequence[Sequence[Step]], *, at_once: int) -> list[Sequence[Step]]:
+        fresh = [
+            replace(site.plan("new"), name=f"new-{site.number}-{len(plans) + index}")
+            for index in range(len(orders))
+        ]
+        plans.extend(fresh)
+        seconds = await measure(stack, arrivals, fresh, orders, at_once=at_once)
+        limit = ASKED_FOR_SECONDS if last in ASKED_FOR else WATCHED_SECONDS
+        return [order for took, order in zip(seconds, orders, strict=True) if took > limit]
+
+    orders = orders_of(LINKS, last=last)
+    slow = await find_slow(orders, at_once=len(orders) if last in ASKED_FOR else AT_ONCE)
+    # A machine that is busy elsewhere may make one late; an event that is missed is missed again.
+    assert not slow or not await find_slow(slow, at_once=1)
+    found = [
+        await has_range(stack, f"{floating_ips(plan.cluster_id)}/{plan.name}-kubevip", range_name)
+        for plan in plans
+    ]
+    assert len({address for each in found for address in each["status"]["addresses"]}) == len(plans)
+    for plan, each in zip(plans, found, strict=True):
+        assert each["spec"] == {"ipaddress": each["status"]["addresses"][0]}
+        assert each["metadata"]["annotations"] == {
+            "clustername": plan.name,
+            "fiprange": range_name,
+            "updateConfigMap": "true",
+        }
+
+
+async def test_a_guest_elsewhere_than_on_harvester_is_served_by_a_range_that_selects_it(
+    stack: Stack, arrivals: Arrivals, numbers: Iterator[int]
+) -> None:
+    number = next(numbers)
+    labels = {"site": f"dc-{number}"}
+    body = build_range(f"selected-{number}", f"{net_of(number)}0/24", clusterSelector={"matchLabels": labels})
+    await stack.client.create(RANGES, body)
+    orders = [order for last in ELSEWHERE for order in orders_of(ELSEWHERE, last=last)]
+    kinds = itertools.cycle((GuestKind.OTHER_MACHINES, GuestKind.IMPORTED, GuestKind.LEGACY))
+    plans = [
+        stack.player.plan_guest(f"elsewhere-{number}-{index}", kind=kind, labels=labels)
+        for index, kind in zip(range(len(orders)), kinds, strict=False)
+    ]
+    stranger = stack.player.plan_guest(
+        f"unselected-{number}", kind=GuestKind.OTHER_MACHINES, labels={"site": "another"}
+    )
+    await stack.player.create_guest(stranger, order=ELSEWHERE)
+    seconds = await measure(stack, arrivals, plans, orders, at_once=AT_ONCE)
+    assert max(seconds) < WATCHED_SECONDS
+    for plan in plans:
+        # A legacy cluster is mirrored under the name of its management Cluster.
+        path = f"{floating_ips(plan.cluster_id)}/{plan.provisioning_name}-kubevip"
+        await has_range(stack, path, f"selected-{number}")
+    assert await stack.client.items(floating_ips(stranger.cluster_id)) == []
+
+
+@pytest_asyncio.fixture
+async def everything(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[str]:
+    """A range that selects every cluster there is."""
+    number = next(numbers)
+    name = f"everything-{number}"
+    await stack.client.create(RANGES, build_range(name, f"{net_of(number)}0/24", clusterSelector={}))
+    yield name
+    await remove_range(stack, name)
+
+
+async def test_what_is_no_guest_or_wants_none_never_gets_one_whatever_a_range_selects(
+    stack: Stack, everything: str, numbers: Iterator[int]
+) -> None:
+    number = next(numbers)
+    harvester = await stack.player.create_harvester(f"harvester-{number}")
+    wanted = stack.player.plan_guest(f"wanted-{number}", kind=GuestKind.OTHER_MACHINES)
+    refused = replace(
+        stack.player.plan_guest(f"unwanted-{number}", kind=GuestKind.OTHER_MACHINES),
+        annotations={"kubefip.k8s.binbash.org/floating-ip": "false"},
+    )
+    for plan in (refused, wanted):
+        await stack.player.create_guest(plan, order=ELSEWHERE)
+    # What came before it was decided on when the last guest is served.
+    await has_range(stack, f"{floating_ips(wanted.cluster_id)}/{wanted.name}-kubevip", everything)
+    for namespace in ("local", harvester.cluster_id, refused.cluster_id):
+        assert await stack.client.items(floating_ips(namespace)) == []
+    await stack.client.patch(
+        CLUSTER.format(refused.name),
+        {"metadata": {"annotations": {"kubefip.k8s.binbash.org/floating-ip": None}}},
+    )
+    await has_range(stack, f"{floating_ips(refused.cluster_id)}/{refused.name}-kubevip", everything)
+
+
+async def test_a_range_of_another_network_never_serves(stack: Stack, site: Site) -> None:
+    other = await site.offer("other", "0/25", network="vlan20")
+    path = await site.bring_up(site.plan("astray"))
+    await wait_for_condition(stack, path, "Allocated", "False", reason="NetworkMismatch")
+    await stack.client.patch(f"{RANGES}/{other}", {"spec": {"exclude": [f"{site.net}7"]}})
+    any_network = await site.offer("any", "128/25", network=None)
+    await has_range(stack, path, any_network)
+    in_path = await site.bring_up(site.plan("whole", network="prod/vlan20"))
+    await has_range(stack, in_path, other)
+
+
+async def test_a_full_range_is_passed_over_and_where_all_are_full_the_floating_ip_waits(
+    stack: Stack, site: Site
+) -> None:
+    small = await site.offer("small", "8")
+    any_network = await site.offer("any", "9", network=None)
+    first = await site.bring_up(site.plan("first"))
+    await has_range(stack, first, small)
+    await has_range(stack, await site.bring_up(site.plan("second")), any_network)
+    third = await site.bring_up(site.plan("third"))
+    await wait_for_condition(stack, third, "Allocated", "False", reason="RangeFull")
+    begun = time.monotonic()
+    await has_range(stack, third, await site.offer("more", "16/28"))
+    assert time.monotonic() - begun < WATCHED_SECONDS
+    found = await stack.client.get(first)
+    assert condition(found, "Allocated")["status"] == "True"
+
+
+async def test_where_no_range_is_meant_for_a_guest_one_event_tells_it_and_a_range_that_comes_last_serves(
+    stack: Stack, arrivals: Arrivals, site: Site, numbers: Iterator[int]
+) -> None:
+    plan = site.plan("unserved")
+    path = await site.bring_up(plan)
+
+    async def events() -> list[Json]:
+        found = await stack.client.items("/api/v1/namespaces/fleet-default/events")
+        return [each for each in found if each["involvedObject"]["name"] == plan.name]
+
+    await eventually(events, what="an event on the cluster")
+    for text in ("a", "b", "c"):
+        # Each causes another round over the guest, and one over a guest that is served comes after them.
+        await stack.client.patch(CLUSTER.format(plan.name), {"metadata": {"labels": {"touched": text}}})
+    served = await make_site(stack, next(numbers))
+    range_name = await served.offer("vlan", "0/24")
+    await has_range(stack, await served.bring_up(served.plan("served")), range_name)
+    found = await events()
+    assert [(each["reason"], each["count"]) for each in found] == [("NoMatchingRange", 1)], found
+    assert site.harvester.display_name in found[0]["message"]
+    assert found[0]["involvedObject"]["kind"] == "Cluster"
+    assert await stack.client.find(path) is None
+    begun = time.monotonic()
+    last = await site.offer("last", "0/24")
+    assert await arrivals.of(plan.cluster_id, seconds=PATIENCE_SECONDS) - begun < WATCHED_SECONDS
+    await has_range(stack, path, last)
+
+
+async def test_a_harvester_cluster_that_rancher_learns_of_last_is_enough(
+    stack: Stack, arrivals: Arrivals, site: Site
+) -> None:
+    late = HarvesterCluster(cluster_id=f"c-{site.number:05d}", display_name=f"late-harvester-{site.number}")
+    for names_cluster in (True, False):
+        credential = Credential(
+            name=f"cc-late-{site.number}-{names_cluster}".lower(), harvester=late, names_cluster=names_cluster
+        )
+        plan = stack.player.plan_guest(f"early-{site.number}-{names_cluster}".lower(), credential=credential)
+        await stack.player.create_guest(plan, order=LINKS)
+        assert await stack.client.items(floating_ips(plan.cluster_id)) == []
+    body = build_range("late", f"{site.net}0/24", harvester=late.display_name, network="vlan10")
+    await stack.client.create(RANGES, body)
+    begun = time.monotonic()
+    await stack.player.create_harvester(late.display_name, cluster_id=late.cluster_id)
+    for guest in list(stack.player.guests.values())[-2:]:
+        assert await arrivals.of(guest.cluster_id, seconds=PATIENCE_SECONDS) - begun < WATCHED_SECONDS
+
+
+async def test_a_namespace_that_holds_a_floating_ip_gets_no_second_one(stack: Stack, site: Site) -> None:
+    range_name = await site.offer("vlan", "0/24")
+    plan = site.plan("own")
+    guest = await stack.player.create_guest(plan, order=(Step.NAMESPACE,))
+    # As in people's runbooks: before its guest exists.
+    body = build_floating_ip(guest.cluster_id, "own-vip", cluster=plan.name, range_name=range_name)
+    await stack.client.create(floating_ips(guest.cluster_id), body)
+    await has_range(stack, f"{floating_ips(guest.cluster_id)}/own-vip", range_name)
+    for step in LINKS:
+        if step is not Step.NAMESPACE:
+            await stack.player.take(guest, step)
+    await has_range(stack, await site.bring_up(site.plan("next")), range_name)
+    found = await stack.client.items(floating_ips(guest.cluster_id))
+    assert [each["metadata"]["name"] for each in found] == ["own-vip"]
+
+
+async def test_a_floating_ip_that_is_deleted_under_a_living_guest_comes_back_with_its_address(
+    stack: Stack, site: Site
+) -> None:
+    range_name = await site.offer("vlan", "0/24")
+    path = await site.bring_up(site.plan("living"))
+    before = await has_range(stack, path, range_name)
+    await stack.client.delete(path)
+
+    async def is_back() -> bool:
+        found = await stack.client.get(path)
+        assert found["metadata"]["uid"] != before["metadata"]["uid"]
+        return bool(found["status"]["addresses"] == before["status"]["addresses"])
+
+    await eventually(is_back, what="the floating IP to come back")
