@@ -328,10 +328,13 @@ async def test_a_deleted_cluster_role_is_found_by_the_deep_check_and_made_again_
     assert (
         release_of(await bench.run(deep=True), Role.KUBE_VIP).drift == "the guest lacks ClusterRole kube-vip"
     )
+    assert release_of(await bench.run(), Role.KUBE_VIP).drift, "once seen, every pass looks for it"
     assert await bench.client.find(CLUSTER_ROLE) is None
     change(bench, repository, kubevipUpdate="true")
     assert (await bench.run(deep=True)).error is None
     assert await bench.client.find(CLUSTER_ROLE)
+    assert revisions(await bench.run()) == [2, 1]
+    assert len(await bench.requests_of_a_pass()) <= 4
 
 
 async def test_a_deleted_daemon_set_is_seen_by_an_ordinary_pass(

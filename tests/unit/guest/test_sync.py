@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from fipop.errors import ApiServerError
 from fipop.guest.chartcache import ChartCache
 from fipop.guest.configmap import WantedAddress
 from fipop.guest.helm import HelmRunner
@@ -133,6 +134,51 @@ async def test_a_quiet_pass_has_nothing_to_tell_early(proxy: RancherProxy, tools
     report = await room.run_pass(task, early=early.append)
     assert early == []
     assert (report.requests, report.writes) == (1, 0)
+
+
+async def test_an_old_api_server_that_cannot_select_services_is_asked_for_all_of_them(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    task = add_guest(proxy, "c-m-old", fault=Fault(status=400, only=lambda seen: "spec.type" in seen.query))
+    guest = proxy.guests["c-m-old"].target
+    assert isinstance(guest, SimulatedGuest)
+    manifest = {
+        "metadata": {"namespace": "prod", "name": "web"},
+        "spec": {"type": "LoadBalancer", "loadBalancerIP": "10.0.0.9"},
+    }
+    guest.put("services", manifest)
+    carried = await GuestRoom(tools).look("c-m-old", task.kubeconfig)
+    assert str(carried.carrier_of("10.0.0.9")) == "Service prod/web"
+
+
+async def test_a_look_that_gets_no_answer_says_so_and_not_that_nothing_is_carried(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    task = add_guest(proxy, "c-m-a", fault=Fault(status=503))
+    with pytest.raises(ApiServerError):
+        await GuestRoom(tools).look("c-m-a", task.kubeconfig)
+
+
+async def test_a_permit_that_is_old_when_it_comes_is_none(
+    proxy: RancherProxy, tools: GuestTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a process was stopped and went on: another may have taken over meanwhile."""
+    monkeypatch.setattr("fipop.guest.configwriter.PERMIT_SECONDS", -1.0)
+    report = await GuestRoom(tools).run_pass(add_guest(proxy, "c-m-a"))
+    assert (report.config_map.outcome, report.writes) == (ConfigMapOutcome.WITHHELD, 0)
+
+
+async def test_where_the_permit_cannot_be_had_nothing_is_written_and_the_guest_is_not_to_blame(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    lost = ApiServerError(verb="get", kind="FloatingIPReservation", status=500)
+
+    async def fail() -> bool:
+        raise lost
+
+    report = await GuestRoom(tools).run_pass(replace(add_guest(proxy, "c-m-a"), before_write=fail))
+    assert (report.config_map.outcome, report.config_map.error) == (ConfigMapOutcome.WITHHELD, lost)
+    assert (report.reachable, report.writes) == (True, 0)
 
 
 async def test_what_fails_in_one_guest_is_in_its_report_alone(proxy: RancherProxy, tools: GuestTools) -> None:
