@@ -23,6 +23,8 @@ from tests.faults.runner import Reference, Result, run_plan
 from tests.faults.scenarios import SCENARIOS
 
 OUT = Path("out/faults")
+WITH_A_LEADER = frozenset({"appear", "moves", "burst"})
+"""Leases take their time to run out: a few stories do."""
 
 
 def say(text: str) -> None:
@@ -102,8 +104,10 @@ def choose(references: dict[str, Reference]) -> list[Plan]:
         chosen += made.about_events(name)
         chosen += made.at_the_start(name)
         chosen += made.with_two(name, seed=20 + number)
-        chosen += made.with_a_leader(name)
         chosen += made.by_the_clock(name)
+    for name in references:
+        if name in WITH_A_LEADER:
+            chosen += made.with_a_leader(name)
     return chosen
 
 
@@ -139,7 +143,10 @@ def _summary(result: Result) -> dict[str, object]:
 async def main(options: argparse.Namespace) -> int:
     programs = ensure_all(*PROGRAMS, "helm")
     async with LocalFleet(programs) as fleet, AsyncExitStack() as exits:
-        lanes = [await exits.enter_async_context(Lane(fleet, number)) for number in range(options.lanes)]
+        lanes = [
+            await exits.enter_async_context(Lane(fleet, number, log_level=options.log_level))
+            for number in range(options.lanes)
+        ]
         run = Run(lanes, options.out)
         replayed = [Plan.from_line(line) for file in options.replay for line in file.read_text().splitlines()]
         names = list(dict.fromkeys(plan.scenario for plan in replayed)) or options.scenario or list(SCENARIOS)
@@ -178,6 +185,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, help="only every n-th plan")
     parser.add_argument("--limit", type=int, default=100_000)
     parser.add_argument("--replay", type=Path, nargs="*", default=[])
+    parser.add_argument("--log-level", default="Info", help="of the operators")
     parser.add_argument("--out", type=Path, default=OUT)
     return parser.parse_args(arguments)
 

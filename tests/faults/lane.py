@@ -24,12 +24,16 @@ from localfleet.kubeconfigs import build_kubeconfig, token_credential, write_kub
 from localfleet.proxy import RancherProxy
 from localfleet.rancher import RancherPlayer
 from localfleet.rancher_plan import Guest, GuestKind
+from localfleet.waiting import eventually
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, RecordedGuest, Recorder
 
 GROUP = "/apis/kubefip.k8s.binbash.org/v1"
 HARVESTER = "harvester-1"
 _NAMESPACES = "/api/v1/namespaces"
 _CONFIG = f"{_NAMESPACES}/{NAMESPACE}/configmaps/kube-fip-config"
+_RESERVATION_CRD = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org"
+)
 _NOT_BY_ITSELF = {"kubefip.k8s.binbash.org/floating-ip": "false"}
 _TOKEN_SECONDS = 24 * 3600
 
@@ -80,8 +84,9 @@ class Operator:
 class Lane:
     """The control plane, Rancher, guests in memory, operators, and the recorder of all that happens."""
 
-    def __init__(self, fleet: LocalFleet, number: int) -> None:
+    def __init__(self, fleet: LocalFleet, number: int, *, log_level: str = "Info") -> None:
         self.number = number
+        self._log_level = log_level
         self.guests: dict[str, RecordedGuest] = {}
         self.clusters: dict[str, str] = {}
         self.operators: dict[str, Operator] = {}
@@ -111,6 +116,7 @@ class Lane:
             settings={
                 "metricsPort": str(self._fleet.ports.reserve()),
                 "kubevipGuestInstall": "disabled",
+                "logLevel": self._log_level,
             },
         )
         await self._installation.install()
@@ -261,6 +267,19 @@ class Lane:
 
     async def delete_reservation(self, name: str) -> None:
         await self._delete(f"{GROUP}/{RESERVATIONS}/{name}")
+
+    async def forget_reservation_kind(self) -> None:
+        """Be a cluster that fipop has never seen."""
+        await self._delete(_RESERVATION_CRD)
+
+        async def is_gone() -> bool:
+            return await self.plane.client.find(_RESERVATION_CRD) is None
+
+        await eventually(is_gone, what="the CRD to be gone")
+
+    async def restore_reservation_kind(self) -> None:
+        """Install fipop's CRDs, as an admin does before the operator."""
+        await load_crds(self.plane.client, OUR_CRDS)
 
     async def _patch(self, path: str, annotations: Any, spec: Any) -> None:
         body: Json = {"spec": spec} if spec else {}
