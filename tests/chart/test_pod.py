@@ -50,7 +50,9 @@ def test_the_pod_is_probed_on_the_health_port_and_has_limits(chart: Chart) -> No
 
 def test_two_operators_run_and_a_lease_decides_which_of_them_works(chart: Chart) -> None:
     spec = chart.render().only("Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (2, {"type": "RollingUpdate"})
+    assert (spec["replicas"], spec["strategy"]["type"]) == (2, "RollingUpdate")
+    alone = {"leaderElection": False, "replicas": 1, "strategy": "Recreate"}
+    assert chart.render(alone).only("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_operators_prefer_nodes_of_their_own_unless_the_admin_says_otherwise(chart: Chart) -> None:
