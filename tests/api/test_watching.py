@@ -8,15 +8,20 @@ import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
 
+from fipop.api.parsing import parse_range
 from fipop.control.events import EventType
+from fipop.control.resync import Feed, Resync, ResyncTimes
+from fipop.control.store import RestoredStoreError, Store
 from fipop.control.watching import Watcher, WatchTimes
 from fipop.kube.access import connection_from_kubeconfig
+from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
 from localfleet.controlplane import ControlPlane
@@ -329,3 +334,38 @@ async def test_a_resource_that_is_not_served_yet_is_waited_for(fresh_management:
             while not any(name == "one" for _, _, name in seen.events):
                 seen.news.clear()
                 await seen.news.wait()
+
+
+async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
+    fresh_management: ControlPlane, tmp_path: Path
+) -> None:
+    plane = fresh_management
+    connection = connection_from_kubeconfig(plane.admin_kubeconfig)
+    store = Store(parse_range, kind="FloatingIPRange")
+    feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
+    async with KubeClient(connection) as client:
+        resync = Resync([feed], lister=client, random=Random(1), times=ResyncTimes(least_pause_seconds=1))
+        watcher = Watcher(
+            connection=connection,
+            callbacks={FLOATING_IP_RANGES: feed.take_event},
+            random=Random(1),
+            on_recovery=resync.request,
+        )
+        watching = asyncio.create_task(watcher.run())
+        comparing = asyncio.create_task(resync.run())
+        await resync.wait_loaded()
+        await plane.etcd.snapshot(tmp_path / "snapshot")
+        await plane.client.create(RANGES, range_named("lost"))
+        for number in range(200):  # more than the API server itself writes when it starts
+            await plane.client.patch(f"{RANGES}/lost", {"spec": {"iprange": f"10.0.{number}.0/24"}})
+        await until(lambda: any(one.iprange == "10.0.199.0/24" for one in store.all()))
+
+        await plane.stop_api()
+        await plane.etcd.restore(tmp_path / "snapshot")
+        await asyncio.sleep(3)
+        await plane.start_api()
+        with pytest.raises(RestoredStoreError):
+            await asyncio.wait_for(comparing, 60)
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
