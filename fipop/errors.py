@@ -270,9 +270,7 @@ class PoolTooLargeError(IpamError):
         self.found = found
         self.limit = limit
         self.unit = unit
-        super().__init__(
-            f"{found} {unit} in {where}, at most {limit} are read: split it into several ranges"
-        )
+        super().__init__(f"{found} {unit} in {where}, at most {limit} are read: split it into several ranges")
 
 
 class RangeUnknownError(IpamError):
