@@ -27,7 +27,10 @@ logger = logging.getLogger(__name__)
 IMPORTED_HOURS = 24
 """An imported guest lives on after it left Rancher, and nobody can look into it: its addresses wait so long."""
 
-CARRIED_RETRY_SECONDS = 30.0
+LEAST_LOOK_SECONDS = 2.0
+MOST_LOOK_SECONDS = 30.0
+"""Between two looks at a guest that carries an address beyond its time; the longer it does, the rarer."""
+
 GUARDED_RETRY_SECONDS = 30.0
 
 
@@ -118,7 +121,7 @@ class Releaser:
         if self._guests.exists(guest_id) and not self._is_ours_again(reservation):
             carrier = await self._look(reservation, guest_id)
             if carrier is not None:
-                return RetryAfter(CARRIED_RETRY_SECONDS)
+                return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
         self._carriers.pop(reservation.name, None)
         if not await self._desk.free(reservation):
             return RetryAfter(0.0)

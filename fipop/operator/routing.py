@@ -21,7 +21,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.guard import ReleaseGuard
-from fipop.operator.world import World
+from fipop.operator.world import BY_OWNER_NAMESPACE, World
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 
 
@@ -158,6 +158,10 @@ class Router:
     def _guest_changed(self, guest_id: str) -> None:
         self.work.add(Key(Kind.GUEST, "", guest_id))
         self.add_guest_floating_ips(guest_id)
+        # A guest that is gone carries nothing, one that is back can be asked: quarantines may end.
+        for reservation in self.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):
+            if not reservation.is_held:
+                self.add_reservation(reservation)
 
     def _add_range(self, name: str) -> None:
         if self.world.ranges.get("", name) is not None:

@@ -1,6 +1,6 @@
 """A namespace of the management cluster in which a test asks for floating IPs, and ranges of the test's own."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +85,21 @@ class Tenant:
             return addresses
 
         return await eventually(is_served, seconds=seconds, what=f"{name} to be served")
+
+    async def all_served(self, names: Collection[str], *, seconds: float = 60.0) -> None:
+        """Wait until all of them, and nobody else here, are served."""
+
+        async def are_served() -> bool:
+            found = await self.stack.client.items(floating_ips(self.namespace))
+            waiting = [
+                each["metadata"]["name"]
+                for each in found
+                if condition(each, "Allocated").get("status") != "True"
+            ]
+            assert not waiting, f"{len(waiting)} wait: {waiting[:5]}"
+            return sorted(each["metadata"]["name"] for each in found) == sorted(names)
+
+        await eventually(are_served, seconds=seconds, what=f"{len(names)} to be served")
 
     async def refused(
         self, name: str, reason: str, *, words: str = "", seconds: float = SERVED_SECONDS

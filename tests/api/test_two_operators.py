@@ -1,0 +1,169 @@
+"""Two operators at work side by side without election: the reservations alone keep every address with one owner."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+import pytest_asyncio
+
+from localfleet.fleet import LocalFleet
+from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, Stack, condition, open_stack
+from localfleet.waiting import eventually
+from tests.api.tenant import Json, Tenant, open_tenant
+
+CLAIMS = 200
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+    async with open_stack(fleet, "two-operators") as stack:
+        await asyncio.gather(
+            *(stack.start_operator("--no-leader-election", name=name) for name in ("left", "right"))
+        )
+        yield stack
+
+
+@pytest_asyncio.fixture
+async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
+    async with open_tenant(stack, numbers) as tenant:
+        yield tenant
+
+
+@dataclass(slots=True)
+class History:
+    """Every version of reservations and floating IPs since `begin`, judged in the order in which they were written."""
+
+    stack: Stack
+    events: list[tuple[int, str, Json]] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def begin(self) -> None:
+        for path in (RESERVATIONS, ALL_FLOATING_IPS):
+            version = (await self.stack.client.get(path))["metadata"]["resourceVersion"]
+            self.tasks.append(asyncio.create_task(self._follow(path, version)))
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            assert not task.done(), "a watch ended before the history did"
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.events.sort(key=lambda event: event[0])
+
+    def violations(self) -> list[str]:
+        """What no revision may show: an address with two owners, or one that passed on without a release."""
+        found: list[str] = []
+        holders: dict[str, tuple[str, str]] = {}
+        named: dict[str, dict[tuple[str, str], None]] = {}
+        statuses: dict[tuple[str, str], list[str]] = {}
+        for version, event, obj in self.events:
+            if obj["kind"] == "FloatingIPReservation":
+                self._judge_reservation(version, event, obj, holders, found)
+            else:
+                self._judge_status(version, event, obj, statuses, named, found)
+        return found
+
+    @staticmethod
+    def _judge_reservation(
+        version: int, event: str, obj: Json, holders: dict[str, tuple[str, str]], found: list[str]
+    ) -> None:
+        name, spec = obj["metadata"]["name"], obj["spec"]
+        owner = (spec["owner"]["namespace"], spec["owner"]["name"])
+        before = holders.get(name)
+        if event == "DELETED" or "quarantinedUntil" in spec:
+            holders.pop(name, None)
+            return
+        if before is not None and before != owner:
+            found.append(f"{version}: {name} passed from {before} to {owner} without a release")
+        holders[name] = owner
+
+    @staticmethod
+    def _judge_status(
+        version: int,
+        event: str,
+        obj: Json,
+        statuses: dict[tuple[str, str], list[str]],
+        named: dict[str, dict[tuple[str, str], None]],
+        found: list[str],
+    ) -> None:
+        key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
+        after = [] if event == "DELETED" else (obj.get("status") or {}).get("addresses") or []
+        for address in statuses.get(key, []):
+            named[address].pop(key, None)
+        statuses[key] = after
+        for address in after:
+            named.setdefault(address, {})[key] = None
+            if len(named[address]) > 1:
+                found.append(f"{version}: {address} stands in the status of {sorted(named[address])}")
+
+    async def _follow(self, path: str, version: str) -> None:
+        async for event in self.stack.client.watch(path, resource_version=version):
+            obj = event["object"]
+            self.events.append((int(obj["metadata"]["resourceVersion"]), event["type"], obj))
+
+
+async def test_200_claims_side_by_side_make_no_duplicate_at_any_revision_and_leave_no_leak(
+    stack: Stack, tenant: Tenant
+) -> None:
+    history = History(stack)
+    await history.begin()
+    pool = await tenant.offer("pool", "10.251.0.0/23", quarantineSeconds=1)
+    names = [f"fip-{index}" for index in range(CLAIMS)]
+    await asyncio.gather(*(tenant.ask(name, pool) for name in names))
+    await tenant.all_served(names)
+    # While the first are let go the next come, some of them under the old names.
+    await asyncio.gather(*(tenant.delete(name) for name in names[::2]))
+    await asyncio.gather(*(tenant.ask(name, pool) for name in names[::4]))
+    living = [name for index, name in enumerate(names) if index % 2 or index % 4 == 0]
+    await tenant.all_served(living)
+    await eventually(lambda: _is_settled(tenant, living), seconds=60)
+    await history.end()
+    assert history.violations() == []
+    assert len({event[2]["metadata"]["uid"] for event in history.events}) >= 2 * CLAIMS, "it was looked at"
+
+
+async def _is_settled(tenant: Tenant, living: list[str]) -> bool:
+    """Whether every reservation there is is held, by somebody alive, and is what that one's status names."""
+    reservations = await tenant.stack.client.items(RESERVATIONS)
+    floating_ips = await tenant.stack.client.items(ALL_FLOATING_IPS)
+    held = {each["spec"]["address"]: each["spec"]["owner"]["name"] for each in reservations}
+    quarantined = [each for each in reservations if "quarantinedUntil" in each["spec"]]
+    named = {
+        address: each["metadata"]["name"] for each in floating_ips for address in each["status"]["addresses"]
+    }
+    assert quarantined == []
+    assert held == named
+    assert sorted(held.values()) == sorted(living)
+    return True
+
+
+async def test_one_static_address_that_50_ask_for_at_once_goes_to_one_and_the_others_are_told_whom(
+    tenant: Tenant,
+) -> None:
+    pool = await tenant.offer("pool", f"{tenant.net}0/24")
+    names = [f"fip-{index}" for index in range(50)]
+    await asyncio.gather(*(tenant.ask(name, pool, ipaddress=f"{tenant.net}9") for name in names))
+
+    async def is_decided() -> str:
+        states = {name: condition(await tenant.read(name), "Allocated") for name in names}
+        (winner,) = (name for name, state in states.items() if state.get("status") == "True")
+        losers = [state for name, state in states.items() if name != winner]
+        assert all(f"{tenant.namespace}/{winner}" in state.get("message", "") for state in losers)
+        return winner
+
+    winner = await eventually(is_decided, seconds=20)
+    assert await tenant.holders() == {f"{tenant.net}9": winner}
+
+
+async def test_a_full_range_is_filled_to_its_last_address_by_both(tenant: Tenant) -> None:
+    pool = await tenant.offer("pool", f"{tenant.net}0/27", quarantineSeconds=1)
+    names = [f"fip-{index}" for index in range(35)]
+    await asyncio.gather(*(tenant.ask(name, pool) for name in names))
+
+    async def is_full() -> bool:
+        counts = (await tenant.stack.client.get(f"{RANGES}/{pool}"))["status"]["capacity"]
+        assert counts["used"] == counts["total"] == 30, counts
+        return len(await tenant.holders()) == 30
+
+    await eventually(is_full, seconds=40)
+    reasons = [condition(await tenant.read(name), "Allocated")["reason"] for name in names]
+    assert sorted(reasons) == ["Allocated"] * 30 + ["RangeFull"] * 5
