@@ -41,7 +41,7 @@ BASE = table("""
     -                  kubefip.k8s.binbash.org      floatingipranges/status  patch
     -                  kubefip.k8s.binbash.org      floatingips              get,list,watch,create,patch
     -                  kubefip.k8s.binbash.org      floatingips/status       patch
-    -                  kubefip.k8s.binbash.org      floatingipreservations   get,list,watch,create,update,patch,delete
+    -                  kubefip.k8s.binbash.org      floatingipreservations   get,list,watch,create,update,delete
     -                  provisioning.cattle.io       clusters                 list,watch
     -                  management.cattle.io         clusters                 list,watch
     -                  -                            namespaces               list,watch

@@ -1,0 +1,170 @@
+"""Operators whose way to the API server leads through a proxy that sees all, and may turn bad as a whole."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from aiohttp import ClientResponse, web
+
+from localfleet.certificates import build_authority
+from localfleet.faultproxy import FaultProxy, Rule, Seen
+from localfleet.faultproxy.rules import On, classify
+from localfleet.installation import NAMESPACE, RELEASE, OperatorProcess
+from localfleet.kubeconfigs import build_kubeconfig, token_credential, write_kubeconfig
+from localfleet.stack import Stack
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class State(Enum):
+    """What the API server seems to be like, seen through the proxy."""
+
+    WELL = auto()
+    AWAY = auto()
+    """Connections are cut."""
+    FAILING = auto()
+    """Every request is answered with a 500."""
+    MUTE = auto()
+    """Requests are answered, and nothing ever comes through a watch."""
+
+
+class Asked(NamedTuple):
+    """A request as RBAC sees it, and the answer's status; None for a watch that goes on."""
+
+    namespace: str
+    group: str
+    resource: str
+    name: str
+    verb: str
+    status: int | None
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it changes something."""
+        return self.verb not in {"get", "list", "watch"}
+
+
+class SeeingProxy(FaultProxy):
+    """Remembers every request for a resource in `asked`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.asked: list[Asked] = []
+        self.state = State.WELL
+        self._streams: set[asyncio.Transport] = set()
+
+    def turn(self, state: State) -> None:
+        """Be like this from now on; where the API server is not well, what it has to tell is cut off."""
+        self.state = state
+        if state in {State.AWAY, State.FAILING}:
+            for transport in self._streams:
+                transport.abort()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self.state is State.AWAY:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=502)
+        if self.state is State.FAILING:
+            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500}
+            return web.json_response(status, status=500)
+        asked = read_request(request)
+        if asked.verb == "watch":
+            self.asked.append(asked)
+        response = await super()._handle(request)
+        self.asked.append(asked._replace(status=response.status))
+        return response
+
+    async def _watch(self, request: web.BaseRequest, seen: Seen, rule: Rule | None) -> web.StreamResponse:
+        transport = request.transport
+        if not isinstance(transport, asyncio.Transport):
+            return await super()._watch(request, seen, rule)
+        self._streams.add(transport)
+        try:
+            return await super()._watch(request, seen, rule)
+        finally:
+            self._streams.discard(transport)
+
+    async def _stream(
+        self,
+        answer: ClientResponse,
+        response: web.StreamResponse,
+        seen: Seen,  # noqa: ARG002
+    ) -> None:
+        async for chunk in answer.content.iter_any():
+            if self.state is State.MUTE:
+                await asyncio.Event().wait()
+            await response.write(chunk)
+
+
+def read_request(request: web.BaseRequest) -> Asked:
+    """Read what is asked for: a field selector on the name is a name, a subresource part of the resource."""
+    seen = classify(request.method, request.path, request.query_string)
+    parts = request.path.strip("/").split("/")
+    selected = request.query.get("fieldSelector", "").partition("metadata.name=")[2]
+    return Asked(
+        namespace=seen.namespace,
+        group=parts[1] if parts[0] == "apis" and len(parts) > 1 else "",
+        resource=f"{seen.plural}/{seen.subresource}" if seen.subresource else seen.plural,
+        name=seen.name or selected,
+        verb=_VERBS.get(request.method, "") if seen.verb is On.WRITE else seen.verb.value,
+        status=None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxied:
+    """An operator process, not started yet, and its proxy."""
+
+    operator: OperatorProcess
+    proxy: SeeingProxy
+
+    @property
+    def pid(self) -> int:
+        return self.operator.process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def log(self) -> list[dict[str, Any]]:
+        """All lines of its log, over all its runs."""
+        return read_log(self.operator)
+
+
+def read_log(operator: OperatorProcess) -> list[dict[str, Any]]:
+    """All lines of an operator's log, over all its runs."""
+    if not operator.process.log.exists():
+        return []
+    lines = operator.process.log.read_text(errors="replace").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+@asynccontextmanager
+async def proxied(stack: Stack, name: str, *arguments: str) -> AsyncIterator[Proxied]:
+    """Prepare an operator under the chart's RBAC behind a proxy of its own; it is stopped at the end."""
+    authority = build_authority(f"proxy-{name}", datetime.now(UTC))
+    async with SeeingProxy(
+        stack.plane.url,
+        trust=stack.plane.ca_pem,
+        pair=authority.issue_server(["127.0.0.1"]),
+        send_signal=lambda _number: None,
+    ) as proxy:
+        token = await stack.plane.token_for(NAMESPACE, RELEASE, seconds=24 * 3600)
+        kubeconfig = write_kubeconfig(
+            stack.fleet.folder / f"{stack.plane.name}-{name}.kubeconfig",
+            build_kubeconfig("proxy", proxy.url, authority.pem, "user", token_credential(token)),
+        )
+        operator = await stack.installation.operator(
+            stack.fleet.ports, f"--kubeconfig={kubeconfig}", *arguments, name=name
+        )
+        try:
+            yield Proxied(operator=operator, proxy=proxy)
+        finally:
+            await operator.process.stop()
