@@ -205,6 +205,7 @@ def _fields_of(found: Object) -> dict[str, str]:
         "metadata.name": metadata["name"],
         "metadata.namespace": metadata.get("namespace", ""),
         "type": found.get("type", ""),
+        "spec.type": (found.get("spec") or {}).get("type", ""),
     }
 
 

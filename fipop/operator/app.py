@@ -74,7 +74,7 @@ class Operator:
         self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_server = MetricsServer(self._metrics.render)
-        helm = HelmRunner(options.helm or find_helm())
+        helm = HelmRunner(find_helm(options.helm))
         self._tools = GuestTools(
             helm=helm,
             charts=ChartCache(helm),

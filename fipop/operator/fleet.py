@@ -49,8 +49,8 @@ class KubeconfigMissingError(GuestError):
 class _Visits:
     """What is remembered of the passes over one guest."""
 
+    deep_at: float
     failures: int = 0
-    deep_at: float = float("-inf")
     finished_at: float | None = None
 
 
@@ -94,12 +94,15 @@ class Fleet:
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
         if guest.paused or any(each.paused for each in floating_ips) or not (floating_ips or retired):
             return None
-        visits = self._visits.setdefault(guest_id, _Visits())
+        visits = self._visits.get(guest_id)
+        if visits is None:
+            # The deep checks of a fleet are spread over their hour, also after a restart.
+            spread = self._parts.random.uniform(0.0, DEEP_CHECK_SECONDS)
+            visits = self._visits[guest_id] = _Visits(deep_at=self._parts.monotonic() - spread)
         began = self._parts.monotonic()
         observation, retry_seconds = await self._try(guest, floating_ips, retired, visits)
         self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
-        if self._parts.guests.observe(guest_id, observation):
-            self._parts.observed(guest_id)
+        self._note(guest_id, observation)
         return RetryAfter(self._next(retry_seconds))
 
     async def look(self, guest_id: str, address: Address) -> str | None:
@@ -140,7 +143,13 @@ class Fleet:
             return unreachable("KubeconfigMissing", str(error)), retry_delay_seconds(age, visits.failures)
         deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
-        report = await self._parts.room.run_pass(task, deep=deep)
+        names = [each.meta.key for each in floating_ips]
+        report = await self._parts.room.run_pass(
+            # An address in the ConfigMap is told before charts and helm are waited for.
+            task,
+            deep=deep,
+            early=lambda report: self._note(guest.id, observe(report, names)),
+        )
         return self._record(guest, floating_ips, report, visits, deep=deep)
 
     def _record(
@@ -164,6 +173,10 @@ class Fleet:
             age = (self._parts.now() - guest.created).total_seconds()
             retry = retry_delay_seconds(age, visits.failures)
         return observe(report, [each.meta.key for each in floating_ips]), retry
+
+    def _note(self, guest_id: str, observation: GuestObservation) -> None:
+        if self._parts.guests.observe(guest_id, observation):
+            self._parts.observed(guest_id)
 
     def _next(self, retry_seconds: float | None) -> float:
         """Give the time to the next pass: spread, so that a fleet that started together does not stay together."""
