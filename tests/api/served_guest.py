@@ -12,6 +12,7 @@ from localfleet.rancher_plan import Guest as RancherGuest
 from localfleet.rancher_plan import GuestPlan, Step
 from localfleet.rancher_steps import delete
 from localfleet.routes import GuestRoute, SeenRequest, upstream_of
+from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, RESERVATIONS, Stack, build_floating_ip, condition, floating_ips
 from localfleet.waiting import eventually
 
@@ -31,11 +32,17 @@ REACHABLE_FIRST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedGuest:
-    """A guest that has come up; `client` is an administrator inside it."""
+    """A guest that has come up; one in memory has no `plane`."""
 
     stack: Stack
     guest: RancherGuest
-    client: ApiClient
+    plane: ControlPlane | None = None
+
+    @property
+    def client(self) -> ApiClient:
+        """An administrator inside the guest."""
+        assert self.plane is not None, "this guest is in memory"
+        return self.plane.client
 
     @property
     def id(self) -> str:
@@ -222,22 +229,25 @@ async def scrape(stack: Stack) -> tuple[Sample, ...]:
 @asynccontextmanager
 async def bring_up(
     stack: Stack,
-    plane: ControlPlane,
+    target: ControlPlane | SimulatedGuest,
     plan: GuestPlan,
     *,
     order: Sequence[Step] = REACHABLE_FIRST,
 ) -> AsyncIterator[ServedGuest]:
-    """Have Rancher bring up a guest whose API is `plane`.
+    """Have Rancher bring up a guest whose API is `target`; one in memory has no `client`.
 
-    Afterwards the guest is gone, and what fipop wrote is swept out of `plane`.
+    Afterwards the guest is gone, and what fipop wrote is swept out of the control plane.
     """
-    guest = await stack.player.create_guest(plan, upstream_of(plane), order=order)
+    plane = target if isinstance(target, ControlPlane) else None
+    upstream = upstream_of(target) if isinstance(target, ControlPlane) else target
+    guest = await stack.player.create_guest(plan, upstream, order=order)
     try:
-        yield ServedGuest(stack=stack, guest=guest, client=plane.client)
+        yield ServedGuest(stack=stack, guest=guest, plane=plane)
     finally:
         if guest.cluster_id in stack.player.guests:
             await stack.player.delete_guest(guest)
-        await sweep(plane.client)
+        if plane is not None:
+            await sweep(plane.client)
 
 
 async def sweep(client: ApiClient) -> None:

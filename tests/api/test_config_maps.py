@@ -13,7 +13,6 @@ from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, Stack, build_range, floating_ips, open_stack
 from tests.api.served_guest import (
     CONFIG_MAP,
-    REACHABLE_FIRST,
     ServedGuest,
     bring_up,
     sweep,
@@ -54,14 +53,12 @@ async def own(stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]) 
 
 
 @pytest_asyncio.fixture(scope="module")
-async def witness(stack: Stack, second_guest: ControlPlane) -> ServedGuest:
+async def witness(stack: Stack) -> AsyncIterator[ServedGuest]:
     """Another guest, in memory, with passes every second: they tell that time goes by."""
-    rancher_guest = await stack.player.create_guest(
-        stack.player.plan_guest("witness"), SimulatedGuest(latency_seconds=0.0), order=REACHABLE_FIRST
-    )
-    witness = ServedGuest(stack=stack, guest=rancher_guest, client=second_guest.client)
-    await witness.has_condition()
-    return witness
+    plan = stack.player.plan_guest("witness")
+    async with bring_up(stack, SimulatedGuest(latency_seconds=0.0), plan) as witness:
+        await witness.has_condition()
+        yield witness
 
 
 @pytest.fixture
@@ -206,7 +203,7 @@ async def test_a_floating_ip_that_names_another_namespaces_cluster_writes_no_gue
     neighbour = stack.player.plan_guest("neighbour")
     neighbour = replace(neighbour, annotations={"kubefip.k8s.binbash.org/floating-ip": "false"})
     rancher_guest = await stack.player.create_guest(neighbour)
-    stranger = ServedGuest(stack=stack, guest=rancher_guest, client=guest.client)
+    stranger = ServedGuest(stack=stack, guest=rancher_guest)
     await stranger.ask("stranger", RANGE, cluster=guest.name, ipaddress=pair[0])
     found = await stranger.has_condition(
         "GuestConfigured", "False", name="stranger", reason="ClusterMismatch", words=f'"{neighbour.name}"'
