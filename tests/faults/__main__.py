@@ -17,6 +17,8 @@ from pathlib import Path
 from localfleet.assets import ensure_all
 from localfleet.fleet import PROGRAMS, LocalFleet
 from tests.faults import plans as made
+from tests.faults.crowd import crowd, run_crowd
+from tests.faults.generator import generated, run_generated
 from tests.faults.lane import Lane
 from tests.faults.plans import Plan
 from tests.faults.runner import Reference, Result, run_plan
@@ -27,6 +29,12 @@ WITH_A_LEADER = frozenset({"appear", "moves", "burst"})
 """Leases take their time to run out: a few stories do."""
 
 
+GENERATED, CROWD = "generated", "crowd"
+PLAN_SECONDS, CROWD_SECONDS = 420.0, 2400.0
+SEQUENCES = 30
+OPERATIONS = 40
+
+
 def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
@@ -35,8 +43,9 @@ def say(text: str) -> None:
 class Run:
     """All plans of one call, spread over the lanes."""
 
-    def __init__(self, lanes: Sequence[Lane], out: Path) -> None:
+    def __init__(self, lanes: Sequence[Lane], out: Path, *, crowd: int) -> None:
         self.lanes = lanes
+        self.crowd = crowd
         self.out = out
         self.results: list[Result] = []
         self.references: dict[str, Reference] = {}
@@ -68,7 +77,11 @@ class Run:
 
     async def _try(self, lane: Lane, plan: Plan) -> Result:
         try:
-            async with asyncio.timeout(420):
+            async with asyncio.timeout(CROWD_SECONDS if plan.scenario == CROWD else PLAN_SECONDS):
+                if plan.scenario == CROWD:
+                    return await run_crowd(lane, plan, self.crowd)
+                if plan.scenario == GENERATED:
+                    return await run_generated(lane, plan, OPERATIONS)
                 return await run_plan(lane, plan, self.references.get(plan.scenario))
         except Exception as error:  # noqa: BLE001 - one plan that breaks must not end the others
             return Result(plan=plan, violations=[f"the plan could not be run: {error!r}"])
@@ -96,15 +109,18 @@ class Run:
 
 
 def choose(references: dict[str, Reference]) -> list[Plan]:
-    """All plans of the full run."""
+    """All plans of the full run: every write of every story, and of each other kind of harm a share for each story."""
     chosen: list[Plan] = []
     for number, (name, reference) in enumerate(references.items()):
         chosen += made.at_every_write(name, reference.writes)
-        chosen += made.at_rates(name, seed=10 + number)
-        chosen += made.about_events(name)
-        chosen += made.at_the_start(name)
-        chosen += made.with_two(name, seed=20 + number)
-        chosen += made.by_the_clock(name)
+        for plans, share in (
+            (made.at_rates(name, seed=10 + number), 2),
+            (made.about_events(name), 3),
+            (made.at_the_start(name), 2),
+            (made.with_two(name, seed=20 + number), 2),
+            (made.by_the_clock(name), 2),
+        ):
+            chosen += plans[number % share :: share]
     for name in references:
         if name in WITH_A_LEADER:
             chosen += made.with_a_leader(name)
@@ -147,11 +163,15 @@ async def main(options: argparse.Namespace) -> int:
             await exits.enter_async_context(Lane(fleet, number, log_level=options.log_level))
             for number in range(options.lanes)
         ]
-        run = Run(lanes, options.out)
+        run = Run(lanes, options.out, crowd=options.crowd)
         replayed = [Plan.from_line(line) for file in options.replay for line in file.read_text().splitlines()]
         names = list(dict.fromkeys(plan.scenario for plan in replayed)) or options.scenario or list(SCENARIOS)
-        await run.refer(names)
+        await run.refer([name for name in names if name in SCENARIOS])
         chosen = replayed or choose(run.references)
+        if not replayed and (not options.scenario or GENERATED in options.scenario):
+            chosen += generated(SEQUENCES)
+        if not replayed and (not options.scenario or CROWD in options.scenario):
+            chosen.insert(0, crowd())
         chosen = [plan for plan in chosen if options.family in plan.family]
         if options.every > 1:
             chosen = chosen[options.every // 2 :: options.every]
@@ -173,7 +193,11 @@ async def main(options: argparse.Namespace) -> int:
     )
     violations = sum(len(each.violations) for each in run.results)
     counted = sum(each.allocations for each in run.results)
-    say(f"faults: plans={len(run.results)} operations=0 allocations={counted} violations={violations}")
+    operations = sum(each.operations for each in run.results)
+    say(
+        f"faults: plans={len(run.results)} operations={operations} "
+        f"allocations={counted} violations={violations}"
+    )
     return 1 if violations else 0
 
 
@@ -185,6 +209,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, help="only every n-th plan")
     parser.add_argument("--limit", type=int, default=100_000)
     parser.add_argument("--replay", type=Path, nargs="*", default=[])
+    parser.add_argument("--crowd", type=int, default=10_000, help="how many floating IPs make a crowd")
     parser.add_argument("--log-level", default="Info", help="of the operators")
     parser.add_argument("--out", type=Path, default=OUT)
     return parser.parse_args(arguments)

@@ -143,6 +143,8 @@ class Recorder:
             namespace, name = ("", parts[1]) if parts[0] in CLUSTER_SCOPED else (parts[1], parts[2])
             deleted = event.get("type") == "DELETE"
             obj = None if deleted else json.loads(base64.b64decode(kv["value"]))
+            if obj is not None:
+                obj["metadata"].pop("managedFields", None)
             change = Change(
                 revision=revision, at=time.time(), plural=parts[0], namespace=namespace, name=name, obj=obj
             )

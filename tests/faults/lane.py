@@ -257,6 +257,22 @@ class Lane:
             },
         )
 
+    async def create_plain_fip(self, namespace: str, name: str, range_name: str) -> None:
+        """A floating IP in a namespace that belongs to no guest."""
+        await self.plane.client.create(
+            f"{GROUP}/namespaces/{namespace}/{FLOATING_IPS}",
+            {
+                "apiVersion": "kubefip.k8s.binbash.org/v1",
+                "kind": "FloatingIP",
+                "metadata": {"name": name, "annotations": {"fiprange": range_name}},
+            },
+        )
+
+    async def ensure_namespace(self, name: str) -> None:
+        """A namespace that may be there already."""
+        if await self.plane.client.find(f"{_NAMESPACES}/{name}") is None:
+            await self.plane.create_namespace(name)
+
     async def edit_fip(
         self, guest: str, name: str, *, annotations: Mapping[str, str | None] | None = None, **spec: Any
     ) -> None:

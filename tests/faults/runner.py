@@ -39,6 +39,7 @@ class Result:
     killed: int = 0
     writes: int = 0
     allocations: int = 0
+    operations: int = 0
     seconds: float = 0.0
     end: dict[str, object] = field(default_factory=dict)
     created: Counter[str] = field(default_factory=Counter)
@@ -110,20 +111,20 @@ async def _come_to_rest(
 
     if reference is None:
         # Quarantines of the story end by themselves; what the end is, is not known yet.
-        await lane.wait(lambda: not problems() and _quiet_for(lane) > SILENCE_SECONDS, seconds=END_SECONDS)
+        await lane.wait(lambda: not problems() and quiet_for(lane) > SILENCE_SECONDS, seconds=END_SECONDS)
     if not await lane.wait(lambda: not problems(), seconds=END_SECONDS):
         result.violations += [f"I4: {problem}" for problem in problems()[:8]]
         return
     since = time.monotonic()
     for operator in operators:
         operator.proxy.last_write_at = min(operator.proxy.last_write_at, since)
-    await asyncio.sleep(max(0.0, SILENCE_SECONDS - _quiet_for(lane)))
-    if not await lane.wait(lambda: _quiet_for(lane) >= SILENCE_SECONDS, seconds=SILENCE_SECONDS * 2):
+    await asyncio.sleep(max(0.0, SILENCE_SECONDS - quiet_for(lane)))
+    if not await lane.wait(lambda: quiet_for(lane) >= SILENCE_SECONDS, seconds=SILENCE_SECONDS * 2):
         result.violations.append("I4: there is no silence")
     result.violations += [f"I4: after the silence {problem}" for problem in problems()[:8]]
 
 
-def _quiet_for(lane: Lane) -> float:
+def quiet_for(lane: Lane) -> float:
     """For how long there was no write of ours and no attempt at one."""
     attempts = [
         operator.proxy.last_write_at
@@ -154,9 +155,9 @@ async def _judge(
         if extra:
             result.violations.append(f"{extra} floating IPs more were made than without harm")
     if result.violations:
-        result.log = "\n".join(_tail(operator.process.process.log) for operator in operators)
+        result.log = "\n".join(tail(operator.process.process.log) for operator in operators)
         result.history = "\n".join(repr(step)[:600] for step in history.steps())
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
     return log.read_text(errors="replace")[-60_000:] if log.exists() else ""

@@ -1,0 +1,115 @@
+"""Thousands of floating IPs at once, two operators without election, kills and lost answers by chance."""
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+
+from localfleet.client import Json
+from localfleet.faultproxy import Do, On, Rule, Schedule
+from tests.faults.history import FLOATING_IPS, RESERVATIONS
+from tests.faults.lane import GROUP, Lane, Operator
+from tests.faults.oracles import allocations, is_held, replay, slot_of, slots_named_by
+from tests.faults.plans import Plan
+from tests.faults.runner import NO_ELECTION, RESYNC, Result, tail
+
+NAMESPACES = 20
+AT_ONCE = 40
+HARM = (
+    Rule(on=On.WRITE, do=Do.KILL_AFTER, rate=0.0002),
+    Rule(on=On.WRITE, do=Do.KILL_BEFORE, rate=0.0002),
+    Rule(on=On.WRITE, do=Do.CUT_AFTER, rate=0.01),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Seconds until everybody has an address, and until all are free again."""
+
+    settle: float = 1200.0
+    release: float = 900.0
+
+
+def crowd(seed: int = 1) -> Plan:
+    return Plan(
+        scenario="crowd", family="a crowd, two writers", rules=HARM, others=HARM, operators=2, seed=seed
+    )
+
+
+async def run_crowd(lane: Lane, plan: Plan, size: int, times: Times | None = None) -> Result:
+    """Give `size` floating IPs an address each, then delete all; judge every revision and the end."""
+    times = times or Times()
+    result = Result(plan=plan)
+    operators = [
+        await lane.operator(f"free-{number}", RESYNC.replace("=8", "=60"), NO_ELECTION) for number in range(2)
+    ]
+    try:
+        await lane.reset()
+        await lane.create_range("crowd", "10.64.0.0/16", quarantineSeconds=1)
+        for number in range(NAMESPACES):
+            await lane.ensure_namespace(f"crowd-{number}")
+        for operator, rules in zip(operators, (plan.rules, plan.others), strict=True):
+            await operator.start(Schedule(rules, seed=plan.seed))
+        await _create(lane, size)
+        if not await lane.wait(lambda: _all_named(lane, size), seconds=times.settle):
+            result.violations.append(f"I4: {_named(lane)} of {size} have an address after {times.settle:g} s")
+        await _compare(lane, size, operators, result)
+        await _delete(lane)
+        if not await lane.wait(lambda: not _of(lane, RESERVATIONS), seconds=times.release):
+            result.violations.append(f"I2: {len(_of(lane, RESERVATIONS))} reservations have leaked")
+    finally:
+        for operator in operators:
+            await operator.stop()
+    await lane.recorder.catch_up()
+    result.violations += [str(each) for each in replay(lane.recorder.history)][:50]
+    result.allocations = allocations(lane.recorder.history)
+    result.killed = sum(operator.killed for operator in operators)
+    result.struck = sum(operator.proxy.schedule.struck for operator in operators)
+    result.writes = sum(len(operator.proxy.writes()) for operator in operators)
+    if result.violations:
+        result.log = "\n".join(tail(operator.process.process.log) for operator in operators)
+    return result
+
+
+async def _create(lane: Lane, size: int) -> None:
+    numbers = itertools.count()
+
+    async def work() -> None:
+        while (number := next(numbers)) < size:
+            await lane.create_plain_fip(f"crowd-{number % NAMESPACES}", f"f{number}", "crowd")
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+
+async def _delete(lane: Lane) -> None:
+    for number in range(NAMESPACES):
+        await lane.plane.client.delete(f"{GROUP}/namespaces/crowd-{number}/{FLOATING_IPS}")
+
+
+async def _compare(lane: Lane, size: int, operators: list[Operator], result: Result) -> None:
+    """Held reservations are what statuses name, no address twice."""
+    await lane.wait(lambda: len(_held(lane)) == size, seconds=60)
+    named = [slot for obj in _of(lane, FLOATING_IPS) for slot in slots_named_by(obj)]
+    held = [slot_of(obj) for obj in _held(lane)]
+    if len(set(named)) != len(named):
+        result.violations.append(f"I1: {len(named) - len(set(named))} addresses are named twice")
+    if sorted(named) != sorted(held):
+        result.violations.append(f"I2: {len(held)} addresses are held, {len(named)} are named")
+    result.violations += [
+        f"{each.name} ended by itself with {each.ended}" for each in operators if each.ended
+    ]
+
+
+def _of(lane: Lane, plural: str) -> list[Json]:
+    return [obj for key, obj in lane.recorder.now.items() if key[0] == plural]
+
+
+def _held(lane: Lane) -> list[Json]:
+    return [obj for obj in _of(lane, RESERVATIONS) if is_held(obj)]
+
+
+def _named(lane: Lane) -> int:
+    return sum(bool(slots_named_by(obj)) for obj in _of(lane, FLOATING_IPS))
+
+
+def _all_named(lane: Lane, size: int) -> bool:
+    return _named(lane) == size

@@ -1,0 +1,293 @@
+"""Sequences of what people do to ranges and floating IPs, drawn by a seed, and what must be left in the end.
+
+Whatever the way there, the end must be that of the same objects created afresh: `Model` keeps what they are.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from localfleet.faultproxy import Do, On, Rule, Schedule
+from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
+from tests.faults.lane import Lane
+from tests.faults.oracles import Setting, allocations, condition, is_held, replay, unsettled
+from tests.faults.plans import Plan
+from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail
+
+GUESTS = 4
+FIPS = 8
+SETTLE_SECONDS = 120.0
+POOLS = {"r1": "10.8.0.10-10.8.0.60", "r2": "10.8.1.10-10.8.1.60"}
+SMALL = {"r1": "10.8.0.10-10.8.0.12", "r2": "10.8.1.10-10.8.1.12"}
+OVERLAPPING = {"r1": "10.8.0.10-10.8.1.20", "r2": "10.8.0.40-10.8.1.60"}
+INVALID = {"r1": "10.8.0.60-10.8.0.10", "r2": "10.8.1.60-10.8.1.10"}
+SPACES = ("default", "blue")
+
+
+@dataclass(slots=True)
+class Fip:
+    """A floating IP as people want it: `static` is 0 for any address, else the n-th of its own in the range."""
+
+    range: str
+    static: int = 0
+    emptied: int = 0
+
+
+@dataclass(slots=True)
+class Model:
+    """What people want in the end."""
+
+    spaces: dict[str, str] = field(default_factory=lambda: {"r1": "default", "r2": "default"})
+    fips: dict[int, Fip] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+
+
+def static_address(fip: int, range_name: str, number: int) -> str:
+    """An address that no other floating IP asks for in the end, out of the way of chosen ones."""
+    return f"10.8.{0 if range_name == 'r1' else 1}.{30 + fip * 2 + number}"
+
+
+def guest_of(fip: int) -> str:
+    return f"c-m-steady{fip % GUESTS:02d}"
+
+
+class Writer:
+    """Draws operations, does them, and keeps the model true."""
+
+    def __init__(self, lane: Lane, seed: int) -> None:
+        self.lane = lane
+        self.model = Model()
+        self.count = 0
+        self._random = Random(seed)
+
+    async def begin(self) -> None:
+        for number in range(GUESTS):
+            await self.lane.guest(number)
+        for name in POOLS:
+            await self.create_range(name)
+
+    async def write(self, operations: int) -> None:
+        """Do that many, some at once and some with a little time between."""
+        while self.count < operations:
+            kind = self._random.choices(
+                (self.touch_fip, self.touch_range, self.burst), weights=(6, 3, 1), k=1
+            )[0]
+            await kind()
+            if self._random.random() < 0.4:
+                await asyncio.sleep(self._random.random() * 0.25)
+
+    async def finish(self) -> None:
+        """Let the last word on every object be one that can be had."""
+        for name, pool in POOLS.items():
+            if name in self.model.missing:
+                await self.create_range(name)
+            await self.lane.edit_range(
+                name, iprange=pool, draining=False, addressSpace=self.model.spaces[name]
+            )
+            self.count += 1
+        for number, fip in self.model.fips.items():
+            await self.set_fip(number, fip, fip.static)
+
+    async def create_afresh(self) -> None:
+        """The same objects, made at once."""
+        for name, pool in POOLS.items():
+            await self.lane.create_range(name, pool, addressSpace=self.model.spaces[name])
+        for number, fip in self.model.fips.items():
+            await self.create_fip(number, fip)
+
+    async def create_range(self, name: str) -> None:
+        self.model.missing.discard(name)
+        await self.lane.create_range(
+            name, POOLS[name], addressSpace=self.model.spaces[name], quarantineSeconds=1
+        )
+        self.count += 1
+
+    async def create_fip(self, number: int, fip: Fip) -> None:
+        address = {"ipaddress": static_address(number, fip.range, fip.static)} if fip.static else {}
+        await self.lane.create_fip(
+            guest_of(number), f"f{number}", range_name=fip.range, serviceNamespace=f"n{number}", **address
+        )
+        self.count += 1
+
+    async def set_fip(self, number: int, fip: Fip, static: int) -> None:
+        changes: Json = {"annotations": {"fiprange": fip.range}}
+        if static:
+            changes["ipaddress"] = static_address(number, fip.range, static)
+        fip.static = static
+        await self.lane.edit_fip(guest_of(number), f"f{number}", **changes)
+        self.count += 1
+
+    async def touch_fip(self) -> None:
+        number = self._random.randrange(FIPS)
+        fip = self.model.fips.get(number)
+        if fip is None:
+            fip = self.model.fips[number] = Fip(
+                range=self._random.choice(sorted(POOLS)), static=self._random.randrange(3)
+            )
+            await self.create_fip(number, fip)
+            return
+        match self._random.randrange(6):
+            case 0:
+                await self.delete_fip(number)
+            case 1 | 2:
+                fip.range = self._random.choice(sorted(POOLS))
+                await self.set_fip(number, fip, 1 + self._random.randrange(2))
+            case 3:
+                # What another one may have, or what no range gives: it is refused, and put right in the end.
+                wrong = self._random.choice((static_address((number + 1) % FIPS, fip.range, 1), "10.99.0.1"))
+                fip.static = fip.static or 1
+                await self.lane.edit_fip(guest_of(number), f"f{number}", ipaddress=wrong)
+                self.count += 1
+            case 4 if not fip.emptied:
+                fip.emptied, fip.static = 1, 0
+                await self.lane.edit_fip(guest_of(number), f"f{number}", ipaddress="")
+                self.count += 1
+            case _:
+                await self.set_fip(number, fip, 1)
+
+    async def touch_range(self) -> None:
+        name = self._random.choice(sorted(POOLS))
+        if name in self.model.missing:
+            await self.create_range(name)
+            return
+        self.count += 1
+        match self._random.randrange(7):
+            case 0:
+                await self.lane.edit_range(name, iprange=INVALID[name])
+            case 1:
+                await self.lane.edit_range(name, iprange=SMALL[name])
+            case 2:
+                await self.lane.edit_range(name, iprange=OVERLAPPING[name])
+            case 3:
+                self.model.spaces[name] = self._random.choice(SPACES)
+                await self.lane.edit_range(name, addressSpace=self.model.spaces[name])
+            case 4:
+                await self.lane.edit_range(name, draining=self._random.random() < 0.5)
+            case 5:
+                self.model.missing.add(name)
+                await self.lane.delete_range(name)
+            case _:
+                await self.lane.edit_range(name, iprange=POOLS[name])
+
+    async def burst(self) -> None:
+        """Several go, or come, at once."""
+        numbers = self._random.sample(range(FIPS), 3)
+        for number in numbers:
+            if number in self.model.fips:
+                await self.delete_fip(number)
+            else:
+                fip = self.model.fips[number] = Fip(range=self._random.choice(sorted(POOLS)))
+                await self.create_fip(number, fip)
+
+    async def delete_fip(self, number: int) -> None:
+        del self.model.fips[number]
+        await self.lane.delete_fip(guest_of(number), f"f{number}")
+        self.count += 1
+
+
+def picture(lane: Lane, model: Model) -> Json:
+    """What is to be the same however it came about: of chosen addresses how many, of asked-for ones which."""
+    now = lane.recorder.now
+    held = Counter(
+        f"{obj['spec']['space']} {obj['spec']['range']} {'held' if is_held(obj) else 'waits'}"
+        for key, obj in now.items()
+        if key[0] == RESERVATIONS
+    )
+    fips = {}
+    for number, fip in sorted(model.fips.items()):
+        obj = lane.fip(guest_of(number), f"f{number}")
+        status = obj.get("status") or {}
+        named = status.get("addresses") or []
+        fips[f"f{number}"] = {
+            "addresses": named if fip.static else len(named),
+            "spec names them": (obj.get("spec") or {}).get("ipaddress", "") == ",".join(named),
+            "range": status.get("range"),
+            "space": status.get("addressSpace"),
+            "ready": condition(obj, "Ready"),
+            "carried": set(named) <= lane.guests[guest_of(number)].addresses(),
+        }
+    ranges = {
+        key[2]: {"ready": condition(obj, "Ready"), "conflict": condition(obj, "Conflict")}
+        for key, obj in now.items()
+        if key[0] == RANGES
+    }
+    others = [key for key in now if key[0] == FLOATING_IPS and int(key[2][1:]) not in model.fips]
+    return {"reservations": dict(sorted(held.items())), "fips": fips, "ranges": ranges, "others": others}
+
+
+async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
+    """A sequence against the running operator, then the same objects afresh; both must come to the same."""
+    result = Result(plan=plan)
+    operator = await lane.operator("free-0", RESYNC, NO_ELECTION)
+    writer = Writer(lane, plan.seed)
+    try:
+        await lane.reset()
+        await writer.begin()
+        await operator.start(Schedule(plan.rules, seed=plan.seed))
+        await writer.write(operations)
+        await writer.finish()
+        operator.proxy.schedule = Schedule()
+        await _settle(lane, result)
+        result.allocations += allocations(lane.recorder.history)
+        result.violations += [
+            str(each) for each in replay(lane.recorder.history, Setting(clusters=lane.clusters))
+        ]
+        result.history = "\n".join(repr(step)[:600] for step in lane.recorder.history.steps())
+        found = picture(lane, writer.model)
+        result.log = tail(operator.process.process.log)
+        await operator.stop()
+        await lane.reset()
+        await operator.start(Schedule())
+        await writer.create_afresh()
+        await _settle(lane, result)
+        result.operations = writer.count
+        wanted = picture(lane, writer.model)
+        if found != wanted:
+            result.violations.append(
+                f"I4: the end is not that of a fresh create: {found} instead of {wanted}"
+            )
+        result.allocations += allocations(lane.recorder.history)
+    finally:
+        await operator.stop()
+    result.killed = operator.killed
+    return result
+
+
+async def _settle(lane: Lane, result: Result) -> None:
+    def problems() -> list[str]:
+        waiting = [
+            key[2] for key, obj in lane.recorder.now.items() if key[0] == RESERVATIONS and not is_held(obj)
+        ]
+        unready = [
+            f"{key[1]}/{key[2]} is not ready: {condition(obj, 'Ready')}"
+            for key, obj in lane.recorder.now.items()
+            if key[0] == FLOATING_IPS and condition(obj, "Ready")[0] != "True"
+        ]
+        return (
+            unsettled(lane.recorder.now, lane.carried())
+            + [f"{name} still waits" for name in waiting]
+            + unready
+        )
+
+    if not await lane.wait(
+        lambda: quiet_for(lane) >= SILENCE_SECONDS and not problems(), seconds=SETTLE_SECONDS
+    ):
+        result.violations += [f"I4: {problem}" for problem in problems()[:8]] or ["I4: there is no silence"]
+
+
+def generated(seeds: int) -> list[Plan]:
+    """Sequences, every second one with an operator that is killed and loses answers."""
+    harm = (
+        Rule(on=On.WRITE, do=Do.KILL_AFTER, rate=0.02),
+        Rule(on=On.WRITE, do=Do.CUT_AFTER, rate=0.05),
+    )
+    return [
+        Plan(
+            scenario="generated",
+            family="spec operations, harmed" if seed % 2 else "spec operations",
+            rules=harm if seed % 2 else (),
+            seed=seed,
+        )
+        for seed in range(seeds)
+    ]

@@ -1,0 +1,235 @@
+"""Each oracle can fail: for every rule a history that keeps it and one that breaks it."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults.history import Carried, Change, History, addresses_in
+from tests.faults.oracles import (
+    Setting,
+    allocations,
+    creations,
+    difference,
+    normalize,
+    replay,
+    unsettled,
+)
+
+A, B = ("c-m-a", "fip"), ("c-m-b", "fip")
+ADDRESS = "10.0.0.5"
+UNTIL = "2026-01-01T00:10:00Z"
+UNTIL_SECONDS = 1767226200.0
+
+
+def reservation(
+    owner: tuple[str, str] | None, *, until: str = "", space: str = "default", **spec: Any
+) -> dict[str, Any]:
+    namespace, name = owner or ("", "")
+    return {
+        "metadata": {"name": f"{space}.{ADDRESS}"},
+        "spec": {
+            "address": ADDRESS,
+            "space": space,
+            "range": "r1",
+            "requested": "dynamic",
+            "owner": {"namespace": namespace, "name": name, "uid": f"uid-{namespace}", "cluster": namespace},
+            **({"quarantinedUntil": until} if until else {}),
+            **spec,
+        },
+    }
+
+
+def floating_ip(owner: tuple[str, str], *addresses: str, generation: int = 1) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": owner[0],
+            "name": owner[1],
+            "uid": f"uid-{owner[0]}",
+            "generation": generation,
+        },
+        "spec": {"ipaddress": ",".join(addresses)},
+        "status": {
+            "addresses": list(addresses),
+            "addressSpace": "default",
+            "range": "r1",
+            "observedGeneration": 1,
+        },
+    }
+
+
+class Story:
+    """Writes histories down briefly."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.revision = 0
+
+    def reserve(self, obj: dict[str, Any] | None, *, at: float = 1.0, space: str = "default") -> "Story":
+        return self._add("floatingipreservations", "", f"{space}.{ADDRESS}", obj, at)
+
+    def name(self, owner: tuple[str, str], obj: dict[str, Any] | None) -> "Story":
+        return self._add("floatingips", *owner, obj, 1.0)
+
+    def carry(self, guest: str, *addresses: str, by_admin: bool = False) -> "Story":
+        carried = Carried(
+            revision=self.revision,
+            at=1.0,
+            guest=guest,
+            addresses=frozenset(addresses),
+            by_admin=by_admin,
+        )
+        self.history.carried.append(carried)
+        return self
+
+    def broken(self, setting: Setting | None = None) -> list[str]:
+        return [each.rule for each in replay(self.history, setting)]
+
+    def _add(self, plural: str, namespace: str, name: str, obj: dict[str, Any] | None, at: float) -> "Story":
+        self.revision += 1
+        self.history.changes.append(
+            Change(revision=self.revision, at=at, plural=plural, namespace=namespace, name=name, obj=obj)
+        )
+        return self
+
+
+def settled() -> Story:
+    """A holds the address, its status names it, its guest carries it."""
+    return Story().reserve(reservation(A)).name(A, floating_ip(A, ADDRESS)).carry("c-m-a", ADDRESS)
+
+
+def released() -> Story:
+    """From there to quarantine, the guest cleaned."""
+    return settled().name(A, None).reserve(reservation(A, until=UNTIL)).carry("c-m-a")
+
+
+def test_a_life_by_the_book_breaks_nothing() -> None:
+    story = released().reserve(None, at=UNTIL_SECONDS + 1).reserve(reservation(B))
+    story.name(B, floating_ip(B, ADDRESS)).carry("c-m-b", ADDRESS)
+    assert story.broken() == []
+
+
+def test_a_status_may_not_name_what_another_one_holds() -> None:
+    assert "I1" in settled().name(B, floating_ip(B, ADDRESS)).broken()
+
+
+def test_a_status_may_not_name_what_nobody_holds() -> None:
+    assert "I1" in Story().name(A, floating_ip(A, ADDRESS)).broken()
+
+
+def test_a_guest_may_not_be_written_what_nobody_holds_for_it() -> None:
+    assert Story().carry("c-m-a", ADDRESS).broken() == ["I1"]
+    assert Story().reserve(reservation(A)).carry("c-m-b", ADDRESS).broken() == ["I1"]
+
+
+def test_what_an_admin_wrote_into_a_guest_is_no_fault_of_ours() -> None:
+    assert Story().carry("c-m-a", ADDRESS, by_admin=True).broken() == []
+
+
+def test_a_held_address_may_not_change_hands() -> None:
+    assert "I3" in Story().reserve(reservation(A)).reserve(reservation(B)).broken()
+
+
+def test_a_held_address_may_not_be_released_while_its_owner_names_it() -> None:
+    assert settled().reserve(reservation(A, until=UNTIL)).broken() == ["I3"]
+    assert "I3" in settled().reserve(None).broken()
+
+
+def test_what_an_admin_deletes_is_no_fault_of_ours() -> None:
+    setting = Setting(admin_freed=frozenset({f"default.{ADDRESS}"}))
+    assert settled().reserve(None).reserve(reservation(A)).broken(setting) == []
+
+
+def test_a_quarantine_may_not_end_early() -> None:
+    assert released().reserve(None, at=UNTIL_SECONDS - 60).broken() == ["I3"]
+    assert released().reserve(None, at=UNTIL_SECONDS).broken() == []
+
+
+def test_a_quarantine_may_not_end_in_the_hands_of_another() -> None:
+    assert released().reserve(reservation(B)).broken() == ["I3"]
+
+
+def test_an_address_may_go_back_to_who_had_it() -> None:
+    assert released().reserve(reservation(A)).broken() == []
+    again = reservation(("c-m-new", "fip"))
+    again["spec"]["owner"]["cluster"] = "c-m-a"
+    assert released().reserve(again).broken() == []
+
+
+def test_an_address_may_not_be_freed_or_given_while_a_guest_carries_it() -> None:
+    still = settled().name(A, None).reserve(reservation(A, until=UNTIL))
+    assert still.reserve(None, at=UNTIL_SECONDS + 1).broken() == ["I3"]
+    assert still.reserve(reservation(B)).broken() == ["I3", "I3"]
+
+
+def test_the_same_address_of_two_spaces_has_two_owners_by_right() -> None:
+    story = settled().reserve(reservation(B, space="blue"), space="blue")
+    assert story.broken() == []
+
+
+def now(story: Story) -> dict[Any, Any]:
+    return {change.key: change.obj for change in story.history.changes if change.obj is not None}
+
+
+def test_a_state_at_rest_has_nothing_unsettled() -> None:
+    assert unsettled(now(settled()), {"c-m-a": frozenset({ADDRESS})}) == []
+
+
+@pytest.mark.parametrize(
+    ("story", "carried", "word"),
+    [
+        (Story().reserve(reservation(A)), {}, "is held by"),
+        (Story().name(A, floating_ip(A, ADDRESS)), {}, "not held"),
+        (
+            settled().name(A, floating_ip(A, ADDRESS, generation=2)),
+            {"c-m-a": frozenset({ADDRESS})},
+            "generation",
+        ),
+        (settled(), {"c-m-a": frozenset()}, "carries"),
+        (settled(), {"c-m-a": frozenset({ADDRESS, "10.0.0.6"})}, "carries"),
+    ],
+    ids=["leaked", "unheld", "unseen", "lacking", "stale"],
+)
+def test_each_kind_of_unrest_is_seen(story: Story, carried: dict[str, frozenset[str]], word: str) -> None:
+    assert any(word in line for line in unsettled(now(story), carried))
+
+
+def test_a_range_that_miscounts_is_seen() -> None:
+    counted = {"total": 5, "used": 0, "free": 5, "quarantined": 0, "outOfRange": 0}
+    made = {
+        "metadata": {"name": "r1", "generation": 1},
+        "status": {"capacity": counted, "observedGeneration": 1},
+    }
+    state = {**now(settled()), ("floatingipranges", "", "r1"): made}
+    assert any("counts" in line for line in unsettled(state, {"c-m-a": frozenset({ADDRESS})}))
+
+
+def test_ends_differ_where_more_than_the_choice_differs() -> None:
+    one = normalize(now(settled()), {"c-m-a": frozenset({ADDRESS})})
+    other = normalize(now(released()), {"c-m-a": frozenset()})
+    assert difference(one, one) == []
+    assert difference(one, other)
+
+
+def test_which_address_was_chosen_makes_no_difference() -> None:
+    mine = settled()
+    theirs = Story().reserve(reservation(A, address="10.0.0.9")).name(A, floating_ip(A, "10.0.0.9"))
+    ends = [
+        normalize(now(mine), {"c-m-a": frozenset({ADDRESS})}),
+        normalize(now(theirs), {"c-m-a": frozenset({"10.0.0.9"})}),
+    ]
+    assert difference(*ends) == []
+
+
+def test_creations_and_allocations_are_counted() -> None:
+    story = released().reserve(None, at=UNTIL_SECONDS).reserve(reservation(B))
+    assert allocations(story.history) == 2
+    assert creations(story.history)["+floatingipreservations"] == 2
+    assert creations(story.history)["-floatingips"] == 1
+
+
+def test_single_addresses_are_found_in_pools() -> None:
+    assert addresses_in("10.0.0.1/32, fd00::1/128,10.0.0.0/24 10.0.0.9") == {
+        "10.0.0.1",
+        "fd00::1",
+        "10.0.0.9",
+    }
