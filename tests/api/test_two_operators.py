@@ -43,11 +43,19 @@ class History:
             self.tasks.append(asyncio.create_task(self._follow(path, version)))
 
     async def end(self) -> None:
+        await eventually(self._has_caught_up, what="the watches to show all")
         for task in self.tasks:
             assert not task.done(), "a watch ended before the history did"
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.events.sort(key=lambda event: event[0])
+
+    async def _has_caught_up(self) -> bool:
+        seen = {version for version, _, _ in self.events}
+        living = [
+            each for path in (RESERVATIONS, ALL_FLOATING_IPS) for each in await self.stack.client.items(path)
+        ]
+        return seen.issuperset(int(each["metadata"]["resourceVersion"]) for each in living)
 
     def violations(self) -> list[str]:
         """What no revision may show: an address with two owners, or one that passed on without a release."""
@@ -96,9 +104,11 @@ class History:
                 found.append(f"{version}: {address} stands in the status of {sorted(named[address])}")
 
     async def _follow(self, path: str, version: str) -> None:
-        async for event in self.stack.client.watch(path, resource_version=version):
-            obj = event["object"]
-            self.events.append((int(obj["metadata"]["resourceVersion"]), event["type"], obj))
+        while True:  # an API server ends a watch whose reader falls behind
+            async for event in self.stack.client.watch(path, resource_version=version):
+                obj = event["object"]
+                version = obj["metadata"]["resourceVersion"]
+                self.events.append((int(version), event["type"], obj))
 
 
 async def test_200_claims_side_by_side_make_no_duplicate_at_any_revision_and_leave_no_leak(
