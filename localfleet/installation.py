@@ -31,13 +31,14 @@ _STOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What the chart left in the management cluster, and how a process runs on it."""
+    """What the chart left in the management cluster, and how a process runs on it, with `environment` besides."""
 
     plane: ControlPlane
     helm: Helm
     folder: Path
     settings: Mapping[str, str]
     values: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     async def install(self) -> None:
         """Install the chart of this repository, with `settings` as the defaults of kube-fip-config."""
@@ -91,6 +92,7 @@ class Installation:
             "TMPDIR": str(folder),
             "POD_NAMESPACE": NAMESPACE,
             "POD_NAME": name,
+            **self.environment,
         }
 
 

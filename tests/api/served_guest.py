@@ -10,11 +10,11 @@ from localfleet.controlplane import ControlPlane
 from localfleet.observation import Sample, parse_metrics
 from localfleet.rancher_plan import Guest as RancherGuest
 from localfleet.rancher_plan import GuestPlan, Step
-from localfleet.rancher_steps import delete
 from localfleet.routes import GuestRoute, SeenRequest, upstream_of
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, RESERVATIONS, Stack, build_floating_ip, condition, floating_ips
 from localfleet.waiting import eventually
+from tests.api.sweeping import sweep
 
 Json = dict[str, Any]
 
@@ -124,21 +124,6 @@ class ServedGuest:
 
         await eventually(holds, seconds=seconds, what=f"{expected} in the ConfigMap")
 
-    async def put_service(self, name: str, address: str) -> None:
-        """A Service of type LoadBalancer that holds an address, as kube-vip's cloud provider leaves it."""
-        await self.client.create(
-            "/api/v1/namespaces/default/services",
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": name, "annotations": {"kube-vip.io/loadbalancerIPs": address}},
-                "spec": {"type": "LoadBalancer", "loadBalancerIP": address, "ports": [{"port": 80}]},
-            },
-        )
-
-    async def remove_service(self, name: str) -> None:
-        await self.client.delete(f"/api/v1/namespaces/default/services/{name}")
-
     async def passes(self, number: int, *, seconds: float = 60.0) -> list[list[SeenRequest]]:
         """Wait for so many passes from now on, the whole of each; their requests.
 
@@ -199,17 +184,6 @@ async def find_reservation(stack: Stack, address: str) -> Json | None:
     return await stack.client.find(f"{RESERVATIONS}/default.{address}")
 
 
-async def is_in_quarantine(stack: Stack, address: str, *, seconds: float = SERVED_SECONDS) -> None:
-    """Wait until an address is in quarantine."""
-
-    async def waits() -> bool:
-        found = await find_reservation(stack, address)
-        assert found is not None, "it is free"
-        return "quarantinedUntil" in found["spec"]
-
-    await eventually(waits, seconds=seconds, what=f"{address} in quarantine")
-
-
 async def is_free(stack: Stack, address: str, *, seconds: float = SERVED_SECONDS) -> None:
     """Wait until nobody holds an address, nor held it lately."""
 
@@ -248,12 +222,3 @@ async def bring_up(
             await stack.player.delete_guest(guest)
         if plane is not None:
             await sweep(plane.client)
-
-
-async def sweep(client: ApiClient) -> None:
-    """Take the ConfigMaps `kubevip` out of a guest, and the Services that held addresses."""
-    for found in await client.items(_LIST_CONFIG_MAPS, fieldSelector="metadata.name=kubevip"):
-        await delete(client, CONFIG_MAP.format(found["metadata"]["namespace"]))
-    for found in await client.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
-        metadata = found["metadata"]
-        await delete(client, f"/api/v1/namespaces/{metadata['namespace']}/services/{metadata['name']}")

@@ -15,7 +15,6 @@ from tests.api.served_guest import (
     CONFIG_MAP,
     ServedGuest,
     bring_up,
-    sweep,
     wait_for_condition,
 )
 
@@ -156,7 +155,7 @@ async def test_an_edited_value_is_repaired_with_one_write_for_each_edit(guest: S
         await guest.client.patch(CONFIG_MAP.format("kube-system"), {"data": edit})
         await guest.has_data({"cidr-global": f"{address}/32"})
         assert len(writes_of(guest)) == 1
-    await sweep(guest.client)
+    await guest.client.delete(CONFIG_MAP.format("kube-system"))
     await guest.has_data({"cidr-global": f"{address}/32"})
     await guest.passes(2)
     assert writes_of(guest) == []

@@ -1,0 +1,39 @@
+"""A guest that tests share, made empty for the next one."""
+
+import asyncio
+
+from localfleet.client import ApiClient
+from localfleet.rancher_steps import delete
+from localfleet.waiting import eventually
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_HELM_MADE = (
+    "/apis/apps/v1/daemonsets",
+    "/apis/apps/v1/deployments",
+    "/api/v1/serviceaccounts",
+    f"{_RBAC}/clusterroles",
+    f"{_RBAC}/clusterrolebindings",
+)
+_BY_OTHERS = "app.kubernetes.io/managed-by=Helm"
+
+
+async def sweep(client: ApiClient) -> None:
+    """Take out of a guest what passes, helm, and Services with addresses left there."""
+    found = [("/api/v1/secrets", {"labelSelector": "owner=helm"})]
+    found += [(collection, {"labelSelector": _BY_OTHERS}) for collection in _HELM_MADE]
+    found += [("/api/v1/configmaps", {"fieldSelector": "metadata.name=kubevip"})]
+    found += [("/api/v1/services", {"fieldSelector": "spec.type=LoadBalancer"})]
+
+    async def delete_all(collection: str, query: dict[str, str]) -> None:
+        for item in await client.items(collection, **query):
+            namespace = item["metadata"].get("namespace")
+            root, _, plural = collection.rpartition("/")
+            place = f"{root}/namespaces/{namespace}/{plural}" if namespace else collection
+            await delete(client, f"{place}/{item['metadata']['name']}")
+
+    await asyncio.gather(*(delete_all(*one) for one in found))
+
+    async def is_empty() -> bool:
+        return not await client.items("/api/v1/pods")
+
+    await eventually(is_empty, seconds=30, what="the guest to be empty")
