@@ -279,6 +279,10 @@ def test_ipv6_addresses_are_not_shared():
     assigner = make_assigner(lan="2001:db8::1-2001:db8::9")
     assert ask(assigner, "web", ports=HTTP, shared_pools=SHARED) == ["2001:db8::1"]
     assert ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED) == ["2001:db8::2"]
+    with pytest.raises(AddressHeldError, match="held by web"):
+        ask(assigner, "dns", ports=DNS, shared_pools=SHARED, static=(at("2001:db8::1"),))
+    with pytest.raises(AddressHeldError, match="held by web"):
+        assigner.adopt(at("2001:db8::1"), "dns", "lan", DNS)
 
 
 def test_only_addresses_of_the_pool_are_shared():
