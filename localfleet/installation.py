@@ -53,7 +53,13 @@ class Installation:
             *(argument for name, value in chosen.items() for argument in ("--set", f"{name}={value}")),
         )
 
-    async def operator(self, ports: Ports, *arguments: str, name: str = "operator") -> "OperatorProcess":
+    async def operator(
+        self,
+        ports: Ports,
+        *arguments: str,
+        name: str = "operator",
+        environment: Mapping[str, str] | None = None,
+    ) -> "OperatorProcess":
         """Prepare the operator as a process that may do what the chart allows, and no more."""
         folder = self.folder / name
         defaults = folder / "settings-defaults"
@@ -75,7 +81,7 @@ class Installation:
         return OperatorProcess(
             argv=argv,
             folder=folder,
-            environment=self._environment(folder, name),
+            environment={**self._environment(folder, name), **(environment or {})},
             health_port=health_port,
             metrics_port=int(mounted["data"]["metricsPort"]),
         )
