@@ -1,0 +1,283 @@
+"""kube-vip and its cloud provider in a guest, installed by real helm through the running operator."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from localfleet.assets import ensure
+from localfleet.certificates import build_authority
+from localfleet.chartrepo import ChartRepository
+from localfleet.controlplane import ControlPlane
+from localfleet.fleet import LocalFleet
+from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
+from localfleet.helm import PUBLISHED, Helm
+from localfleet.observation import GuestView, observe_guest
+from localfleet.registry import OciRegistry
+from localfleet.routes import SeenRequest
+from localfleet.stack import RANGES, Stack, build_range, open_stack
+from localfleet.waiting import eventually
+from tests.api.served_guest import Json, ServedGuest, bring_up
+
+INSTALLED_SECONDS = 40.0
+PARKED = {"node-role.kubernetes.io/harvester-kube-vip-disabled": "true"}
+DIGEST_LENGTH = 32
+
+
+@pytest_asyncio.fixture(scope="module")
+async def archives(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("charts")
+    helm = Helm(program=ensure("helm"), home=folder / "home")
+    return [await helm.pack(chart, folder) for chart in PUBLISHED]
+
+
+@pytest_asyncio.fixture(scope="module")
+async def repository(archives: list[Path]) -> AsyncIterator[ChartRepository]:
+    async with ChartRepository() as repository:
+        for archive in archives:
+            repository.publish(archive)
+        yield repository
+
+
+@pytest_asyncio.fixture(scope="module")
+async def registry(
+    fleet: LocalFleet, archives: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[OciRegistry]:
+    folder = tmp_path_factory.mktemp("registry")
+    async with OciRegistry(
+        program=ensure("registry"),
+        folder=folder,
+        ports=fleet.ports,
+        authority=build_authority("registry", datetime.now(UTC)),
+        helm=Helm(program=ensure("helm"), home=folder / "home"),
+    ) as registry:
+        for archive in archives:
+            await registry.push(archive)
+        yield registry
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stack(
+    fleet: LocalFleet, repository: ChartRepository, registry: OciRegistry
+) -> AsyncIterator[Stack]:
+    """The chart's own values for both releases: what it deploys is to run on nodes as RKE2 makes them."""
+    settings = {
+        "kubevipGuestInstall": "clusterlabel",
+        "kubevipChartRepoUrl": repository.url,
+        "operateGuestClusterInterval": "1",
+    }
+    async with open_stack(fleet, "installation", settings=settings) as stack:
+        trusting = {"SSL_CERT_FILE": str(registry.ca_file)}
+        stack.installation = replace(stack.installation, environment=trusting)
+        await stack.start_operator()
+        await stack.client.create(
+            RANGES,
+            build_range("vlan", "10.78.0.0/16", harvester="harvester-cluster1", network="vlan10"),
+        )
+        yield stack
+
+
+@asynccontextmanager
+async def with_options(stack: Stack, **options: str) -> AsyncIterator[None]:
+    """Have options set for a while; afterwards they are as the chart's defaults have them."""
+    before: Json = (await stack.client.get("/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"))["data"]
+    await stack.set_options(**options)
+    try:
+        yield
+    finally:
+        await stack.set_options(**{name: before.get(name) for name in options})
+
+
+@asynccontextmanager
+async def bring_up_labelled(
+    stack: Stack, plane: ControlPlane, number: int, *, harvester: bool = False, opted_in: bool = True
+) -> AsyncIterator[ServedGuest]:
+    if harvester:
+        await install_harvester_kube_vip(plane.client)
+    labels = {"kube-vip": "true"} if opted_in else {}
+    async with bring_up(stack, plane, stack.player.plan_guest(f"vip-{number}", labels=labels)) as guest:
+        yield guest
+
+
+def is_by_helm(request: SeenRequest) -> bool:
+    return request.user_agent.startswith("Helm")
+
+
+def revisions(view: GuestView) -> Mapping[str, int]:
+    return {name: release.revision for name, release in view.releases.items()}
+
+
+def charts(view: GuestView) -> Mapping[str, str]:
+    return {name: release.chart for name, release in view.releases.items()}
+
+
+async def test_an_opted_in_guest_gets_both_releases_and_harvesters_kube_vip_makes_room_for_ours(
+    stack: Stack, guest: ControlPlane, numbers: Iterator[int]
+) -> None:
+    async with bring_up_labelled(stack, guest, next(numbers), harvester=True) as served:
+        found = await served.has_condition(seconds=INSTALLED_SECONDS)
+        for kind in ("Allocated", "GuestConfigured", "KubeVipReady", "CloudProviderReady"):
+            await served.has_condition(kind)
+        view = await observe_guest(served.client)
+        assert charts(view) == {
+            "kube-vip": "kube-vip-0.11.0",
+            "kube-vip-cloud-provider": "kube-vip-cloud-provider-0.2.10",
+        }
+        releases = {one["role"]: one for one in found["status"]["guest"]["releases"]}
+        for role, version in (("kube-vip", "0.11.0"), ("kube-vip-cloud-provider", "0.2.10")):
+            told = dict(releases[role])
+            assert len(told.pop("digest")) == DIGEST_LENGTH
+            assert told == {
+                "role": role,
+                "name": role,
+                "namespace": "kube-system",
+                "revision": 1,
+                "version": version,
+                "status": "deployed",
+            }
+        ours = view.daemon_sets["kube-vip-fipop"]
+        assert ours["status"]["numberReady"] == ours["status"]["desiredNumberScheduled"] == 1
+        assert view.deployments["kube-vip-cloud-provider"]["status"]["readyReplicas"] == 1
+        harvesters = await served.client.get(DAEMON_SET)
+        assert harvesters["spec"]["template"]["spec"]["nodeSelector"] == PARKED
+        requests = served.stack.proxy.requests_of(served.id)
+        parked = [
+            index for index, one in enumerate(requests) if one.method == "PATCH" and one.path == DAEMON_SET
+        ]
+        made = [
+            index
+            for index, one in enumerate(requests)
+            if is_by_helm(one) and one.is_write and one.path.endswith("/daemonsets")
+        ]
+        assert len(parked) == 1
+        assert made
+        assert made[-1] < parked[0], "Harvester's was parked before ours was there"
+
+
+async def test_a_quiet_pass_is_four_requests_without_a_write_and_without_helm(
+    stack: Stack, guest: ControlPlane, numbers: Iterator[int]
+) -> None:
+    async with bring_up_labelled(stack, guest, next(numbers)) as served:
+        await served.has_condition(seconds=INSTALLED_SECONDS)
+        await served.passes(1)
+        before = await served.floating_ip()
+        for requests in await served.passes(5):
+            assert len(requests) <= 4, requests
+            assert not any(one.is_write or is_by_helm(one) for one in requests), requests
+        assert await served.floating_ip() == before
+
+        # The opt-in is withdrawn: nothing is removed, and nothing is looked after.
+        installed = revisions(await observe_guest(served.client))
+        await served.label_cluster(kube_vip=None)
+
+        async def is_left_alone() -> bool:
+            return [len(requests) for requests in await served.passes(2)] == [1, 1]
+
+        assert await is_left_alone() or await is_left_alone()
+        view = await observe_guest(served.client)
+        assert revisions(view) == installed
+        assert {one["metadata"]["name"] for one in view.pods}
+        found = await served.has_condition()
+        assert "releases" not in found["status"]["guest"]
+        await served.label_cluster(kube_vip="true")
+        await served.has_condition("KubeVipReady")
+        assert revisions(await observe_guest(served.client)) == installed
+
+
+async def test_nothing_is_installed_or_parked_in_a_guest_that_is_not_opted_in(
+    stack: Stack, guest: ControlPlane, numbers: Iterator[int]
+) -> None:
+    async with bring_up_labelled(stack, guest, next(numbers), harvester=True, opted_in=False) as served:
+        await served.has_condition()
+        before = await served.client.get(DAEMON_SET)
+        passes = await served.passes(3)
+        assert [len(requests) for requests in passes] == [1] * 3
+        after = await served.client.get(DAEMON_SET)
+        assert after["spec"] == before["spec"]
+        assert after["metadata"]["generation"] == before["metadata"]["generation"]
+        assert charts(await observe_guest(served.client)) == {}
+        assert await served.data() == {
+            "cidr-global": f"{(await served.floating_ip())['spec']['ipaddress']}/32"
+        }
+
+
+@pytest.mark.parametrize("version", ["", "0.9.9"], ids=["newest", "a version"])
+@pytest.mark.parametrize("source", ["HTTP", "OCI"])
+async def test_charts_come_from_a_repository_or_a_registry_in_the_version_asked_for_or_the_newest(
+    stack: Stack,
+    registry: OciRegistry,
+    guest: ControlPlane,
+    numbers: Iterator[int],
+    source: str,
+    version: str,
+) -> None:
+    oci = source == "OCI"
+    options = {
+        "kubevipGuestInstall": "enabled",
+        "kubevipChartRef": registry.reference("kube-vip") if oci else "",
+        "kubevipChartVersion": version,
+        "kubevipCloudProviderChartRef": registry.reference("kube-vip-cloud-provider") if oci else "",
+        "kubevipCloudProviderChartVersion": "0.2.9" if version else "",
+    }
+    async with (
+        with_options(stack, **options),
+        bring_up_labelled(stack, guest, next(numbers), opted_in=False) as served,
+    ):
+        await served.has_condition("CloudProviderReady", seconds=INSTALLED_SECONDS)
+        assert charts(await observe_guest(served.client)) == {
+            "kube-vip": f"kube-vip-{version or '0.11.0'}",
+            "kube-vip-cloud-provider": f"kube-vip-cloud-provider-{'0.2.9' if version else '0.2.10'}",
+        }
+
+
+async def stays_at(served: ServedGuest, **expected: int) -> GuestView:
+    """Wait until the releases have these revisions and are ready, and two more passes leave them so."""
+    wanted = {name.replace("_", "-"): revision for name, revision in expected.items()}
+
+    async def has_come() -> bool:
+        found = revisions(await observe_guest(served.client))
+        assert found == wanted, found
+        return True
+
+    await eventually(has_come, seconds=INSTALLED_SECONDS, what=f"the revisions {wanted}")
+    await served.has_condition("KubeVipReady")
+    await served.passes(2)
+    view = await observe_guest(served.client)
+    assert revisions(view) == wanted
+    return view
+
+
+async def test_a_change_upgrades_once_where_updates_are_on_and_never_where_they_are_off(
+    stack: Stack, guest: ControlPlane, numbers: Iterator[int]
+) -> None:
+    options = {
+        "kubevipUpdate": "false",
+        "kubevipChartVersion": "0.9.9",
+        "kubevipChartValues": "env: {vip_interface: eth0}",
+    }
+    async with (
+        with_options(stack, **options),
+        bring_up_labelled(stack, guest, next(numbers)) as served,
+    ):
+        await stays_at(served, kube_vip=1, kube_vip_cloud_provider=1)
+        changes = {"kubevipChartValues": "env: {vip_interface: eth7}", "kubevipChartVersion": "0.11.0"}
+        for option, value in changes.items():
+            await stack.set_options(**{option: value, "kubevipUpdate": "false"})
+            await served.has_condition("KubeVipReady", reason="Drift", words="kubevipUpdate")
+            before = revisions(await observe_guest(served.client))
+            view = await stays_at(served, kube_vip=before["kube-vip"], kube_vip_cloud_provider=1)
+            await stack.set_options(kubevipUpdate="true")
+            view = await stays_at(served, kube_vip=before["kube-vip"] + 1, kube_vip_cloud_provider=1)
+            await served.has_condition("KubeVipReady", reason="Ready")
+        assert charts(view)["kube-vip"] == "kube-vip-0.11.0"
+        env = view.daemon_sets["kube-vip"]["spec"]["template"]["spec"]["containers"][0]["env"]
+        assert {"name": "vip_interface", "value": "eth7"} in env
+        releases = (await served.floating_ip())["status"]["guest"]["releases"]
+        assert {one["role"]: (one["revision"], one["version"]) for one in releases} == {
+            "kube-vip": (3, "0.11.0"),
+            "kube-vip-cloud-provider": (1, "0.2.10"),
+        }
