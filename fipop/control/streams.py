@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from random import Random
@@ -149,6 +150,26 @@ class _HeardChunks:
         return chunk
 
 
+Transports = weakref.WeakSet[asyncio.Transport]
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Opens connections without a limit, and notes them so that they can be cut."""
+
+    def __init__(self, transports: Transports, tls: ssl.SSLContext) -> None:
+        super().__init__(limit=0, ssl=tls)
+        self._noted = transports
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """Give a connection for a request, a new one or one from the pool."""
+        connection = await super().connect(req, traces, timeout)
+        if isinstance(connection.transport, asyncio.Transport):
+            self._noted.add(connection.transport)
+        return connection
+
+
 class StreamSessions:
     """Builds the HTTP sessions in which lists and watches of some resources are read, and hears them."""
 
@@ -159,17 +180,17 @@ class StreamSessions:
         self._resource_of = {prefix + resource.path(): resource for resource in resources}
         self._signs = signs
         self._opened: dict[Resource, float] = {}
-        self._transports: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+        self._transports: Transports = weakref.WeakSet()
 
     def abort(self) -> None:
-        """Cut all watches: a polite end of TLS waits for the other side, who may be frozen, and outlives the loop."""
+        """Cut all connections, those too that end politely: TLS waits for the other side, who may be frozen."""
         for transport in self._transports:
-            cast("asyncio.Transport", transport).abort()
+            transport.abort()
 
     def open(self) -> aiohttp.ClientSession:
         """Open a session in the running event loop; nothing but the connection decides where it goes."""
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=build_ssl_context(self._connection)),
+            connector=_Connector(self._transports, build_ssl_context(self._connection)),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "fipop", "Accept-Encoding": "identity"},
             middlewares=(self._exchange,),
@@ -193,8 +214,6 @@ class StreamSessions:
             return response
         self._signs.succeed(resource)
         if watching:
-            if response.connection is not None and response.connection.transport is not None:
-                self._transports.add(response.connection.transport)
             heard = _HeardContent(response.content, self._signs, resource)
             response.content = cast("aiohttp.StreamReader", heard)
         else:
