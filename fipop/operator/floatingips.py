@@ -274,11 +274,16 @@ class FloatingIPReconciler:
         live = await self._read_again(floating_ip)
         if live is None or live.uid != floating_ip.uid:
             return
-        named = read_addresses((*live.status.addresses, *live.ipaddress.split(",")))
+        told = read_addresses(live.status.addresses)
+        asked = read_addresses(live.ipaddress.split(","))
         for reservation in extra:
-            # The same address in another space is named by the status for the sake of the one that is kept.
+            address = address_of(reservation)
+            # By another operator's word the range may be in that space by now.
+            if reservation.space == live.status.address_space and address in told:
+                continue
+            # The same address in another space is named in the spec for the sake of the one that is kept.
             elsewhere = any(each.address == reservation.address for each in outcome.held.values())
-            if elsewhere or address_of(reservation) not in named:
+            if elsewhere or address not in asked | told:
                 await self._desk.quarantine(
                     reservation, seconds=self._world.quarantine_seconds(reservation.range)
                 )
