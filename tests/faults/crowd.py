@@ -40,7 +40,8 @@ async def run_crowd(lane: Lane, plan: Plan, size: int, times: Times | None = Non
     times = times or Times()
     result = Result(plan=plan)
     operators = [
-        await lane.operator(f"free-{number}", RESYNC.replace("=8", "=60"), NO_ELECTION) for number in range(2)
+        await lane.operator(f"crowd-{number}", RESYNC.replace("=8", "=60"), NO_ELECTION)
+        for number in range(2)
     ]
     try:
         await lane.reset()

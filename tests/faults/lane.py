@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -31,6 +30,7 @@ GROUP = "/apis/kubefip.k8s.binbash.org/v1"
 HARVESTER = "harvester-1"
 _NAMESPACES = "/api/v1/namespaces"
 _CONFIG = f"{_NAMESPACES}/{NAMESPACE}/configmaps/kube-fip-config"
+_PREDECESSOR = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/kube-fip-operator"
 _RESERVATION_CRD = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org"
 )
@@ -91,6 +91,7 @@ class Lane:
         self.clusters: dict[str, str] = {}
         self.operators: dict[str, Operator] = {}
         self.passing: dict[str, Guest] = {}
+        self.steady: dict[str, Guest] = {}
         self._fleet = fleet
         self._exits = AsyncExitStack()
 
@@ -129,7 +130,9 @@ class Lane:
             await operator.stop()
         await self._exits.aclose()
 
-    async def operator(self, name: str, *arguments: str) -> Operator:
+    async def operator(
+        self, name: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> Operator:
         """The operator of that name; prepared where it was not yet."""
         if name in self.operators:
             return self.operators[name]
@@ -153,7 +156,11 @@ class Lane:
             build_kubeconfig("proxy", proxy.url, self._authority.pem, "user", token_credential(token)),
         )
         process = await self._installation.operator(
-            self._fleet.ports, f"--kubeconfig={kubeconfig}", *arguments, name=name
+            self._fleet.ports,
+            f"--kubeconfig={kubeconfig}",
+            *arguments,
+            name=name,
+            environment=environment,
         )
         operator = self.operators[name] = Operator(name, process, proxy)
         return operator
@@ -170,7 +177,7 @@ class Lane:
                 cluster_id=guest_id,
                 annotations=_NOT_BY_ITSELF,
             )
-            await self._bring_up(replace(plan))
+            self.steady[guest_id] = await self._bring_up(plan)
         return guest_id
 
     async def new_guest(self, name: str, *, network: str = "default/vlan10") -> str:
@@ -180,6 +187,30 @@ class Lane:
             self.player.plan_guest(name, cluster_id=guest_id, network=network)
         )
         return guest_id
+
+    async def renew_secret(self, guest_id: str) -> None:
+        """Give a guest another kubeconfig Secret and token, as Rancher does when its own address changes."""
+        await self.player.recreate_secret(self.steady[guest_id])
+
+    async def set_predecessor(self, replicas: int) -> None:
+        """Have a Deployment of kube-fip-operator with that many replicas wanted."""
+        if await self.plane.client.find(_PREDECESSOR) is not None:
+            await self.plane.client.patch(_PREDECESSOR, {"spec": {"replicas": replicas}})
+            return
+        labels = {"app": "kube-fip-operator"}
+        template = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "op", "image": "example"}]},
+        }
+        await self.plane.client.create(
+            _PREDECESSOR.rpartition("/")[0],
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "kube-fip-operator"},
+                "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+            },
+        )
 
     async def remove_guest(self, guest_id: str) -> None:
         """Remove a guest as Rancher does, its namespace at last (no controller here does it)."""
@@ -348,5 +379,6 @@ class Lane:
         for guest in self.guests.values():
             guest.objects.clear()
         await self._delete(_CONFIG)
+        await self._delete(_PREDECESSOR)
         await self.recorder.catch_up()
         self.recorder.begin()

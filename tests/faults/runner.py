@@ -10,7 +10,7 @@ from localfleet.faultproxy import Schedule
 from tests.faults.lane import Lane, Operator
 from tests.faults.oracles import Setting, allocations, creations, difference, normalize, replay, unsettled
 from tests.faults.plans import Plan
-from tests.faults.scenarios import SCENARIOS, Scenario
+from tests.faults.scenarios import ALL, Scenario
 
 CHAPTER_SECONDS = 75.0
 END_SECONDS = 75.0
@@ -51,7 +51,7 @@ async def run_plan(lane: Lane, plan: Plan, reference: Reference | None) -> Resul
     """Run a plan from a clean lane; without a reference its end is not compared with another's."""
     result = Result(plan=plan)
     began = time.monotonic()
-    scenario = SCENARIOS[plan.scenario]
+    scenario = ALL[plan.scenario]
     operators = await _prepare(lane, plan)
     try:
         await lane.reset()

@@ -443,4 +443,148 @@ BURST = Scenario(
     ),
 )
 
-SCENARIOS = {each.name: each for each in (APPEAR, CLAIMS, MOVES, RETURNS, RANGES_CHANGE, ADOPT, BURST)}
+# What only a careful operator gets right
+
+
+async def _careful_before(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(4)]
+    await lane.create_range("r1", "10.9.0.10-10.9.0.20,fd00:9::1")
+    foreign = lane.guests[guests[3]]
+    foreign.put(
+        "configmaps",
+        {
+            "metadata": {"namespace": "kube-system", "name": "kubevip"},
+            "data": {"cidr-mine": "10.9.0.10/32"},
+        },
+    )
+    foreign.note(await lane.recorder.revision(), by_admin=True)
+    await lane.create_fip(guests[0], "dynamic")
+    await lane.create_fip(guests[1], "both", ipFamilyPolicy="RequireDualStack")
+
+
+async def _ask_too_much(lane: Lane) -> None:
+    await lane.create_fip("c-m-steady02", "both", ipFamilyPolicy="RequireDualStack")
+    await lane.create_fip("c-m-steady03", "stranger", annotations={"clustername": "steady-0"})
+
+
+def _withstood(lane: Lane) -> bool:
+    stranger = lane.fip("c-m-steady03", "stranger")
+    return (
+        condition(lane.fip("c-m-steady02", "both"), "Allocated")[0] == "False"
+        and condition(stranger, "GuestConfigured") == ("False", "ClusterMismatch")
+        and condition(stranger, "Allocated")[0] == "True"
+    )
+
+
+async def _make_it_again(lane: Lane) -> None:
+    await lane.delete_fip("c-m-steady00", "dynamic")
+    await lane.create_fip("c-m-steady00", "dynamic")
+    await lane.renew_secret("c-m-steady01")
+    await lane.edit_fip("c-m-steady01", "both", ipaddress="10.9.0.19,fd00:9::1")
+
+
+CAREFUL = Scenario(
+    name="careful",
+    before=_careful_before,
+    chapters=(
+        Chapter(
+            act=_nothing,
+            until=lambda lane: (
+                (
+                    _is(lane, "c-m-steady00", "dynamic", "10.9.0.11")
+                    or _is(lane, "c-m-steady00", "dynamic", "10.9.0.12")
+                )
+                and _is(lane, "c-m-steady01", "both")
+            ),
+        ),
+        Chapter(act=_ask_too_much, until=_withstood),
+        Chapter(
+            act=_make_it_again,
+            until=lambda lane: (
+                _is(lane, "c-m-steady00", "dynamic")
+                and _is(lane, "c-m-steady01", "both", "10.9.0.19", "fd00:9::1")
+            ),
+        ),
+    ),
+    unwritten=("c-m-steady03",),
+)
+
+
+# An address that a Service in the guest does not let go
+
+
+async def _lingering_before(lane: Lane) -> None:
+    guests = [await lane.guest(number) for number in range(2)]
+    await lane.create_range("r1", "10.10.0.10-10.10.0.20", quarantineSeconds=1)
+    await lane.create_fip(guests[0], "first", ipaddress="10.10.0.15")
+
+
+async def _serve_and_delete(lane: Lane) -> None:
+    lane.guests["c-m-steady00"].put(
+        "services",
+        {
+            "metadata": {"namespace": "default", "name": "ingress"},
+            "spec": {"type": "LoadBalancer", "loadBalancerIP": "10.10.0.15"},
+            "type": "LoadBalancer",
+            "status": {"loadBalancer": {"ingress": [{"ip": "10.10.0.15"}]}},
+        },
+    )
+    await lane.delete_fip("c-m-steady00", "first")
+    await lane.create_fip("c-m-steady01", "second", ipaddress="10.10.0.15")
+    await asyncio.sleep(5)
+
+
+async def _stop_serving(lane: Lane) -> None:
+    del lane.guests["c-m-steady00"].objects["services", "default", "ingress"]
+
+
+LINGERING = Scenario(
+    name="lingering",
+    before=_lingering_before,
+    chapters=(
+        Chapter(act=_nothing, until=lambda lane: _is(lane, "c-m-steady00", "first", "10.10.0.15")),
+        Chapter(
+            act=_serve_and_delete,
+            until=lambda lane: _refused(lane, "c-m-steady01", "second", "AddressQuarantined"),
+        ),
+        Chapter(act=_stop_serving, until=lambda lane: _is(lane, "c-m-steady01", "second", "10.10.0.15")),
+    ),
+)
+
+
+# kube-fip-operator still runs
+
+
+async def _predecessor_before(lane: Lane) -> None:
+    guest = await lane.guest(0)
+    await lane.create_range("r1", "10.11.0.10-10.11.0.20")
+    await lane.set_predecessor(1)
+    await lane.create_fip(guest, "early")
+
+
+async def _wait_a_little(_: Lane) -> None:
+    await asyncio.sleep(5)
+
+
+async def _retire_predecessor(lane: Lane) -> None:
+    await lane.set_predecessor(0)
+
+
+PREDECESSOR = Scenario(
+    name="predecessor",
+    before=_predecessor_before,
+    chapters=(
+        Chapter(
+            act=_wait_a_little,
+            until=lambda lane: not lane.addresses("c-m-steady00", "early") and _free(lane, "10.11.0.10"),
+        ),
+        Chapter(act=_retire_predecessor, until=lambda lane: _is(lane, "c-m-steady00", "early")),
+    ),
+)
+
+SLOW = {each.name: each for each in (LINGERING, PREDECESSOR)}
+"""Stories whose end comes late: a few plans do."""
+SCENARIOS = {
+    each.name: each for each in (APPEAR, CLAIMS, MOVES, RETURNS, RANGES_CHANGE, ADOPT, BURST, CAREFUL)
+}
+ALL = SCENARIOS | SLOW
