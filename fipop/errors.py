@@ -28,6 +28,7 @@ FipopError
 │   ├── ApiServerError            5xx: a write may have been committed all the same
 │   │   └── ApiAnswerError            no Kubernetes answer at all: a redirect, too large, not JSON
 │   └── ApiUnreachableError       no answer: refused, cut, timed out; a write may have been committed
+├── NotLeadingError           a write by a replica that does not lead, or not any more; nothing was sent
 ├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
 │   ├── KubeconfigError           a field of the kubeconfig is refused
@@ -149,6 +150,15 @@ class ApiUnreachableError(ApiError):
     def __init__(self, *, outcome_unknown: bool = True, **fields: object) -> None:
         self.outcome_unknown = outcome_unknown
         super().__init__(**fields)  # type: ignore[arg-type]
+
+
+class NotLeadingError(FipopError):
+    """A write by a replica that does not lead, or not any more; nothing was sent."""
+
+    def __init__(self, *, verb: str, kind: str) -> None:
+        self.verb = verb
+        self.kind = kind
+        super().__init__(f"cannot {verb} {kind}: this replica does not lead")
 
 
 class KubeAccessError(FipopError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -11,7 +12,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Self
 
-from fipop.errors import ApiAnswerError, ApiUnreachableError
+from fipop.errors import ApiAnswerError, ApiUnreachableError, NotLeadingError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.answers import (
     Answer,
@@ -97,6 +98,17 @@ class KubeClient:
         self._transport = Transport(
             connection, max_connections=max_connections, on_request=on_request, user_agent=user_agent
         )
+        self._may_write: Callable[[], bool] = lambda: True
+
+    def for_leader(self, leads: Callable[[], bool]) -> Self:
+        """Return a client over the same connections whose writes raise NotLeadingError while `leads` says no.
+
+        It is asked when the request goes out: a process that was stopped past its lease finds out in the middle of
+        its work.
+        """
+        guarded = copy.copy(self)
+        guarded._may_write = leads  # noqa: SLF001 - of our own class
+        return guarded
 
     async def __aenter__(self) -> Self:
         return self
@@ -321,6 +333,8 @@ class KubeClient:
         return answer.body
 
     async def _exchange(self, call: Call, timeout_seconds: float | None = None) -> Answer:
+        if call.method != "GET" and not self._may_write():
+            raise NotLeadingError(verb=call.verb, kind=call.kind)
         return await self._transport.exchange(
             call, deadline=self._deadline(timeout_seconds), max_answer_bytes=self._max_answer_bytes
         )

@@ -83,7 +83,7 @@ class Operator:
             observe_request=lambda record: self._note_request("guest", record),
         )
         self._controllers = Controllers(
-            client=self._client,
+            client=self._client.for_leader(lambda: self._leadership.is_leader),
             events=self._events,
             configuration=self._configuration,
             leadership=self._leadership,

@@ -17,6 +17,7 @@ from fipop.errors import (
     ApiNotFoundError,
     ApiServerError,
     ApiUnreachableError,
+    NotLeadingError,
 )
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, NAMESPACES, SECRETS
@@ -39,6 +40,25 @@ async def test_a_call_carries_what_the_api_server_needs(server, client):
     assert request.headers["Authorization"] == "Bearer t0ken"
     assert request.headers["Accept"] == "application/json"
     assert request.headers["User-Agent"] == "fipop"
+
+
+async def test_a_client_for_the_leader_reads_always_and_writes_only_while_that_leads(server, client):
+    leads = True
+    guarded = client.for_leader(lambda: leads)
+    server.says(CONFIG_MAP)
+    await guarded.create(CONFIG_MAPS, CONFIG_MAP)
+    leads = False
+    assert await guarded.get(CONFIG_MAPS, "x", namespace="a") == CONFIG_MAP
+    for write in (
+        guarded.create(CONFIG_MAPS, CONFIG_MAP),
+        guarded.replace(CONFIG_MAPS, CONFIG_MAP),
+        guarded.merge_patch(CONFIG_MAPS, "x", {}, namespace="a"),
+        guarded.delete(CONFIG_MAPS, "x", namespace="a"),
+    ):
+        with pytest.raises(NotLeadingError, match="this replica does not lead"):
+            await write
+    await client.create(CONFIG_MAPS, CONFIG_MAP)
+    assert [request.method for request in server.requests] == ["POST", "GET", "POST"]
 
 
 async def test_a_path_prefix_of_the_server_is_kept(server):
