@@ -18,6 +18,7 @@ import click
 
 from fipop.api import names
 from fipop.cli.logs import configure_logging, set_log_level
+from fipop.control.leadership import LeaderWorkStuckError
 from fipop.errors import FipopError
 from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
 from fipop.operator.app import Operator
@@ -136,16 +137,26 @@ async def _run(options: OperatorOptions) -> None:
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         stop.cancel()
+        if isinstance(error := running.exception(), LeaderWorkStuckError):
+            # Its task cannot be waited for, and another replica may lead any moment.
+            logger.critical("the operator ends at once", extra={"error": str(error)})
+            os._exit(1)
+        _start_watchdog()
         running.result()
         return
     logger.info("stopping")
-    # A thread, since a loop that hangs could not end itself.
-    watchdog = threading.Timer(STOP_SECONDS, lambda: os._exit(1))
-    watchdog.daemon = True
-    watchdog.start()
+    watchdog = _start_watchdog()
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
     watchdog.cancel()
     logger.info("stopped")
     sys.stderr.flush()
+
+
+def _start_watchdog() -> threading.Timer:
+    """End the process in STOP_SECONDS, come what may; a thread, since a loop that hangs could not end itself."""
+    watchdog = threading.Timer(STOP_SECONDS, lambda: os._exit(1))
+    watchdog.daemon = True
+    watchdog.start()
+    return watchdog

@@ -223,9 +223,13 @@ class Operator:
                 logger.debug("predecessor cannot be asked for", extra={"error": str(error)})
 
     async def _record_answers(self) -> None:
-        """Keep the record of the API server's answers, which health is judged by."""
+        """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask."""
         while True:
             await asyncio.sleep(HEALTH_LOOK_SECONDS)
+            try:
+                await self._client.version()
+            except FipopError as error:
+                logger.debug("API server does not answer well", extra={"error": str(error)})
             self._answers.look()
 
     async def _insist(self, step: Callable[[], Awaitable[None]], name: str) -> None:
@@ -288,13 +292,15 @@ class Operator:
 
     def _health(self) -> HealthFacts:
         watcher = self._watcher
+        unserved = ", ".join(watcher.waiting_for) if watcher is not None else ""
+        blind = {"watches": f"the API server does not serve {unserved}"} if unserved else {}
         return HealthFacts(
             watching=watcher is None or watcher.running,
             silences=watcher.silences() if watcher is not None else {},
             since_good_answer=self._answers.since_good_answer,
             answering_for=self._answers.answering_for,
             ledger_loaded=self._resync.loaded,
-            not_ready=self._not_ready,
+            not_ready=self._not_ready | blind,
         )
 
     def _snapshot(self) -> FleetSnapshot:
