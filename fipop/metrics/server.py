@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 
 from aiohttp import web
@@ -47,7 +48,9 @@ class MetricsServer:
             try:
                 await site.start()
             except OSError as error:
-                raise MetricsPortError(port=port, reason=error.strerror or type(error).__name__) from error
+                # asyncio puts a sentence of its own where the system's words were.
+                reason = os.strerror(error.errno) if error.errno else type(error).__name__
+                raise MetricsPortError(port=port, reason=reason) from error
             before, self._site = self._site, site
             self.port = port
             if before is not None:

@@ -1,6 +1,7 @@
 """Operators whose way to the API server leads through a proxy that sees all, and may turn bad as a whole."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiohttp import ClientResponse, web
@@ -121,8 +123,9 @@ def read_request(request: web.BaseRequest) -> Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxied:
-    """An operator process, not started yet, and its proxy."""
+    """An operator process, not started yet, and its proxy; its identity begins with `name`."""
 
+    name: str
     operator: OperatorProcess
     proxy: SeeingProxy
 
@@ -133,9 +136,13 @@ class Proxied:
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def log(self) -> list[dict[str, Any]]:
-        """All lines of its log, over all its runs."""
-        return read_log(self.operator)
+    def log(self, message: str = "") -> list[dict[str, Any]]:
+        """The lines of its log with this message, or all; over all its runs."""
+        return [line for line in read_log(self.operator) if message in {"", line["message"]}]
+
+    def helm_processes(self) -> list[int]:
+        """The helm processes that it runs now."""
+        return [pid for pid in _children(self.pid) if "helm" in _command(pid)]
 
 
 def read_log(operator: OperatorProcess) -> list[dict[str, Any]]:
@@ -144,6 +151,22 @@ def read_log(operator: OperatorProcess) -> list[dict[str, Any]]:
         return []
     lines = operator.process.log.read_text(errors="replace").splitlines()
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
 
 
 @asynccontextmanager
@@ -165,6 +188,6 @@ async def proxied(stack: Stack, name: str, *arguments: str) -> AsyncIterator[Pro
             stack.fleet.ports, f"--kubeconfig={kubeconfig}", *arguments, name=name
         )
         try:
-            yield Proxied(operator=operator, proxy=proxy)
+            yield Proxied(name=name, operator=operator, proxy=proxy)
         finally:
             await operator.process.stop()

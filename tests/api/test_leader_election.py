@@ -1,0 +1,249 @@
+"""Two operators as the chart runs them: one works, the other is ready to."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest_asyncio
+
+from localfleet.client import Json
+from localfleet.fleet import LocalFleet
+from localfleet.installation import NAMESPACE, OperatorProcess
+from localfleet.observation import Sample, parse_metrics
+from localfleet.routes import Fault, SeenRequest
+from localfleet.simulated import SimulatedGuest
+from localfleet.stack import (
+    RANGES,
+    SETTINGS,
+    Stack,
+    build_floating_ip,
+    build_range,
+    condition,
+    floating_ips,
+    open_stack,
+)
+from localfleet.waiting import eventually
+from tests.api.chart_source import INSTALLABLE, chart_repository, pack_charts
+from tests.api.proxied import Proxied, State, proxied
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fipop-operator"
+EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
+LEASE_SECONDS = 15
+TENANT = "tenant"
+
+
+@dataclass(slots=True, kw_only=True)
+class Election:
+    """A management cluster, and what is asked of its operators."""
+
+    stack: Stack
+    asked: int = 0
+
+    async def lease(self) -> Json:
+        found: Json = (await self.stack.client.get(LEASE))["spec"]
+        return found
+
+    async def leads(self, operator: Proxied, *, seconds: float) -> float:
+        """Wait until this operator holds the Lease; the time."""
+        await eventually(
+            lambda: self.is_held_by(operator.name), seconds=seconds, what=f"{operator.name} to lead"
+        )
+        return time.monotonic()
+
+    async def is_held_by(self, name: str) -> bool:
+        """Whether an operator of that name holds the Lease; "" for nobody."""
+        holder = (await self.lease())["holderIdentity"]
+        return bool(holder.startswith(f"{name}_") if name else not holder)
+
+    async def ask(self) -> str:
+        """Ask for one more address; the name of the floating IP."""
+        self.asked += 1
+        name = f"wish-{self.asked}"
+        await self.stack.client.create(
+            floating_ips(TENANT), build_floating_ip(TENANT, name, range_name="pool")
+        )
+        return name
+
+    async def served(self, name: str, *, seconds: float = 10.0) -> None:
+        async def is_served() -> bool:
+            found = await self.stack.floating_ip(TENANT, name)
+            return condition(found, "Allocated").get("status") == "True"
+
+        await eventually(is_served, seconds=seconds, what=f"{name} to be served")
+
+
+@pytest_asyncio.fixture(scope="module")
+async def election(fleet: LocalFleet) -> AsyncIterator[Election]:
+    async with open_stack(fleet, "election") as stack:
+        await stack.plane.create_namespace(TENANT)
+        body = {"metadata": {"name": "kube-fip-config"}, "data": dict(stack.installation.settings)}
+        await stack.client.create(SETTINGS.rpartition("/")[0], body)
+        await stack.client.create(RANGES, build_range("pool", "10.0.0.0/24"))
+        vlan = build_range("vlan", "10.0.1.0/28", harvester="harvester-cluster1", network="vlan10")
+        await stack.client.create(RANGES, vlan)
+        yield Election(stack=stack)
+
+
+@asynccontextmanager
+async def two(election: Election, *arguments: str) -> AsyncIterator[tuple[Proxied, Proxied]]:
+    """The first leads, the second stands by."""
+    number = election.asked
+    async with (
+        proxied(election.stack, f"first-{number}", *arguments) as first,
+        proxied(election.stack, f"second-{number}", *arguments) as second,
+    ):
+        await first.operator.start()
+        await election.leads(first, seconds=20)
+        await election.served(await election.ask())
+        await second.operator.start()
+        yield first, second
+
+
+async def scrape(operator: OperatorProcess, port: int) -> tuple[Sample, ...]:
+    operator.metrics_url = f"http://127.0.0.1:{port}/metrics"
+    return parse_metrics(await operator.metrics())
+
+
+def value_of(samples: tuple[Sample, ...], name: str) -> float | None:
+    return next((sample.value for sample in samples if sample.name == name), None)
+
+
+async def test_the_one_that_stands_by_is_ready_and_leaves_the_legacy_metrics_to_the_leader(
+    election: Election,
+) -> None:
+    ports = [election.stack.fleet.ports.reserve() for _ in range(2)]
+    await election.stack.set_options(metricsPort=str(ports[0]))
+    async with two(election) as (first, second):
+        # Two processes of one machine share the option: the second takes a port while the first is frozen.
+        first.send(signal.SIGSTOP)
+        await election.stack.set_options(metricsPort=str(ports[1]))
+        await eventually(lambda: scrape(second.operator, ports[1]), seconds=5)
+        first.send(signal.SIGCONT)
+
+        leading = await eventually(lambda: scrape(first.operator, ports[0]), seconds=5)
+        standing_by = await scrape(second.operator, ports[1])
+        assert value_of(leading, "fipop_leader") == 1
+        assert value_of(standing_by, "fipop_leader") == 0
+        assert value_of(leading, "kubefipoperator_fipranges_capacity") == 254
+        assert not [sample.name for sample in standing_by if sample.name.startswith("kubefipoperator")]
+        assert await second.operator.is_ready()
+        assert await second.operator.is_live()
+
+
+async def test_one_that_finds_the_metrics_port_taken_says_so_and_takes_it_once_it_is_free(
+    election: Election,
+) -> None:
+    port = election.stack.fleet.ports.reserve()
+    await election.stack.set_options(metricsPort=str(port))
+    async with two(election) as (first, second):
+        message = f"cannot listen on metrics port {port}: Address already in use"
+        [told] = second.log("metrics port stays as it was")
+        assert told["error"] == message
+
+        async def is_told() -> bool:
+            events = await election.stack.client.items(EVENTS)
+            return (("PortTaken", message)) in {(event["reason"], event["message"]) for event in events}
+
+        await eventually(is_told, seconds=5)
+        await first.operator.stop()
+        samples = await eventually(lambda: scrape(second.operator, port), seconds=10)
+        assert value_of(samples, "fipop_leader") is not None
+
+
+async def test_after_a_clean_exit_the_lease_is_free_and_the_other_leads_within_two_seconds(
+    election: Election,
+) -> None:
+    async with two(election) as (first, second):
+        left_at = time.monotonic()
+        stopping = asyncio.create_task(first.operator.stop())
+        assert await election.leads(second, seconds=10) - left_at < 2
+        await election.served(await election.ask())
+        assert await stopping == 0
+        assert await second.operator.stop() == 0
+        assert await election.is_held_by("")
+
+
+async def test_after_a_kill_the_other_leads_within_twenty_seconds(election: Election) -> None:
+    async with two(election) as (first, second):
+        killed_at = time.monotonic()
+        first.send(signal.SIGKILL)
+        wish = await election.ask()
+        assert await election.leads(second, seconds=30) - killed_at < 20
+        await election.served(wish)
+
+
+async def test_a_leader_that_was_stopped_past_its_lease_writes_nothing_that_is_not_its_any_more(
+    election: Election,
+) -> None:
+    async with two(election) as (first, second):
+        wishes = [await election.ask() for _ in range(10)]
+        first.send(signal.SIGSTOP)
+        await election.leads(second, seconds=30)
+        for wish in wishes:
+            await election.served(wish)
+        later = await election.ask()
+        await election.served(later)
+        await election.stack.client.delete(f"{floating_ips(TENANT)}/{wishes[0]}")
+        before = len(first.proxy.asked)
+        first.send(signal.SIGCONT)
+
+        async def gave_up() -> bool:
+            return [line["why"] for line in first.log("this replica leads no more")] == ["lost"]
+
+        await eventually(gave_up, seconds=20)
+        for wish in [later, await election.ask()]:
+            await election.served(wish)
+        written = [
+            asked for asked in first.proxy.asked[before:] if asked.is_write and asked.resource != "leases"
+        ]
+        assert written == []
+        assert await election.is_held_by(second.name)
+        assert await first.operator.is_live()
+        held = await election.stack.held()
+        assert (
+            len(held)
+            == len(set(held.values()))
+            == len(await election.stack.client.items(floating_ips(TENANT)))
+        )
+
+
+async def test_a_leader_without_its_api_server_has_stopped_its_work_and_helm_before_another_leads(
+    election: Election,
+) -> None:
+    """Helm hangs in a guest, and the leader loses its API server meanwhile."""
+    stack = election.stack
+    archives = await pack_charts(stack.fleet.folder / "election-charts")
+    async with chart_repository(archives) as charts, two(election) as (first, second):
+        guest = await stack.player.create_guest(
+            stack.player.plan_guest("hanging"), SimulatedGuest(latency_seconds=0.0)
+        )
+        stack.proxy.guests[guest.cluster_id].fault = Fault(hang=True, only=is_helm)
+        await stack.set_options(kubevipGuestInstall="enabled", kubevipChartRepoUrl=charts.url, **INSTALLABLE)
+        await eventually(helm_of(first), seconds=20, what="helm to hang")
+        pid = first.pid
+        first.proxy.turn(State.AWAY)
+        while not await election.is_held_by(second.name):
+            running = first.helm_processes()
+            await asyncio.sleep(0.1)
+        assert running == []
+        assert [line["why"] for line in first.log("this replica leads no more")] == ["lost"]
+
+        first.proxy.turn(State.WELL)
+        await eventually(first.operator.is_ready, seconds=30)
+        assert first.pid == pid
+        await stack.set_options(kubevipGuestInstall="disabled")
+        await stack.player.delete_guest(guest)
+
+
+def is_helm(seen: SeenRequest) -> bool:
+    return seen.user_agent.startswith("Helm")
+
+
+def helm_of(operator: Proxied) -> Callable[[], Awaitable[list[int]]]:
+    async def look() -> list[int]:
+        return operator.helm_processes()
+
+    return look
