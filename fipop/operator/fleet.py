@@ -132,15 +132,18 @@ class Fleet:
     async def _try(
         self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], visits: _Visits
     ) -> tuple[GuestObservation, float | None]:
+        installing = installs(self._parts.settings(), guest) and bool(floating_ips)
         if not guest.connected:
-            return unreachable("GuestDisconnected", "Rancher is not connected to the guest"), None
+            message = "Rancher is not connected to the guest"
+            return unreachable("GuestDisconnected", message, installs=installing), None
         try:
             kubeconfig = await self._kubeconfig(guest)
         except KubeconfigMissingError as error:
             visits.failures += 1
             self._count(guest, GuestEvent.API_CONNECTION, success=False)
             age = (self._parts.now() - guest.created).total_seconds()
-            return unreachable("KubeconfigMissing", str(error)), retry_delay_seconds(age, visits.failures)
+            missing = unreachable("KubeconfigMissing", str(error), installs=installing)
+            return missing, retry_delay_seconds(age, visits.failures)
         deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         names = [each.meta.key for each in floating_ips]
@@ -148,13 +151,13 @@ class Fleet:
             # An address in the ConfigMap is told before charts and helm are waited for.
             task,
             deep=deep,
-            early=lambda report: self._note(guest.id, observe(report, names)),
+            early=lambda report: self._note(guest.id, observe(report, names, installs=task.opted_in)),
         )
-        return self._record(guest, floating_ips, report, visits, deep=deep)
+        retry = self._record(guest, report, visits, deep=deep)
+        return observe(report, names, installs=task.opted_in), retry
 
-    def _record(
-        self, guest: Guest, floating_ips: list[FloatingIP], report: PassReport, visits: _Visits, *, deep: bool
-    ) -> tuple[GuestObservation, float | None]:
+    def _record(self, guest: Guest, report: PassReport, visits: _Visits, *, deep: bool) -> float | None:
+        """Count and log how a pass ended; give when the next is due, None: at the interval."""
         for event in report.events:
             self._count(guest, GuestEvent(event.event.value), success=event.success)
         if report.error is None:
@@ -172,7 +175,7 @@ class Fleet:
         if report.error is not None and retry is None:
             age = (self._parts.now() - guest.created).total_seconds()
             retry = retry_delay_seconds(age, visits.failures)
-        return observe(report, [each.meta.key for each in floating_ips]), retry
+        return retry
 
     def _note(self, guest_id: str, observation: GuestObservation) -> None:
         if self._parts.guests.observe(guest_id, observation):

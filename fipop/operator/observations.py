@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
@@ -27,7 +27,8 @@ class GuestObservation:
     """The last pass, or the reason why there was none.
 
     `configured` tells by floating IP what its keys in the guest's ConfigMap came to; `unreachable`, where it is
-    there, holds for all of them. `kube_vip` and `cloud_provider` are None where fipop installs nothing.
+    there, holds for all of them. `kube_vip` and `cloud_provider` are None where fipop installs nothing; `releases` is
+    None where they were not seen.
     """
 
     reachable: bool
@@ -35,23 +36,32 @@ class GuestObservation:
     configured: Mapping[FloatingIPName, Finding] = field(default_factory=dict)
     kube_vip: Finding | None = None
     cloud_provider: Finding | None = None
-    releases: tuple[ReleaseStatus, ...] = ()
+    releases: tuple[ReleaseStatus, ...] | None = None
 
 
-def unreachable(reason: str, message: str) -> GuestObservation:
-    """Observe a guest that no pass could be made over."""
+def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:
+    """Observe a guest that no pass could be made over; `installs` tells whether fipop keeps releases there."""
     finding = Finding(verdict=Verdict.FALSE, reason=reason, message=message)
-    return GuestObservation(reachable=False, unreachable=finding)
+    unseen = replace(finding, verdict=Verdict.UNKNOWN) if installs else None
+    return GuestObservation(reachable=False, unreachable=finding, kube_vip=unseen, cloud_provider=unseen)
 
 
-def observe(report: PassReport, floating_ips: Iterable[FloatingIPName]) -> GuestObservation:
+def observe(
+    report: PassReport, floating_ips: Iterable[FloatingIPName], *, installs: bool
+) -> GuestObservation:
     """Translate the report of a pass for the floating IPs that it was made for."""
     if not report.reachable:
-        return unreachable("GuestUnreachable", str(report.error or "the guest did not answer"))
+        message = str(report.error or "the guest did not answer")
+        return unreachable("GuestUnreachable", message, installs=installs)
+    configured = {name: _configured(report, name) for name in floating_ips}
+    if installs and not report.releases:
+        # The ConfigMap alone would make the guest look well.
+        unseen = Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=str(report.error or ""))
+        return GuestObservation(reachable=True, configured=configured, kube_vip=unseen, cloud_provider=unseen)
     releases = {release.role: release for release in report.releases}
     return GuestObservation(
         reachable=True,
-        configured={name: _configured(report, name) for name in floating_ips},
+        configured=configured,
         kube_vip=_readiness(releases.get(Role.KUBE_VIP)),
         cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER)),
         releases=tuple(_release(release) for release in report.releases),

@@ -138,6 +138,8 @@ def _guest(
         cluster=link.cluster.name,
         id=floating_ip.namespace,
         reachable=observation.reachable,
-        # What an unreachable guest had is still the best that is known.
-        releases=observation.releases if observation.reachable else (before.releases if before else ()),
+        # What a guest had when it was seen last is still the best that is known.
+        releases=(before.releases if before else ())
+        if observation.releases is None
+        else observation.releases,
     )

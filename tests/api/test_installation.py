@@ -18,7 +18,7 @@ from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
 from localfleet.helm import PUBLISHED, Helm
 from localfleet.observation import GuestView, observe_guest
 from localfleet.registry import OciRegistry
-from localfleet.routes import SeenRequest
+from localfleet.routes import Fault, SeenRequest
 from localfleet.stack import RANGES, Stack, build_range, open_stack
 from localfleet.waiting import eventually
 from tests.api.served_guest import Json, ServedGuest, bring_up
@@ -156,6 +156,31 @@ async def test_an_opted_in_guest_gets_both_releases_and_harvesters_kube_vip_make
         assert len(parked) == 1
         assert made
         assert made[-1] < parked[0], "Harvester's was parked before ours was there"
+
+
+async def test_releases_that_cannot_be_seen_are_not_called_ready_and_what_was_seen_stays_told(
+    stack: Stack, guest: ControlPlane, numbers: Iterator[int]
+) -> None:
+    """The ConfigMap is written all the same, and would alone make the guest look well."""
+    async with bring_up_labelled(stack, guest, next(numbers)) as served:
+        before = await served.has_condition(seconds=INSTALLED_SECONDS)
+
+        async def are_unknown(words: str) -> None:
+            for kind in ("KubeVipReady", "CloudProviderReady"):
+                found = await served.has_condition(kind, "Unknown", words=words)
+                assert found["status"]["guest"]["releases"] == before["status"]["guest"]["releases"]
+
+        served.route.fault = Fault(status=403, only=lambda request: request.path.endswith("/secrets"))
+        await are_unknown("403")
+        await served.has_condition("GuestConfigured")
+        await served.has_condition("Ready", "Unknown", reason="ReleasesUnseen")
+        served.route.fault = None
+        await served.has_condition()
+        await stack.player.disconnect(served.guest)
+        await are_unknown("Rancher is not connected")
+        await served.has_condition("Ready", "False", reason="GuestDisconnected")
+        await stack.player.reconnect(served.guest)
+        await served.has_condition()
 
 
 async def test_a_quiet_pass_is_four_requests_without_a_write_and_without_helm(

@@ -1,0 +1,254 @@
+"""A guest that is ill says so, costs the others nothing, and recovers by itself."""
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+import yaml
+
+from localfleet.controlplane import ControlPlane
+from localfleet.fleet import LocalFleet
+from localfleet.rancher_plan import Step
+from localfleet.rancher_steps import SECRETS
+from localfleet.routes import Fault
+from localfleet.simulated import SimulatedGuest
+from localfleet.stack import ALL_FLOATING_IPS, RANGES, Stack, build_range, open_stack
+from tests.api.served_guest import Json, ServedGuest, bring_up, scrape
+
+HEALTHY_SECONDS = 5.0
+NOTICED_SECONDS = 20.0
+RECOVERED_SECONDS = 15.0
+"""An ill guest that is new is tried every 3 s; a request that hangs takes 10 s to be given up."""
+
+STOLEN = "s3cr3t-of-the-kubeconfig"
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+    """Passes are 8 minutes apart: what comes sooner comes by itself."""
+    settings = {"kubevipGuestInstall": "clusterlabel", "logLevel": "Trace"}
+    async with open_stack(fleet, "unhealthy", settings=settings) as stack:
+        await stack.start_operator()
+        await stack.client.create(
+            RANGES,
+            build_range("vlan", "10.79.0.0/16", harvester="harvester-cluster1", network="vlan10"),
+        )
+        yield stack
+
+
+@pytest_asyncio.fixture
+async def guest(
+    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
+) -> AsyncIterator[ServedGuest]:
+    async with bring_up(stack, second_guest, stack.player.plan_guest(f"guest-{next(numbers)}")) as guest:
+        await guest.has_condition()
+        yield guest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Illness:
+    """What ails a guest, what its condition then says, and what heals it."""
+
+    strike: Callable[[ServedGuest], Awaitable[None]]
+    heal: Callable[[ServedGuest], Awaitable[None]]
+    reason: str = "GuestUnreachable"
+    words: str = ""
+
+
+def by_fault(words: str, **fault: Any) -> Illness:
+    async def strike(guest: ServedGuest) -> None:
+        guest.route.fault = Fault(**fault)
+
+    async def heal(guest: ServedGuest) -> None:
+        guest.route.fault = None
+
+    return Illness(strike=strike, heal=heal, words=words)
+
+
+async def revoke(guest: ServedGuest) -> None:
+    guest.stack.proxy.revoke_token(guest.guest.token)
+
+
+async def unbind(guest: ServedGuest) -> None:
+    guest.stack.proxy.revoke_token(guest.guest.token)
+    guest.stack.proxy.issue_token(guest.guest.token)
+
+
+async def bind(guest: ServedGuest) -> None:
+    guest.stack.proxy.bind_token(guest.guest.token, guest.id)
+
+
+async def disconnect(guest: ServedGuest) -> None:
+    await guest.stack.player.disconnect(guest.guest)
+
+
+async def reconnect(guest: ServedGuest) -> None:
+    await guest.stack.player.reconnect(guest.guest)
+
+
+async def lose_secret(guest: ServedGuest) -> None:
+    await guest.stack.client.delete(secret_path(guest))
+
+
+async def find_secret(guest: ServedGuest) -> None:
+    await guest.stack.player.take(guest.guest, Step.KUBECONFIG)
+
+
+def secret_path(guest: ServedGuest) -> str:
+    plan = guest.guest.plan
+    return f"{SECRETS.format(namespace=plan.namespace)}/{plan.kubeconfig_secret}"
+
+
+ILLNESSES = {
+    "hangs": by_fault("", hang=True),
+    "refuses": by_fault("", refuse=True),
+    "fails": by_fault("500", status=500),
+    "knows nobody": Illness(strike=revoke, heal=bind, words="401"),
+    "lets nobody in": Illness(strike=unbind, heal=bind, words="403"),
+    "is cut off": Illness(strike=disconnect, heal=reconnect, reason="GuestDisconnected"),
+    "has no kubeconfig": Illness(strike=lose_secret, heal=find_secret, reason="KubeconfigMissing"),
+}
+
+
+async def want_a_pass(guest: ServedGuest, interface: str) -> None:
+    """Change what the guest's ConfigMap is to say."""
+    await guest.stack.client.patch(guest.path(), {"spec": {"interface": interface}})
+
+
+async def test_ill_guests_say_why_and_recover_by_themselves_while_the_others_are_served(
+    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
+) -> None:
+    number = next(numbers)
+    async with AsyncExitStack() as exits:
+        ill: dict[str, ServedGuest] = {}
+        for index, name in enumerate(ILLNESSES):
+            plan = stack.player.plan_guest(f"ill-{number}-{index}")
+            ill[name] = await exits.enter_async_context(bring_up(stack, SimulatedGuest(), plan))
+        for guest in ill.values():
+            await guest.has_condition()
+        for name, guest in ill.items():
+            await ILLNESSES[name].strike(guest)
+        await asyncio.gather(*(want_a_pass(guest, "eth1") for guest in ill.values()))
+
+        begun = time.monotonic()
+        healthy = await exits.enter_async_context(
+            bring_up(stack, second_guest, stack.player.plan_guest(f"healthy-{number}"))
+        )
+        await healthy.has_condition()
+        assert time.monotonic() - begun < HEALTHY_SECONDS
+
+        async def is_told(name: str) -> None:
+            illness = ILLNESSES[name]
+            found = await ill[name].has_condition(
+                "GuestConfigured",
+                "False",
+                reason=illness.reason,
+                words=illness.words,
+                seconds=NOTICED_SECONDS,
+            )
+            assert found["status"]["guest"]["reachable"] is False, name
+            assert found["status"]["addresses"], name
+
+        await asyncio.gather(*(is_told(name) for name in ill))
+        assert await reachable(stack) == {guest.name: 0.0 for guest in ill.values()} | {healthy.name: 1.0}
+
+        # While they are ill the healthy one's next wish is served, too.
+        await want_a_pass(healthy, "eth2")
+        address = (await healthy.floating_ip())["status"]["addresses"][0]
+        await healthy.has_data(
+            {"cidr-global": f"{address}/32", "interface-global": "eth2"}, seconds=HEALTHY_SECONDS
+        )
+
+        for name, guest in ill.items():
+            await ILLNESSES[name].heal(guest)
+        await asyncio.gather(*(guest.has_condition(seconds=RECOVERED_SECONDS) for guest in ill.values()))
+        assert set((await reachable(stack)).values()) == {1.0}
+
+
+async def reachable(stack: Stack) -> dict[str, float]:
+    name = "kubefipoperator_guestcluster_status"
+    return {one.labels["guestclustername"]: one.value for one in await scrape(stack) if one.name == name}
+
+
+async def test_a_kubeconfig_that_is_made_again_with_another_token_works_at_the_next_pass(
+    guest: ServedGuest,
+) -> None:
+    address = (await guest.floating_ip())["status"]["addresses"][0]
+    for interface in ("eth1", "eth2"):
+        await guest.stack.player.recreate_secret(guest.guest)
+        await want_a_pass(guest, interface)
+        await guest.has_data({"cidr-global": f"{address}/32", "interface-global": interface})
+
+
+HOSTILE: list[tuple[str, Callable[[Json, Path], None]]] = [
+    ("user.exec", lambda it, trap: it["user"].update(exec=_program(trap))),
+    ("user.auth-provider", lambda it, _: it["user"].update({"auth-provider": {"name": "oidc"}})),
+    ("user.tokenFile", lambda it, trap: it["user"].update(tokenFile=str(trap))),
+    ("user.client-key", lambda it, trap: it["user"].update({"client-key": str(trap)})),
+    ("user.password", lambda it, _: it["user"].update(password=STOLEN)),
+    (
+        "cluster.certificate-authority",
+        lambda it, trap: it["cluster"].update({"certificate-authority": str(trap)}),
+    ),
+    ("cluster.proxy-url", lambda it, _: it["cluster"].update({"proxy-url": f"http://{STOLEN}"})),
+    (
+        "cluster.insecure-skip-tls-verify",
+        lambda it, _: it["cluster"].update({"insecure-skip-tls-verify": True}),
+    ),
+    (
+        "cluster.server",
+        lambda it, _: it["cluster"].update(server=f"https://{STOLEN}.example/k8s/clusters/c-m-other123"),
+    ),
+    (
+        "cluster.server",
+        lambda it, _: it["cluster"].update(server=it["cluster"]["server"].replace("https", "http")),
+    ),
+]
+"""What is refused, by the name of the field that the condition tells, and how it comes into a kubeconfig."""
+
+
+def _program(trap: Path) -> Json:
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/bin/sh",
+        "args": ["-c", f"touch {trap}-was-sprung {STOLEN}"],
+        "interactiveMode": "Never",
+    }
+
+
+async def test_a_hostile_kubeconfig_is_refused_by_the_name_of_its_field_and_nothing_of_it_is_told(
+    stack: Stack, tmp_path: Path, numbers: Iterator[int]
+) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(STOLEN)
+
+    async def refuse(field: str, poison: Callable[[Json, Path], None]) -> None:
+        plan = stack.player.plan_guest(f"hostile-{next(numbers)}")
+        async with bring_up(stack, SimulatedGuest(), plan) as guest:
+            await guest.has_condition()
+            secret = await stack.client.get(secret_path(guest))
+            good = secret["data"]["value"]
+            kubeconfig = yaml.safe_load(base64.b64decode(good))
+            poison({**kubeconfig["clusters"][0], **kubeconfig["users"][0]}, trap)
+            bad = base64.b64encode(yaml.safe_dump(kubeconfig).encode()).decode()
+            await stack.client.patch(secret_path(guest), {"data": {"value": bad}})
+            stack.proxy.forget_requests(guest.id)
+            await want_a_pass(guest, "eth1")
+            await guest.has_condition("GuestConfigured", "False", reason="GuestUnreachable", words=field)
+            assert stack.proxy.requests_of(guest.id) == []
+            assert field in stack.operators[0].process.log.read_text()
+            await stack.client.patch(secret_path(guest), {"data": {"value": good}})
+            await guest.has_condition(seconds=RECOVERED_SECONDS)
+
+    await asyncio.gather(*(refuse(field, poison) for field, poison in HOSTILE))
+    assert [path.name for path in tmp_path.iterdir()] == ["trap"]  # noqa: ASYNC240
+    told = str(await stack.client.items(ALL_FLOATING_IPS)) + str(await stack.client.items("/api/v1/events"))
+    told += stack.operators[0].process.log.read_text()
+    tokens = [guest.token.partition(":")[2] for guest in stack.player.guests.values()]
+    assert not [secret for secret in (STOLEN, *tokens) if secret in told]
