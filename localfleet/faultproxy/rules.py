@@ -63,7 +63,7 @@ class Rule:
     """Harm for the requests (or events) number `nth` to `nth + count - 1` of those that match.
 
     With `nth` 0 all of them are meant, each with the probability `rate`. An empty `plural` means any resource,
-    an empty `event` any type of event.
+    an empty `method` any method, an empty `event` any type of event.
     """
 
     on: On
@@ -72,6 +72,7 @@ class Rule:
     count: int = 1
     rate: float = 0.0
     plural: str = ""
+    method: str = ""
     event: str = ""
     status: int = 500
     seconds: float = 0.0
@@ -142,7 +143,11 @@ class Schedule:
         if not seen.is_counted or not seen.plural:
             return None
         kinds = {seen.verb} if seen.verb is On.WATCH else {seen.verb, On.REQUEST}
-        return self._first(lambda rule: rule.on in kinds and rule.plural in {"", seen.plural})
+        return self._first(
+            lambda rule: (
+                rule.on in kinds and rule.plural in {"", seen.plural} and rule.method in {"", seen.method}
+            )
+        )
 
     def decide_event(self, plural: str, event: str) -> Rule | None:
         """Count an event of a watch; the rule that strikes it."""

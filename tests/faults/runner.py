@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +13,7 @@ from tests.faults.oracles import Setting, allocations, creations, difference, no
 from tests.faults.plans import Plan
 from tests.faults.scenarios import ALL, Scenario
 
-CHAPTER_SECONDS = 75.0
-END_SECONDS = 75.0
+PATIENCE_SECONDS = 100.0
 SILENCE_SECONDS = 5.0
 
 NO_ELECTION = "--no-leader-election"
@@ -27,6 +27,7 @@ class Reference:
     end: dict[str, object]
     writes: int
     created: Counter[str]
+    allocations: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,12 +48,24 @@ class Result:
     history: str = ""
 
 
-async def run_plan(lane: Lane, plan: Plan, reference: Reference | None) -> Result:
-    """Run a plan from a clean lane; without a reference its end is not compared with another's."""
+async def run_plan(
+    lane: Lane,
+    plan: Plan,
+    reference: Reference | None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    variant: str = "",
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Result:
+    """Run a plan from a clean lane; without a reference its end is not compared with another's.
+
+    `variant` is the name of a program that `environment` makes another one. No chapter, and no end, may take longer
+    than `patience_seconds`.
+    """
     result = Result(plan=plan)
     began = time.monotonic()
     scenario = ALL[plan.scenario]
-    operators = await _prepare(lane, plan)
+    operators = await _prepare(lane, plan, environment, variant)
     try:
         await lane.reset()
         await scenario.before(lane)
@@ -60,10 +73,10 @@ async def run_plan(lane: Lane, plan: Plan, reference: Reference | None) -> Resul
             await operator.start(Schedule(rules, seed=plan.seed))
         restarts = asyncio.create_task(_restart(operators, plan.restart_every_seconds))
         try:
-            await _play(lane, scenario, result)
+            await _play(lane, scenario, result, patience_seconds)
         finally:
             restarts.cancel()
-        await _come_to_rest(lane, scenario, reference, operators, result)
+        await _come_to_rest(lane, scenario, reference, operators, result, patience_seconds)
     finally:
         for operator in operators:
             await operator.stop()
@@ -73,10 +86,15 @@ async def run_plan(lane: Lane, plan: Plan, reference: Reference | None) -> Resul
     return result
 
 
-async def _prepare(lane: Lane, plan: Plan) -> list[Operator]:
+async def _prepare(
+    lane: Lane, plan: Plan, environment: Mapping[str, str] | None, variant: str
+) -> list[Operator]:
     arguments = (RESYNC,) if plan.election else (RESYNC, NO_ELECTION)
     kind = "elected" if plan.election else "free"
-    return [await lane.operator(f"{kind}-{number}", *arguments) for number in range(plan.operators)]
+    return [
+        await lane.operator(f"{kind}{variant}-{number}", *arguments, environment=environment)
+        for number in range(plan.operators)
+    ]
 
 
 async def _restart(operators: list[Operator], every_seconds: float) -> None:
@@ -88,16 +106,21 @@ async def _restart(operators: list[Operator], every_seconds: float) -> None:
         operators[number % len(operators)].kill()
 
 
-async def _play(lane: Lane, scenario: Scenario, result: Result) -> None:
+async def _play(lane: Lane, scenario: Scenario, result: Result, patience_seconds: float) -> None:
     for number, chapter in enumerate(scenario.chapters, 1):
         await chapter.act(lane)
-        if not await lane.wait(lambda chapter=chapter: chapter.until(lane), seconds=CHAPTER_SECONDS):
+        if not await lane.wait(lambda chapter=chapter: chapter.until(lane), seconds=patience_seconds):
             result.violations.append(f"I4: chapter {number} does not end")
             return
 
 
 async def _come_to_rest(
-    lane: Lane, scenario: Scenario, reference: Reference | None, operators: list[Operator], result: Result
+    lane: Lane,
+    scenario: Scenario,
+    reference: Reference | None,
+    operators: list[Operator],
+    result: Result,
+    patience_seconds: float,
 ) -> None:
     """Wait for the end state, then for silence."""
     if result.violations:
@@ -111,8 +134,10 @@ async def _come_to_rest(
 
     if reference is None:
         # Quarantines of the story end by themselves; what the end is, is not known yet.
-        await lane.wait(lambda: not problems() and quiet_for(lane) > SILENCE_SECONDS, seconds=END_SECONDS)
-    if not await lane.wait(lambda: not problems(), seconds=END_SECONDS):
+        await lane.wait(
+            lambda: not problems() and quiet_for(lane) > SILENCE_SECONDS, seconds=patience_seconds
+        )
+    if not await lane.wait(lambda: not problems(), seconds=patience_seconds):
         result.violations += [f"I4: {problem}" for problem in problems()[:8]]
         return
     since = time.monotonic()
@@ -154,6 +179,10 @@ async def _judge(
         extra = result.created["+floatingips"] - reference.created["+floatingips"]
         if extra:
             result.violations.append(f"{extra} floating IPs more were made than without harm")
+        # Two writers may each choose an address, and one gives it back; one alone has no reason to.
+        if len(operators) == 1 and result.allocations > reference.allocations:
+            more = result.allocations - reference.allocations
+            result.violations.append(f"{more} addresses more were given out than without harm")
     if result.violations:
         result.log = "\n".join(tail(operator.process.process.log) for operator in operators)
         result.history = "\n".join(repr(step)[:600] for step in history.steps())

@@ -582,7 +582,36 @@ PREDECESSOR = Scenario(
     ),
 )
 
-SLOW = {each.name: each for each in (LINGERING, PREDECESSOR)}
+# A floating IP that comes back just when its address is let go
+
+
+async def _racing_before(lane: Lane) -> None:
+    guest = await lane.guest(0)
+    await lane.create_range("r1", "10.12.0.10-10.12.0.20", quarantineSeconds=1)
+    await lane.create_fip(guest, "racer")
+
+
+async def _leave(lane: Lane) -> None:
+    await lane.delete_fip("c-m-steady00", "racer")
+    await asyncio.sleep(2.8)
+
+
+async def _come_again(lane: Lane) -> None:
+    await lane.create_fip("c-m-steady00", "racer")
+    await asyncio.sleep(3)
+
+
+RACING = Scenario(
+    name="racing",
+    before=_racing_before,
+    chapters=(
+        Chapter(act=_nothing, until=lambda lane: _is(lane, "c-m-steady00", "racer")),
+        Chapter(act=_leave, until=lambda _: True),
+        Chapter(act=_come_again, until=lambda lane: _is(lane, "c-m-steady00", "racer")),
+    ),
+)
+
+SLOW = {each.name: each for each in (LINGERING, PREDECESSOR, RACING)}
 """Stories whose end comes late: a few plans do."""
 SCENARIOS = {
     each.name: each for each in (APPEAR, CLAIMS, MOVES, RETURNS, RANGES_CHANGE, ADOPT, BURST, CAREFUL)
