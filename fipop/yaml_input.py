@@ -1,6 +1,7 @@
 """YAML that strangers wrote, read in bounded time and memory, as the JSON that helm would make of it.
 
 Bounded: size, depth and the absence of aliases are checked on the stream of events, before a value is built.
+Explicit tags but `!!str` are refused there too: PyYAML's constructors trust them, and fail with the text in their words.
 As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30`
 are texts), and keys become texts. No error quotes the document, for it may hold a secret.
 """
@@ -20,6 +21,7 @@ JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | in
 
 MAX_YAML_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 32
+_TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 class YamlRefusedError(FipopError):
@@ -68,9 +70,9 @@ def parse_yaml(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> JsonValue:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise YamlRefusedError(f"is not YAML{where}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        # A control character, a lone surrogate, a number too long to convert.
-        raise YamlRefusedError("is not YAML") from error
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
+        # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
+        raise YamlRefusedError("is not YAML") from None
 
 
 def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping[str, JsonValue]:
@@ -89,6 +91,9 @@ def _check_shape(text: str) -> None:
     for event in yaml.parse(text, yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise YamlRefusedError("holds a YAML alias")
+        tag = getattr(event, "tag", None)
+        if tag is not None and not (tag == _TEXT_TAG and isinstance(event, yaml.ScalarEvent)):
+            raise YamlRefusedError("holds a YAML tag")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_YAML_DEPTH:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import traceback
 
 import pytest
 import yaml
@@ -50,9 +51,9 @@ def test_plain_yaml_means_what_helm_takes_it_for(text: str, value: object) -> No
         ("[" * (MAX_YAML_DEPTH + 1) + "]" * (MAX_YAML_DEPTH + 1), "nested deeper"),
         ("x" * (MAX_YAML_BYTES + 1), "longer than"),
         ("é" * (MAX_YAML_BYTES // 2 + 1), "longer than"),
-        ("!!python/object/apply:os.system [true]", "is not YAML"),
-        ("!!binary aGVsbG8=", "JSON does not know"),
-        ("!!set {a, b}", "JSON does not know"),
+        ("!!python/object/apply:os.system [true]", "holds a YAML tag"),
+        ("!!binary aGVsbG8=", "holds a YAML tag"),
+        ("!!set {a, b}", "holds a YAML tag"),
         (".nan", "JSON does not know"),
         ("[-.inf]", "JSON does not know"),
         ("{~: a}", "key that is no text"),
@@ -68,6 +69,44 @@ def test_what_json_or_we_do_not_take_is_refused_with_a_reason(text: str, reason:
         parse_yaml(text)
 
     assert len(refused.value.reason) < 60
+
+
+TAGS = (
+    "!",
+    "!own",
+    "!!bool",
+    "!!int",
+    "!!float",
+    "!!timestamp",
+    "!!null",
+    "!!map",
+    "!!seq",
+    "!!binary",
+    "!!omap",
+)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("value", ["Hidden", "''", "[Hidden]", "{a: Hidden}"])
+def test_an_explicit_tag_is_refused_and_nothing_of_the_text_is_told(tag: str, value: str) -> None:
+    with pytest.raises(YamlRefusedError) as refused:
+        parse_yaml(f"token: {tag} {value}")
+
+    assert "hidden" not in "".join(traceback.format_exception(refused.value)).lower()
+
+
+@pytest.mark.parametrize("text", ["token: 0b_", "{0b_: x}", "token: " + "7" * 5000])
+def test_what_python_says_of_a_value_is_not_told(text: str) -> None:
+    with pytest.raises(YamlRefusedError) as refused:
+        parse_yaml(text)
+
+    assert "ValueError" not in "".join(traceback.format_exception(refused.value))
+
+
+@given(st.sampled_from([*TAGS, "!!str"]), st.text(alphabet="[]{}:,-'\"# \n01~axe._", max_size=30))
+def test_tagged_garbage_is_a_value_or_a_refusal(tag: str, text: str) -> None:
+    with contextlib.suppress(YamlRefusedError):
+        json.dumps(parse_yaml(f"a: {tag} {text}"), allow_nan=False)
 
 
 def test_the_deepest_nesting_allowed_is_taken() -> None:
