@@ -1,0 +1,134 @@
+"""Objects of ours as an API server serves them, with only what a test cares about."""
+
+import itertools
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fipop.api.models import FloatingIP, Reservation
+from fipop.api.parsing import parse_floating_ip, parse_reservation
+from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.operator.world import World
+
+Json = dict[str, Any]
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+BORN = "2026-01-01T00:00:00Z"
+
+_versions = itertools.count(1)
+
+
+def build_range(
+    name: str, iprange: str, *, created: str = BORN, annotations: Json | None = None, **spec: object
+) -> Json:
+    return {
+        "metadata": _metadata("", name, created) | {"annotations": annotations or {}},
+        "spec": {"iprange": iprange, **spec},
+    }
+
+
+def build_floating_ip(
+    name: str,
+    *,
+    namespace: str = "c-m-1",
+    uid: str = "",
+    created: str = BORN,
+    annotations: Mapping[str, str] | None = None,
+    status: Json | None = None,
+    **spec: object,
+) -> Json:
+    metadata = _metadata(namespace, name, created) | {"annotations": dict(annotations or {})}
+    return {"metadata": metadata | ({"uid": uid} if uid else {}), "spec": spec, "status": status or {}}
+
+
+def build_reservation(
+    address: str,
+    owner: str = "web",
+    *,
+    namespace: str = "c-m-1",
+    uid: str = "",
+    cluster: str = "",
+    space: str = "default",
+    range_name: str = "pool",
+    requested: str = "dynamic",
+    since: str = BORN,
+    quarantined_until: str | None = None,
+    history: list[Json] | None = None,
+) -> Json:
+    parsed = parse_address(address)
+    spec: Json = {
+        "address": explode_address(parsed),
+        "space": space,
+        "range": range_name,
+        "owner": {
+            "namespace": namespace,
+            "name": owner,
+            "uid": uid or f"uid-{namespace}-{owner}",
+            "cluster": cluster,
+        },
+        "requested": requested,
+        "since": since,
+    }
+    if quarantined_until is not None:
+        spec["quarantinedUntil"] = quarantined_until
+    if history is not None:
+        spec["history"] = history
+    return {"metadata": _metadata("", f"{space}.{address_key(parsed)}", BORN), "spec": spec}
+
+
+def floating_ip(name: str = "web", **fields: Any) -> FloatingIP:
+    return parse_floating_ip(build_floating_ip(name, **fields))
+
+
+def reservation(address: str, owner: str = "web", **fields: Any) -> Reservation:
+    return parse_reservation(build_reservation(address, owner, **fields))
+
+
+def held_by(spec_addresses: list[str], *, range_name: str = "pool", space: str = "default") -> Json:
+    """The status of a floating IP that holds these."""
+    return {
+        "addresses": spec_addresses,
+        "range": range_name,
+        "addressSpace": space,
+        "observedGeneration": 1,
+    }
+
+
+def world_of(
+    *,
+    ranges: list[Json] | None = None,
+    floating_ips: list[Json] | None = None,
+    reservations: list[Json] | None = None,
+) -> World:
+    world = World()
+    for each in ranges or []:
+        world.observe(FLOATING_IP_RANGES, each)
+    for each in floating_ips or []:
+        world.observe(FLOATING_IPS, each)
+    for each in reservations or []:
+        world.observe(FLOATING_IP_RESERVATIONS, each)
+    return world
+
+
+def newer(obj: Json, **changes: Any) -> Json:
+    """The same object after a write."""
+    version = str(next(_versions))
+    return {**obj, **changes, "metadata": {**obj["metadata"], "resourceVersion": version}}
+
+
+def v4(text: str) -> Address:
+    address = parse_address(text)
+    assert address.family is Family.IPV4
+    return address
+
+
+def _metadata(namespace: str, name: str, created: str) -> Json:
+    metadata = {
+        "name": name,
+        "uid": f"uid-{namespace}-{name}" if namespace else f"uid-{name}",
+        "resourceVersion": str(next(_versions)),
+        "generation": 1,
+        "creationTimestamp": created,
+    }
+    return metadata | ({"namespace": namespace} if namespace else {})

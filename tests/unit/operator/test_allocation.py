@@ -1,0 +1,246 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.api.models import Requested, Reservation
+from fipop.errors import AddressOutOfRangeError, IpamError, RangeDrainingError
+from fipop.ipam.addresses import Address, Family, format_address, parse_address
+from fipop.ipam.pool import parse_pool
+from fipop.operator.allocation import (
+    Circumstances,
+    Obstacle,
+    Plan,
+    RangeView,
+    address_of,
+    plan_allocation,
+    plan_standstill,
+)
+from fipop.operator.request import SpecError, read_request
+from tests.unit.operator.objects import floating_ip, reservation
+
+V4, V6 = Family.IPV4, Family.IPV6
+POOL = "10.0.0.1-10.0.0.50,fd00::1-fd00::50"
+
+
+def view(
+    name: str = "pool", text: str = POOL, *, space: str = "default", draining: bool = False
+) -> RangeView:
+    pool = parse_pool(text)
+
+    def refuses(address: Address) -> IpamError | None:
+        if draining:
+            return RangeDrainingError(range_name=name)
+        if address in pool:
+            return None
+        return AddressOutOfRangeError(
+            address=format_address(address), range_name=name, pool_text=text, reason="is not in it"
+        )
+
+    return RangeView(
+        name=name, space=space, families=frozenset(pool.families), draining=draining, refuses=refuses
+    )
+
+
+def plan(
+    *held: Reservation,
+    where: RangeView | None = None,
+    had: tuple[str, ...] = (),
+    made_by_us: bool = False,
+    **spec: Any,
+) -> Plan:
+    request = read_request(floating_ip(**spec))
+    facts = Circumstances(
+        range=where or view(),
+        held=held,
+        had=frozenset(parse_address(text) for text in had),
+        made_by_us=made_by_us,
+    )
+    return plan_allocation(request, facts)
+
+
+def claims(decided: Plan) -> list[tuple[Family, str | None, str | None]]:
+    """Family, address and what it replaces of every claim."""
+    return [
+        (
+            want.family,
+            format_address(want.address) if want.address else None,
+            want.replaces.address if want.replaces else None,
+        )
+        for want in decided.claim
+    ]
+
+
+def test_who_has_nothing_and_names_nothing_gets_the_next_free_address() -> None:
+    decided = plan()
+    assert claims(decided) == [(V4, None, None)]
+    assert decided.claim[0].requested is Requested.DYNAMIC
+    assert (decided.keep, decided.obstacles) == ((), ())
+
+
+def test_who_names_an_address_gets_that_one_or_none() -> None:
+    decided = plan(ipaddress="10.0.0.7")
+    assert claims(decided) == [(V4, "10.0.0.7", None)]
+    assert decided.claim[0].requested is Requested.STATIC
+
+
+def test_what_is_held_and_named_is_kept() -> None:
+    mine = reservation("10.0.0.7")
+    assert plan(mine, ipaddress="10.0.0.7") == Plan(keep=(mine,))
+    assert plan(mine) == Plan(keep=(mine,)), "an emptied spec changes nothing"
+
+
+def test_a_new_address_is_claimed_before_the_old_one_goes() -> None:
+    decided = plan(reservation("10.0.0.7"), ipaddress="10.0.0.8")
+    assert claims(decided) == [(V4, "10.0.0.8", "10.0.0.7")]
+    assert decided.keep == ()
+
+
+def test_a_new_address_that_the_range_refuses_leaves_the_old_one() -> None:
+    mine = reservation("10.0.0.7")
+    decided = plan(mine, ipaddress="10.0.0.99")
+    assert decided.keep == (mine,)
+    assert decided.claim == ()
+    assert decided.obstacles[0].reason == "AddressOutOfRange"
+
+
+def test_the_range_has_no_say_in_an_address_that_was_held_before() -> None:
+    decided = plan(ipaddress="10.0.0.99", had=("10.0.0.99",))
+    assert claims(decided) == [(V4, "10.0.0.99", None)]
+    assert decided.claim[0].confirms
+
+
+def test_a_vanished_reservation_is_made_again_also_where_the_spec_was_emptied_meanwhile() -> None:
+    decided = plan(had=("10.0.0.9",), where=view(draining=True))
+    assert claims(decided) == [(V4, "10.0.0.9", None)]
+    assert decided.claim[0].confirms
+
+
+@pytest.mark.parametrize(("made_by_us", "requested"), [(True, Requested.DYNAMIC), (False, Requested.STATIC)])
+def test_an_address_that_was_chosen_for_a_guest_does_not_turn_static_when_it_is_confirmed(
+    made_by_us: bool, requested: Requested
+) -> None:
+    decided = plan(ipaddress="10.0.0.9", had=("10.0.0.9",), made_by_us=made_by_us)
+    assert decided.claim[0].requested is requested
+
+
+def test_a_chosen_address_moves_to_another_range() -> None:
+    decided = plan(reservation("10.0.0.7"), where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7")
+    assert claims(decided) == [(V4, None, "10.0.0.7")]
+
+
+def test_a_move_that_was_cut_short_is_completed_with_the_address_that_it_has() -> None:
+    old, new = reservation("10.0.0.7"), reservation("10.1.0.9", range_name="new")
+    decided = plan(old, new, where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7", had=("10.0.0.7",))
+    assert decided == Plan(keep=(new,))
+
+
+def test_an_address_that_was_asked_for_by_name_stays_where_the_other_range_lacks_it() -> None:
+    mine = reservation("10.0.0.7", requested="static")
+    decided = plan(mine, where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7")
+    assert decided.keep == (mine,)
+    assert decided.obstacles[0].reason == "AddressOutOfRange"
+
+
+def test_an_address_that_the_other_range_gives_out_too_is_counted_there() -> None:
+    decided = plan(reservation("10.0.0.7"), where=view("new", "10.0.0.0/24"), ipaddress="10.0.0.7")
+    assert claims(decided) == [(V4, "10.0.0.7", "10.0.0.7")]
+
+
+def test_a_draining_range_gives_nothing_new_and_takes_nothing_away() -> None:
+    assert plan(where=view(draining=True)).obstacles[0].reason == "RangeDraining"
+    mine = reservation("10.0.0.7")
+    assert plan(mine, where=view(draining=True), ipaddress="10.0.0.7") == Plan(keep=(mine,))
+
+
+def test_of_two_reservations_the_one_that_the_spec_names_is_kept_else_the_one_of_the_status() -> None:
+    first, second = reservation("10.0.0.7"), reservation("10.0.0.8")
+    assert plan(first, second, ipaddress="10.0.0.8", had=("10.0.0.7",)).keep == (second,)
+    assert plan(first, second, had=("10.0.0.8",)).keep == (second,)
+    older = reservation("10.0.0.9", since="2025-01-01T00:00:00Z")
+    assert plan(first, second, older).keep == (older,)
+
+
+def test_a_family_that_is_wanted_no_more_is_spare_until_what_takes_its_place_is_there() -> None:
+    mine = reservation("fd00::7")
+    decided = plan(mine, ipaddress="10.0.0.8")
+    assert claims(decided) == [(V4, "10.0.0.8", None)]
+    assert decided.spare == (mine,)
+
+
+def test_an_obstacle_to_one_family_is_tolerable_where_both_are_only_preferred() -> None:
+    decided = plan(where=view(draining=True), ipFamilyPolicy="PreferDualStack")
+    assert decided.content_with_one
+    assert all(obstacle.tolerable for obstacle in decided.obstacles)
+    named = plan(ipaddress="10.0.0.99", ipFamilyPolicy="PreferDualStack")
+    assert [obstacle.tolerable for obstacle in named.obstacles] == [False], "who names one wants that one"
+
+
+def test_nothing_moves_while_nothing_can_be_decided() -> None:
+    known, begun, other = reservation("10.0.0.7"), reservation("10.0.0.1"), reservation("fd00::1")
+    obstacle = Obstacle(reason="InvalidSpec", message="no")
+    decided = plan_standstill([begun, known, other], frozenset({parse_address("10.0.0.7")}), obstacle)
+    assert decided == Plan(keep=(known, other), obstacles=(obstacle,))
+
+
+hosts = st.integers(1, 60)
+reservations_held = st.lists(
+    st.builds(
+        lambda host, is_v6, range_name, requested: reservation(
+            f"fd00::{host:x}" if is_v6 else f"10.0.0.{host}", range_name=range_name, requested=requested
+        ),
+        hosts,
+        st.booleans(),
+        st.sampled_from(["pool", "other"]),
+        st.sampled_from(["static", "dynamic"]),
+    ),
+    unique_by=lambda each: each.name,
+    max_size=5,
+)
+specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "ipaddress": st.sampled_from(["10.0.0.5", "fd00::5", "10.0.0.59,fd00::5", "fd00::5,10.0.0.5", ""]),
+        "ipFamilyPolicy": st.sampled_from(["SingleStack", "PreferDualStack", "RequireDualStack"]),
+        "ipFamilies": st.sampled_from([["IPv4"], ["IPv6"], ["IPv6", "IPv4"]]),
+    },
+)
+
+
+@given(held=reservations_held, spec=specs, draining=st.booleans(), data=st.data())
+def test_a_plan_loses_no_family_keeps_one_address_of_each_and_does_not_depend_on_the_order_of_things(
+    held: list[Reservation], spec: dict[str, Any], draining: bool, data: st.DataObject
+) -> None:
+    try:
+        decided = plan(*held, where=view(draining=draining), **spec)
+    except SpecError:
+        return
+    shuffled = data.draw(st.permutations(held))
+    assert plan(*shuffled, where=view(draining=draining), **spec) == decided
+    kept = [address_of(each).family for each in (*decided.keep, *decided.spare)]
+    replaced = [want.family for want in decided.claim if want.replaces is not None]
+    assert sorted([*kept, *replaced]) == sorted({address_of(each).family for each in held})
+    assert len({want.family for want in decided.claim}) == len(decided.claim)
+    assert [want.family for want in decided.claim] == sorted(want.family for want in decided.claim)
+
+
+@given(held=reservations_held, spec=specs)
+def test_a_plan_that_was_carried_out_has_nothing_left_to_do(
+    held: list[Reservation], spec: dict[str, Any]
+) -> None:
+    try:
+        decided = plan(*held, **spec)
+    except SpecError:
+        return
+    if decided.obstacles:
+        return
+    after = [*decided.keep, *(_granted(want.address, want.family, want.requested) for want in decided.claim)]
+    again = plan(*after, **spec)
+    assert again.claim == ()
+    assert {each.name for each in again.keep} == {each.name for each in after}
+
+
+def _granted(address: Address | None, family: Family, requested: Requested) -> Reservation:
+    text = format_address(address) if address else {V4: "10.0.0.40", V6: "fd00::40"}[family]
+    return reservation(text, requested=requested.value)

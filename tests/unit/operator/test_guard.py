@@ -1,0 +1,84 @@
+from dataclasses import dataclass, field
+
+import pytest
+
+from fipop.kube.resources import MANAGEMENT_CLUSTERS
+from fipop.operator.guard import ReleaseGuard
+from fipop.operator.guests import GuestDirectory
+from fipop.operator.world import World
+from tests.unit.operator.objects import build_floating_ip, build_reservation, world_of
+
+CLUSTER = {"metadata": {"name": "c-m-1", "uid": "uid-c-m-1", "resourceVersion": "1"}, "spec": {}}
+
+
+@dataclass
+class Fleet:
+    """`lost` addresses whose floating IPs nobody saw go, beside `kept` ones, of a guest that is there."""
+
+    lost: int
+    kept: int = 0
+    told: list[int] = field(default_factory=list)
+    confirmed: int = 0
+    with_cluster: bool = True
+
+    def __post_init__(self) -> None:
+        living = [build_floating_ip(f"kept-{index}") for index in range(self.kept)]
+        held = [build_reservation(_address(index), f"kept-{index}") for index in range(self.kept)]
+        held += [build_reservation(_address(5000 + index), f"lost-{index}") for index in range(self.lost)]
+        self.world: World = world_of(floating_ips=living, reservations=held)
+        if self.with_cluster:
+            self.world.observe(MANAGEMENT_CLUSTERS, CLUSTER)
+        guests = GuestDirectory(world=self.world, client=None)  # type: ignore[arg-type] # asked for nothing
+        self.guard = ReleaseGuard(
+            world=self.world, guests=guests, confirmed=lambda: self.confirmed, tell=self.told.append
+        )
+
+    def may_release(self) -> bool:
+        lost = [each for each in self.world.reservations.all() if each.owner.name.startswith("lost")]
+        answers = {self.guard.may_release(each) for each in lost}
+        assert len(answers) == 1
+        return answers.pop()
+
+
+def _address(number: int) -> str:
+    return f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept", "may"),
+    [
+        (1, 0, True),
+        (10, 0, True),
+        (11, 0, False),
+        (11, 98, False),
+        (11, 99, True),
+        (20, 180, True),
+        (21, 180, False),
+    ],
+)
+def test_more_than_ten_and_more_than_a_tenth_of_the_addresses_lost_unseen_are_not_let_go(
+    lost: int, kept: int, may: bool
+) -> None:
+    assert Fleet(lost=lost, kept=kept).may_release() is may
+
+
+def test_it_is_told_once_how_many_and_their_confirmation_lets_exactly_so_many_go() -> None:
+    fleet = Fleet(lost=30)
+    assert not fleet.may_release()
+    assert fleet.told == [30]
+    fleet.confirmed = 29
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+    assert fleet.told == [30]
+
+
+def test_floating_ips_that_were_seen_to_be_deleted_are_nobodys_loss() -> None:
+    fleet = Fleet(lost=30)
+    for reservation in fleet.world.reservations.all():
+        fleet.guard.note_deleted(reservation.owner.uid)
+    assert fleet.may_release()
+
+
+def test_a_cluster_that_is_gone_takes_its_floating_ips_along() -> None:
+    assert Fleet(lost=30, with_cluster=False).may_release()

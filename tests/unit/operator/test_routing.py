@@ -1,0 +1,202 @@
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from fipop.control.events import EventType
+from fipop.control.workqueue import WorkQueue
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    Resource,
+)
+from fipop.operator.guard import ReleaseGuard
+from fipop.operator.guests import GuestDirectory
+from fipop.operator.routing import Key, Kind, Router
+from fipop.operator.world import World
+from tests.unit.operator.objects import (
+    Json,
+    build_floating_ip,
+    build_range,
+    build_reservation,
+    floating_ip,
+    held_by,
+    newer,
+    world_of,
+)
+
+POOL = build_range("pool", "10.0.0.1-10.0.0.9")
+
+
+def wakes(
+    *changes: tuple[Resource, Json],
+    given: World | None = None,
+    waiting: tuple[str, ...] = (),
+    deleted: bool = False,
+    unserved: tuple[str, ...] = (),
+) -> tuple[set[Key], set[str]]:
+    """What the last of the changes enqueues: keys of objects, and guests to pass over."""
+
+    async def run() -> tuple[set[Key], set[str]]:
+        world = given or world_of()
+        work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
+        passes: WorkQueue[str] = WorkQueue(name="passes", random=Random(0))
+        router = _router(world, work, passes)
+        router.unserved = lambda: unserved
+        for name in waiting:
+            router.note_waiting(floating_ip(name), True)
+        *before, last = changes
+        for resource, obj in before:
+            world.observe(resource, obj)
+        world.on_change = router.route
+        resource, obj = last
+        world.feed(resource).take_event(EventType.DELETED if deleted else EventType.MODIFIED, obj)
+        return await _drain(work), await _drain(passes)
+
+    return asyncio.run(run())
+
+
+def _router(world: World, work: WorkQueue[Key], passes: WorkQueue[str]) -> Router:
+    guests = GuestDirectory(world=world, client=None)  # type: ignore[arg-type] # asked for nothing
+    guard = ReleaseGuard(world=world, guests=guests, confirmed=lambda: 0, tell=lambda _count: None)
+    return Router(world=world, work=work, passes=passes, guard=guard)
+
+
+async def _drain(queue: WorkQueue[Any]) -> set[Any]:
+    seen = set()
+
+    async def note(key: Any) -> None:
+        seen.add(key)
+
+    running = asyncio.create_task(queue.run(note, concurrency=1))
+    await asyncio.sleep(0)
+    await queue.wait_idle()
+    queue.stop(deadline_seconds=1)
+    await running
+    return seen
+
+
+def fip(name: str, namespace: str = "c-m-1") -> Key:
+    return Key(Kind.FLOATING_IP, namespace, name)
+
+
+def test_a_changed_range_concerns_all_of_its_space_its_floating_ips_who_waits_and_unserved_guests() -> None:
+    given = world_of(
+        ranges=[POOL, build_range("other", "10.1.0.1"), build_range("away", "10.2.0.1", addressSpace="away")],
+        floating_ips=[
+            build_floating_ip("served", status=held_by(["10.0.0.1"])),
+            build_floating_ip("names-it", annotations={"fiprange": "pool"}),
+            build_floating_ip("elsewhere", status=held_by(["10.1.0.1"], range_name="other")),
+        ],
+    )
+    changed = newer(POOL, spec={"iprange": "10.0.0.1-10.0.0.5"})
+    changed["metadata"]["generation"] = 2
+    objects, passes = wakes(
+        (FLOATING_IP_RANGES, changed), given=given, waiting=("waits",), unserved=("c-m-9",)
+    )
+    assert objects == {
+        Key(Kind.RANGE, "", "pool"),
+        Key(Kind.RANGE, "", "other"),
+        fip("served"),
+        fip("names-it"),
+        fip("waits"),
+        Key(Kind.GUEST, "", "c-m-9"),
+    }
+    assert passes == set()
+
+
+def test_a_range_whose_status_alone_changed_concerns_nobody() -> None:
+    status = {"capacity": {"total": 9, "free": 9}, "observedGeneration": 1}
+    changed = newer(POOL, status=status)
+    assert wakes((FLOATING_IP_RANGES, changed), given=world_of(ranges=[POOL]), waiting=("waits",)) == (
+        set(),
+        set(),
+    )
+
+
+def test_a_changed_floating_ip_concerns_itself_and_the_range_that_counts_it() -> None:
+    before = build_floating_ip("web", status=held_by(["10.0.0.1"]))
+    objects, passes = wakes(
+        (FLOATING_IPS, newer(before, status={})), given=world_of(ranges=[POOL], floating_ips=[before])
+    )
+    assert objects == {fip("web"), Key(Kind.RANGE, "", "pool")}
+    assert passes == set()
+
+
+def test_a_floating_ip_that_went_concerns_its_guest_which_is_to_be_told_and_may_want_another() -> None:
+    gone, other = build_floating_ip("web"), build_floating_ip("other")
+    objects, passes = wakes(
+        (FLOATING_IPS, newer(gone)), given=world_of(floating_ips=[gone, other]), deleted=True
+    )
+    assert objects == {fip("web"), fip("other"), Key(Kind.GUEST, "", "c-m-1")}
+    assert passes == {"c-m-1"}
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_address_that_is_released_or_freed_wakes_all_who_wait(deleted: bool) -> None:
+    held = build_reservation("10.0.0.1")
+    released = build_reservation("10.0.0.1", quarantined_until="2026-03-01T12:00:00Z")
+    objects, _ = wakes(
+        (FLOATING_IP_RESERVATIONS, newer(held if deleted else released)),
+        given=world_of(ranges=[POOL], reservations=[held]),
+        waiting=("waits", "waits-too"),
+        deleted=deleted,
+    )
+    assert objects >= {fip("waits"), fip("waits-too"), fip("web"), Key(Kind.RANGE, "", "pool")}
+
+
+def test_an_address_that_is_newly_held_wakes_nobody_who_waits() -> None:
+    held = build_reservation("10.0.0.1")
+    given = world_of(ranges=[POOL], floating_ips=[build_floating_ip("web")])
+    objects, _ = wakes((FLOATING_IP_RESERVATIONS, held), given=given, waiting=("waits",))
+    assert objects == {fip("web"), Key(Kind.RANGE, "", "pool")}
+
+
+def test_a_held_reservation_without_its_floating_ip_is_looked_into() -> None:
+    held = build_reservation("10.0.0.1")
+    objects, _ = wakes((FLOATING_IP_RESERVATIONS, held))
+    assert Key(Kind.RESERVATION, "", "default.10.0.0.1") in objects
+
+
+def test_a_guest_that_comes_or_goes_concerns_its_floating_ips_and_the_quarantines_of_its_addresses() -> None:
+    given = world_of(
+        floating_ips=[build_floating_ip("web")],
+        reservations=[
+            build_reservation("10.0.0.1"),
+            build_reservation("10.0.0.2", "gone", quarantined_until="2026-03-01T12:00:00Z"),
+        ],
+    )
+    cluster = {"metadata": {"name": "c-m-1", "uid": "uid", "resourceVersion": "999999"}, "spec": {}}
+    objects, _ = wakes((MANAGEMENT_CLUSTERS, cluster), given=given)
+    assert objects == {
+        fip("web"),
+        Key(Kind.GUEST, "", "c-m-1"),
+        Key(Kind.RESERVATION, "", "default.10.0.0.2"),
+    }
+
+
+def test_who_waits_is_served_the_oldest_first() -> None:
+    async def run() -> list[Key]:
+        work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
+        router = _router(world_of(), work, WorkQueue(name="passes", random=Random(0)))
+        for day, name in ((3, "a"), (1, "b"), (2, "c")):
+            router.note_waiting(floating_ip(name, created=f"2026-01-0{day}T00:00:00Z"), True)
+        router.note_waiting(floating_ip("served"), True)
+        router.note_waiting(floating_ip("served"), False)
+        router.wake_waiting()
+        order: list[Key] = []
+
+        async def note(key: Key) -> None:
+            order.append(key)
+
+        running = asyncio.create_task(work.run(note, concurrency=1))
+        await asyncio.sleep(0)
+        await work.wait_idle()
+        work.stop(deadline_seconds=1)
+        await running
+        return order
+
+    assert asyncio.run(run()) == [fip("b"), fip("c"), fip("a")]

@@ -1,0 +1,47 @@
+import pytest
+
+from fipop.ipam.addresses import parse_address
+from fipop.operator.links import GuestLink
+from fipop.operator.request import read_request
+from fipop.operator.standing import addresses_had, build_owner, is_made_by_us, read_addresses
+from fipop.rancher.objects import parse_provisioning_cluster
+from tests.unit.operator.objects import floating_ip, held_by, reservation
+
+DEMO = parse_provisioning_cluster(
+    {
+        "metadata": {"name": "demo", "namespace": "fleet-default", "uid": "uid-demo", "resourceVersion": "1"},
+        "spec": {"rkeConfig": {}},
+        "status": {"clusterName": "c-m-1"},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("demo-kubevip", True), ("demo-vip", False), ("shop-kubevip", False)]
+)
+def test_what_is_named_after_its_cluster_was_made_for_a_new_guest(name: str, ours: bool) -> None:
+    assert is_made_by_us(floating_ip(name, annotations={"clustername": "demo"})) is ours
+    assert not is_made_by_us(floating_ip(name))
+
+
+def test_the_owner_is_the_floating_ip_as_it_is_now_with_the_cluster_that_it_serves() -> None:
+    owner = build_owner(floating_ip(uid="uid-2"), GuestLink(cluster=DEMO), ())
+    assert (owner.key, owner.uid, owner.cluster) == (("c-m-1", "web"), "uid-2", "demo")
+
+
+def test_while_rancher_takes_a_guest_apart_its_cluster_stays_known() -> None:
+    before = reservation("10.0.0.1", uid="uid-1", cluster="demo")
+    owner = build_owner(floating_ip(uid="uid-2"), GuestLink(cluster=None), (before,))
+    assert (owner.uid, owner.cluster) == ("uid-2", "demo")
+    assert build_owner(floating_ip(), GuestLink(cluster=None), ()).cluster == ""
+
+
+def test_its_own_are_the_addresses_of_its_status_and_for_an_inherited_one_those_of_its_spec() -> None:
+    asks = floating_ip(ipaddress="10.0.0.2", status=held_by(["10.0.0.1", "nonsense"]))
+    request = read_request(asks)
+    assert addresses_had(asks, request, False) == {parse_address("10.0.0.1")}
+    assert addresses_had(asks, request, True) == {parse_address("10.0.0.1"), parse_address("10.0.0.2")}
+
+
+def test_what_cannot_be_read_is_passed_over_and_spellings_are_one() -> None:
+    assert read_addresses(["", "x", "FD00::0:1", "fd00::1"]) == {parse_address("fd00::1")}

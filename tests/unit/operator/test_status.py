@@ -1,0 +1,141 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fipop.api.conditions import Condition, ConditionType, Verdict
+from fipop.api.models import FloatingIP, FloatingIPStatus, ReleaseStatus
+from fipop.ipam.addresses import Family
+from fipop.operator.allocation import Obstacle
+from fipop.operator.links import GuestLink
+from fipop.operator.observations import Finding, GuestObservation, unreachable
+from fipop.operator.status import build_status
+from fipop.rancher.objects import parse_provisioning_cluster
+from tests.unit.operator.objects import NOW, floating_ip, reservation
+
+V4, V6 = Family.IPV4, Family.IPV6
+DEMO = parse_provisioning_cluster(
+    {
+        "metadata": {"name": "demo", "namespace": "fleet-default", "uid": "uid-demo", "resourceVersion": "1"},
+        "status": {"clusterName": "c-m-1"},
+    }
+)
+HERE = GuestLink(cluster=DEMO)
+NOWHERE = GuestLink(cluster=None, obstacle=Obstacle(reason="GuestNotFound", message="no cluster"))
+HELD = {V4: reservation("10.0.0.1")}
+FULL = Obstacle(reason="RangeFull", message="full")
+GOOD = Finding(verdict=Verdict.TRUE, reason="Configured")
+BAD = Finding(verdict=Verdict.FALSE, reason="NotReady", message="0 of 3 pods")
+RELEASE = ReleaseStatus(
+    role="kube-vip",
+    name="kube-vip",
+    namespace="kube-system",
+    revision=1,
+    digest="d",
+    version="1",
+    status="deployed",
+)
+
+
+def status(
+    before: FloatingIP | None = None,
+    *,
+    held: dict = HELD,
+    obstacles: tuple[Obstacle, ...] = (),
+    link: GuestLink = HERE,
+    observation: GuestObservation | None = None,
+    later: int = 0,
+) -> FloatingIPStatus:
+    return build_status(
+        before or floating_ip(),
+        held=held,
+        obstacles=obstacles,
+        link=link,
+        observation=observation,
+        now=NOW + timedelta(seconds=later),
+    )
+
+
+def seen(**findings: Finding) -> GuestObservation:
+    return GuestObservation(
+        reachable=True, configured={("c-m-1", "web"): GOOD}, releases=(RELEASE,), **findings
+    )
+
+
+def told(found: FloatingIPStatus) -> dict[str, str]:
+    return {each.type.value: f"{each.verdict.value} {each.reason}" for each in found.conditions}
+
+
+def of_type(found: FloatingIPStatus, kind: ConditionType) -> Condition:
+    return next(each for each in found.conditions if each.type is kind)
+
+
+def test_what_is_held_stands_in_the_status_ipv4_first_with_range_and_space() -> None:
+    found = status(held={V6: reservation("fd00::1"), V4: reservation("10.0.0.1")})
+    assert (found.addresses, found.range, found.address_space) == (("10.0.0.1", "fd00::1"), "pool", "default")
+
+
+def test_ready_is_what_the_first_condition_that_is_not_true_says() -> None:
+    assert told(status(observation=seen(kube_vip=GOOD, cloud_provider=BAD))) == {
+        "Ready": "False NotReady",
+        "Allocated": "True Allocated",
+        "GuestConfigured": "True Configured",
+        "KubeVipReady": "True Configured",
+        "CloudProviderReady": "False NotReady",
+    }
+    assert told(status(observation=seen()))["Ready"] == "True Ready"
+    assert told(status(obstacles=(FULL,), observation=seen()))["Ready"] == "False RangeFull"
+
+
+def test_an_obstacle_is_told_together_with_what_stays() -> None:
+    allocated = of_type(status(obstacles=(FULL, FULL)), ConditionType.ALLOCATED)
+    assert allocated.message == "full; 10.0.0.1 stays"
+
+
+@pytest.mark.parametrize(("held", "verdict"), [(HELD, Verdict.TRUE), ({}, Verdict.FALSE)])
+def test_an_obstacle_that_is_tolerable_is_a_note_where_there_is_an_address(
+    held: dict, verdict: Verdict
+) -> None:
+    tolerable = Obstacle(reason="RangeFull", message="no IPv6 left", tolerable=True)
+    allocated = of_type(status(held=held, obstacles=(tolerable,)), ConditionType.ALLOCATED)
+    assert allocated.verdict is verdict
+    assert "no IPv6 left" in allocated.message
+
+
+def test_without_a_guest_or_an_address_the_guest_is_not_configured_and_says_why() -> None:
+    assert told(status(link=NOWHERE))["GuestConfigured"] == "False GuestNotFound"
+    assert status(link=NOWHERE).guest is None
+    assert told(status(held={}, obstacles=(FULL,)))["GuestConfigured"] == "False NoAddress"
+
+
+def test_before_the_first_pass_of_this_process_what_was_found_earlier_stays() -> None:
+    earlier = status(observation=seen(kube_vip=BAD))
+    after_a_restart = status(floating_ip_with(earlier), later=99)
+    assert after_a_restart == earlier
+    assert told(status())["GuestConfigured"] == "Unknown Pending"
+
+
+def test_of_a_guest_that_is_not_reached_the_releases_are_those_that_were_seen_last() -> None:
+    earlier = status(observation=seen())
+    found = status(
+        floating_ip_with(earlier), observation=unreachable("GuestUnreachable", "timeout", installs=False)
+    )
+    assert found.guest is not None
+    assert (found.guest.reachable, found.guest.releases) == (False, (RELEASE,))
+    assert told(found)["GuestConfigured"] == "False GuestUnreachable"
+
+
+def test_a_condition_keeps_its_time_while_its_verdict_stays_and_the_same_facts_make_the_same_status() -> None:
+    first = status(obstacles=(FULL,))
+    again = status(floating_ip_with(first), obstacles=(FULL,), later=60)
+    assert again == first
+    other = status(
+        floating_ip_with(first), obstacles=(Obstacle(reason="RangeDraining", message="x"),), later=60
+    )
+    assert of_type(other, ConditionType.ALLOCATED).since == NOW, "another reason, the same verdict"
+    better = status(floating_ip_with(first), later=60)
+    assert of_type(better, ConditionType.ALLOCATED).since == NOW + timedelta(seconds=60)
+
+
+def floating_ip_with(found: FloatingIPStatus) -> FloatingIP:
+    return replace(floating_ip(), status=found)
