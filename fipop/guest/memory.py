@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from fipop.errors import FipopError
 from fipop.guest.charts import Role
 from fipop.guest.decisions import retry_delay_seconds
 from fipop.guest.releases import DecodedRelease, ReleaseRecord
@@ -15,6 +16,7 @@ class _Attempt:
     digest: str
     failures: int
     not_before: float
+    error: FipopError | None
 
 
 @dataclass(slots=True)
@@ -59,13 +61,23 @@ class GuestMemory:
             return 0.0
         return max(attempt.not_before - now, 0.0)
 
-    def note_failure(self, guest_id: str, role: Role, digest: str, now: float) -> float:
-        """Count a failed helm run; give how long helm rests."""
+    def failure(self, guest_id: str, role: Role) -> FipopError | None:
+        """Give why the last helm run for this release failed; None where it did not, or nothing is to be run."""
+        notes = self._guests.get(guest_id)
+        attempt = notes.attempts.get(role) if notes is not None else None
+        return attempt.error if attempt is not None else None
+
+    def note_failure(
+        self, guest_id: str, role: Role, digest: str, now: float, error: FipopError | None = None
+    ) -> float:
+        """Count a helm run that failed, or was in vain; give how long helm rests."""
         notes = self._guests.setdefault(guest_id, _Notes())
         before = notes.attempts.get(role)
         failures = before.failures + 1 if before is not None and before.digest == digest else 1
         rest = retry_delay_seconds(failures)
-        notes.attempts[role] = _Attempt(digest, failures, now + rest)
+        if error is not None:
+            error.with_traceback(None)  # it would keep alive all that the pass had in hand
+        notes.attempts[role] = _Attempt(digest, failures, now + rest, error)
         return rest
 
     def lacks_objects(self, guest_id: str, role: Role) -> bool:

@@ -84,7 +84,8 @@ class ReleaseKeeper:
         )
         if decision.action is Action.NOTHING and self.missing.get(wanted.role):
             return Decision(action=Action.UPGRADE if update else Action.DRIFT, digest=decision.digest)
-        if decision.action is Action.NOTHING:
+        if decision.action in (Action.NOTHING, Action.DRIFT):
+            # What failed once is no longer tried.
             self.tools.memory.note_success(self.task.guest_id, wanted.role)
         return decision
 
@@ -115,7 +116,8 @@ class ReleaseKeeper:
                 revision -= 1
             await self._upgrade(state, revision, wanted, chart)
         except FipopError as error:
-            rest = memory.note_failure(guest_id, wanted.role, decision.digest or "", self.tools.monotonic())
+            now = self.tools.monotonic()
+            rest = memory.note_failure(guest_id, wanted.role, decision.digest or "", now, error)
             self._log("could not bring a release to the wanted state", decision, wanted, error=str(error))
             return Outcome(ran=True, error=error, wait_seconds=rest)
         if self.missing.get(wanted.role):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from fipop.errors import FipopError
 from fipop.guest.charts import Role, WantedRelease
 from fipop.guest.decisions import is_renamed
 from fipop.guest.releasekeeper import Outcome
@@ -18,19 +19,24 @@ SOONEST_SECONDS = 2.0
 _EVENTS = {Role.KUBE_VIP: Event.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Event.CLOUD_PROVIDER_INSTALL}
 
 
-def sum_up_release(wanted: WantedRelease, survey: Survey, outcome: Outcome | None) -> ReleaseReport:
-    """Tell how one release stands, after what was done about it."""
+def sum_up_release(
+    wanted: WantedRelease, survey: Survey, outcome: Outcome | None, failure: FipopError | None
+) -> ReleaseReport:
+    """Tell how one release stands, after what was done about it.
+
+    `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between.
+    """
     outcome = outcome or Outcome()
+    error = outcome.error or survey.problems.get(wanted.role) or failure
     state = survey.managed.get(wanted.role)
     if state is None:
-        problem = outcome.error or survey.problems.get(wanted.role)
-        message = "there is no release yet" if problem is None else str(problem)
+        message = "there is no release yet" if error is None else str(error)
         return ReleaseReport(
             role=wanted.role,
             name=wanted.name,
             namespace=wanted.namespace,
             readiness=Readiness(ready=False, message=message),
-            error=problem,
+            error=error,
         )
     readiness = judge_readiness(survey.workloads_of(wanted.role))
     if state.latest.status is not Status.DEPLOYED:
@@ -47,7 +53,7 @@ def sum_up_release(wanted: WantedRelease, survey: Survey, outcome: Outcome | Non
         doubt=outcome.doubt,
         renamed=is_renamed(state, wanted),
         readiness=readiness,
-        error=outcome.error,
+        error=error,
     )
 
 

@@ -5,6 +5,7 @@ The guest is talked to in at most two talks, before and after helm runs; a quiet
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -181,7 +182,11 @@ class _Pass:
         releases: tuple[ReleaseReport, ...] = ()
         waits = list(self.waits)
         if survey is not None:
-            releases = tuple(sum_up_release(one, survey, self.outcomes.get(one.role)) for one in self.wanted)
+            failure = functools.partial(self.tools.memory.failure, self.task.guest_id)
+            releases = tuple(
+                sum_up_release(one, survey, self.outcomes.get(one.role), failure(one.role))
+                for one in self.wanted
+            )
             waits += waits_for_pods(survey, releases)
         harvester = find_harvester(survey.workloads) if survey is not None else ()
         return PassReport(

@@ -91,8 +91,13 @@ class Fleet:
             return None
         floating_ips = self._served(guest)
         retired = self._retired(guest_id)
+        if not (floating_ips or retired):
+            # Nobody looks at it any more: what was found last would be told for good.
+            self._visits.pop(guest_id, None)
+            self._parts.guests.forget_observation(guest_id)
+            return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
-        if guest.paused or any(each.paused for each in floating_ips) or not (floating_ips or retired):
+        if guest.paused or any(each.paused for each in floating_ips):
             return None
         visits = self._visits.get(guest_id)
         if visits is None:
@@ -102,6 +107,11 @@ class Fleet:
         began = self._parts.monotonic()
         observation, retry_seconds = await self._try(guest, floating_ips, retired, visits)
         self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
+        if self._parts.guests.known(guest_id) is None:
+            # It went while it was looked at, and what was noted meanwhile goes after it.
+            self._parts.metrics.forget_guest(guest.cluster_name)
+            self.forget(guest_id)
+            return None
         self._note(guest_id, observation)
         return RetryAfter(self._next(retry_seconds))
 

@@ -9,7 +9,7 @@ from fipop.api.models import FloatingIP
 from fipop.kube.client import KubeClient
 from fipop.operator.observations import GuestObservation
 from fipop.operator.world import World
-from fipop.rancher.discovery import Discovery, Links, choose_cluster, discover_guest
+from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest
 from fipop.rancher.matching import Guest
 
 
@@ -25,6 +25,7 @@ class GuestDirectory:
     client: KubeClient
     ours_since: datetime | None = None
     _known: dict[str, Guest] = field(default_factory=dict)
+    _partly_known: dict[str, Guest] = field(default_factory=dict)
     _observations: dict[str, GuestObservation] = field(default_factory=dict)
 
     async def discover(self, guest_id: str) -> Discovery | None:
@@ -33,6 +34,7 @@ class GuestDirectory:
         cluster = choose_cluster(self.world.guest_clusters(guest_id), management)
         if cluster is None:
             self._known.pop(guest_id, None)
+            self._partly_known.pop(guest_id, None)
             return None
         found = await discover_guest(
             self.client,
@@ -46,15 +48,28 @@ class GuestDirectory:
         )
         if isinstance(found, Guest):
             self._known[guest_id] = found
+        self._partly_known.pop(guest_id, None)
+        if isinstance(found, Waiting) and found.guest is not None:
+            self._partly_known[guest_id] = found.guest
         return found
 
     def known(self, guest_id: str) -> Guest | None:
-        """Give a guest as its links were resolved last; None where they never were."""
-        return self._known.get(guest_id)
+        """Give a guest as its links were resolved last; None where they never were.
+
+        One whose network cannot be found out is known as well: passes can serve it all the same.
+        """
+        return self._known.get(guest_id) or self._partly_known.get(guest_id)
 
     def all(self) -> tuple[Guest, ...]:
         """Give all known guests, by id."""
-        return tuple(self._known[guest_id] for guest_id in sorted(self._known))
+        known = self._partly_known | self._known
+        return tuple(known[guest_id] for guest_id in sorted(known))
+
+    def start_afresh(self) -> None:
+        """Forget everything: another replica may have led meanwhile."""
+        self._known.clear()
+        self._partly_known.clear()
+        self._observations.clear()
 
     def observation(self, guest_id: str) -> GuestObservation | None:
         """Give what the last pass found; None before the first pass of this process."""
@@ -67,9 +82,14 @@ class GuestDirectory:
         self._observations[guest_id] = observation
         return True
 
+    def forget_observation(self, guest_id: str) -> None:
+        """Forget what the last pass found of a guest that no pass is made over any more."""
+        self._observations.pop(guest_id, None)
+
     def forget(self, guest_id: str) -> None:
         """Forget a guest that is gone."""
         self._known.pop(guest_id, None)
+        self._partly_known.pop(guest_id, None)
         self._observations.pop(guest_id, None)
 
     def exists(self, guest_id: str) -> bool:
@@ -79,9 +99,9 @@ class GuestDirectory:
         )
 
     def is_inherited(self, floating_ip: FloatingIP) -> bool:
-        """Whether a floating IP was made for the predecessor: older than fipop here, and never looked at since."""
+        """Whether a floating IP was made for the predecessor: older than fipop here, and never served by it."""
         return (
             self.ours_since is not None
             and floating_ip.meta.created < self.ours_since
-            and not floating_ip.status.conditions
+            and not floating_ip.status.addresses
         )

@@ -10,7 +10,7 @@ from localfleet.controlplane import ControlPlane
 from localfleet.observation import Sample, parse_metrics
 from localfleet.rancher_plan import Guest as RancherGuest
 from localfleet.rancher_plan import GuestPlan, Step
-from localfleet.routes import GuestRoute, SeenRequest, upstream_of
+from localfleet.routes import Fault, GuestRoute, SeenRequest, upstream_of
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, RESERVATIONS, Stack, build_floating_ip, condition, floating_ips
 from localfleet.waiting import eventually
@@ -206,16 +206,19 @@ async def bring_up(
     target: ControlPlane | SimulatedGuest,
     plan: GuestPlan,
     *,
-    order: Sequence[Step] = REACHABLE_FIRST,
+    fault: Fault | None = None,
 ) -> AsyncIterator[ServedGuest]:
-    """Have Rancher bring up a guest whose API is `target`; one in memory has no `client`.
+    """Have Rancher bring up a guest whose API is `target`, harmed from the first by `fault`.
 
     Afterwards the guest is gone, and what fipop wrote is swept out of the control plane.
     """
     plane = target if isinstance(target, ControlPlane) else None
     upstream = upstream_of(target) if isinstance(target, ControlPlane) else target
-    guest = await stack.player.create_guest(plan, upstream, order=order)
+    guest = await stack.player.create_guest(plan, upstream, order=())
+    stack.proxy.guests[guest.cluster_id].fault = fault
     try:
+        for step in REACHABLE_FIRST:
+            await stack.player.take(guest, step)
         yield ServedGuest(stack=stack, guest=guest, plane=plane)
     finally:
         if guest.cluster_id in stack.player.guests:

@@ -19,6 +19,7 @@ from localfleet.helm import PUBLISHED, Helm
 from localfleet.observation import GuestView, observe_guest
 from localfleet.registry import OciRegistry
 from localfleet.routes import Fault, SeenRequest
+from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, Stack, build_range, open_stack
 from localfleet.waiting import eventually
 from tests.api.served_guest import Json, ServedGuest, bring_up
@@ -181,6 +182,17 @@ async def test_releases_that_cannot_be_seen_are_not_called_ready_and_what_was_se
         await served.has_condition("Ready", "False", reason="GuestDisconnected")
         await stack.player.reconnect(served.guest)
         await served.has_condition()
+
+
+async def test_why_helm_failed_stays_told_while_helm_rests(stack: Stack, numbers: Iterator[int]) -> None:
+    plan = stack.player.plan_guest(f"helmless-{next(numbers)}", labels={"kube-vip": "true"})
+    async with bring_up(stack, SimulatedGuest(), plan, fault=Fault(status=403, only=is_by_helm)) as served:
+        for kind in ("KubeVipReady", "CloudProviderReady"):
+            await served.has_condition(kind, "False", reason="ReleaseFailed", words="helm upgrade")
+        before = await served.floating_ip()
+        passes = await served.passes(3)
+        assert not any(is_by_helm(request) for requests in passes for request in requests)
+        assert await served.floating_ip() == before
 
 
 async def test_a_quiet_pass_is_four_requests_without_a_write_and_without_helm(

@@ -1,5 +1,6 @@
 """What is remembered between the passes over a guest."""
 
+from fipop.errors import HelmError, HelmFailure
 from fipop.guest.charts import Role
 from fipop.guest.memory import GuestMemory
 from fipop.guest.releases import DecodedRelease, ReleaseRecord, parse_record
@@ -44,6 +45,17 @@ def test_helm_rests_longer_with_each_failure_and_not_at_all_with_other_values() 
     assert memory.rest_seconds("a", Role.KUBE_VIP, "d2", 201) == 0
     assert memory.rest_seconds("a", Role.CLOUD_PROVIDER, "d1", 201) == 0
     assert memory.note_failure("a", Role.KUBE_VIP, "d2", 200) == 30
+
+
+def test_why_helm_failed_is_told_until_it_succeeds_or_need_not_run() -> None:
+    memory = GuestMemory()
+    assert memory.failure("a", Role.KUBE_VIP) is None
+    error = HelmError(action="upgrade", subject="release", failure=HelmFailure.FORBIDDEN)
+    memory.note_failure("a", Role.KUBE_VIP, "d", 0, error)
+    assert memory.failure("a", Role.KUBE_VIP) is error
+    assert memory.failure("a", Role.CLOUD_PROVIDER) is None
+    memory.note_success("a", Role.KUBE_VIP)
+    assert memory.failure("a", Role.KUBE_VIP) is None
 
 
 def test_a_success_and_the_end_of_a_guest_forget_failures() -> None:

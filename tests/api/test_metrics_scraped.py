@@ -1,0 +1,240 @@
+"""The metrics of the running operator, after real passes: to the letter, and as a real Prometheus scrapes them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yaml
+
+from localfleet.assets import ensure
+from localfleet.chartrepo import ChartRepository
+from localfleet.controlplane import ControlPlane
+from localfleet.fleet import LocalFleet
+from localfleet.helm import CLOUD_PROVIDER, KUBE_VIP, Helm
+from localfleet.processes import Process, build_environment
+from localfleet.rancher_plan import GuestPlan
+from localfleet.routes import Fault
+from localfleet.servers import start_server
+from localfleet.simulated import SimulatedGuest
+from localfleet.stack import RANGES, Stack, build_range, open_stack
+from localfleet.waiting import eventually
+from tests.api.served_guest import ServedGuest, bring_up, is_free, scrape
+
+PREFIX = "kubefipoperator_"
+INSTALLED_SECONDS = 40.0
+RANGE = "10.135.10.200/29"
+HARVESTER = "harvester-cluster1"
+
+NO_HELM = Fault(status=403, only=lambda request: request.user_agent.startswith("Helm"))
+
+Series = tuple[str, frozenset[tuple[str, str]]]
+
+
+@pytest_asyncio.fixture(scope="module")
+async def repository(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ChartRepository]:
+    folder = tmp_path_factory.mktemp("charts")
+    helm = Helm(program=ensure("helm"), home=folder / "home")
+    async with ChartRepository() as repository:
+        for chart in (KUBE_VIP, CLOUD_PROVIDER):
+            repository.publish(await helm.pack(chart, folder))
+        yield repository
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stack(fleet: LocalFleet, repository: ChartRepository) -> AsyncIterator[Stack]:
+    settings = {
+        "kubevipGuestInstall": "clusterlabel",
+        "kubevipChartRepoUrl": repository.url,
+        "operateGuestClusterInterval": "1",
+    }
+    async with open_stack(fleet, "metrics", settings=settings) as stack:
+        await stack.start_operator()
+        body = build_range("guest-vlan", RANGE, harvester=HARVESTER, network="vlan10", quarantineSeconds=1)
+        await stack.client.create(RANGES, body)
+        yield stack
+
+
+@pytest_asyncio.fixture(scope="module")
+async def guests(stack: Stack, guest: ControlPlane) -> AsyncIterator[dict[str, ServedGuest]]:
+    """One that is well, one that lets no helm in, one that refuses everything."""
+    player, label = stack.player, {"kube-vip": "true"}
+    plans: list[tuple[GuestPlan, ControlPlane | SimulatedGuest, Fault | None]] = [
+        (player.plan_guest("well", labels=label), guest, None),
+        (player.plan_guest("helmless", labels=label), SimulatedGuest(), NO_HELM),
+        (player.plan_guest("silent"), SimulatedGuest(), Fault(refuse=True)),
+    ]
+    async with AsyncExitStack() as exits:
+        found = {}
+        for plan, target, fault in plans:
+            found[plan.name] = await exits.enter_async_context(bring_up(stack, target, plan, fault=fault))
+        await found["well"].has_condition(seconds=INSTALLED_SECONDS)
+        await found["helmless"].has_condition("KubeVipReady", "False", reason="ReleaseFailed")
+        await found["silent"].has_condition("GuestConfigured", "False", reason="GuestUnreachable")
+        yield found
+
+
+def series(name: str, **labels: str) -> Series:
+    return f"{PREFIX}{name}", frozenset(labels.items())
+
+
+async def legacy(stack: Stack) -> dict[Series, float]:
+    return {
+        (one.name, frozenset(one.labels.items())): one.value
+        for one in await scrape(stack)
+        if one.name.startswith(PREFIX)
+    }
+
+
+async def test_the_four_metrics_that_people_scrape_are_there_to_the_letter(
+    stack: Stack, guests: dict[str, ServedGuest]
+) -> None:
+    of_range = {
+        "fiprangename": "guest-vlan",
+        "fiprange": RANGE,
+        "harvesterclustername": HARVESTER,
+        "harvesternetworkname": "vlan10",
+    }
+
+    def of_guest(name: str, **more: str) -> dict[str, str]:
+        return {"guestclustername": name, "harvesterclustername": HARVESTER, **more}
+
+    exact = {
+        series("fipranges_capacity", **of_range): 6,
+        series("fipranges_reserved", **of_range): 3,
+        series("guestcluster_status", **of_guest("well")): 1,
+        series("guestcluster_status", **of_guest("helmless")): 1,
+        series("guestcluster_status", **of_guest("silent")): 0,
+        series("guestcluster_events", **of_guest("well", event="kubevip_install", status="success")): 1,
+        series(
+            "guestcluster_events", **of_guest("well", event="kubevipcloudprovider_install", status="success")
+        ): 1,
+        series("guestcluster_events", **of_guest("well", event="configmap_management", status="success")): 1,
+        series("guestcluster_events", **of_guest("helmless", event="kubevip_install", status="error")): 1,
+        series(
+            "guestcluster_events",
+            **of_guest("helmless", event="kubevipcloudprovider_install", status="error"),
+        ): 1,
+        series(
+            "guestcluster_events", **of_guest("helmless", event="configmap_management", status="success")
+        ): 1,
+    }
+    growing = {
+        series("guestcluster_events", **of_guest("well", event="api_connection", status="success")),
+        series("guestcluster_events", **of_guest("helmless", event="api_connection", status="success")),
+        series("guestcluster_events", **of_guest("silent", event="api_connection", status="error")),
+    }
+    found = await legacy(stack)
+    assert found.keys() == exact.keys() | growing
+    assert {one: found[one] for one in exact} == exact
+    assert all(found[one] >= 1 for one in growing)
+
+    await guests["well"].passes(2)
+    later = await legacy(stack)
+    assert all(later[one] > found[one] for one in growing if ("guestclustername", "well") in one[1])
+    assert {one: later[one] for one in exact} == exact
+    text = (await stack.operators[0].metrics()).splitlines()
+    for name, kind in (
+        ("fipranges_capacity", "gauge"),
+        ("fipranges_reserved", "gauge"),
+        ("guestcluster_status", "gauge"),
+        ("guestcluster_events", "counter"),
+    ):
+        assert f"# TYPE {PREFIX}{name} {kind}" in text
+
+
+async def test_promtool_has_nothing_to_say_but_about_the_legacy_name(
+    stack: Stack, guests: dict[str, ServedGuest]
+) -> None:
+    text = await stack.operators[0].metrics()
+    promtool = await asyncio.create_subprocess_exec(
+        *(ensure("promtool"), "check", "metrics"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await promtool.communicate(text.encode())
+    said = [line for line in output.decode().splitlines() if line.strip()]
+    assert said == [f'{PREFIX}guestcluster_events counter metrics should have "_total" suffix']
+
+
+@pytest_asyncio.fixture
+async def prometheus(stack: Stack, fleet: LocalFleet, tmp_path: Path) -> AsyncIterator[str]:
+    """A Prometheus that scrapes the operator every second; its URL."""
+    target = stack.operators[0].metrics_url.removeprefix("http://").removesuffix("/metrics")
+    job = {"job_name": "fipop", "static_configs": [{"targets": [target]}]}
+    config = tmp_path / "prometheus.yml"
+    config.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}))
+    program = ensure("prometheus")
+
+    def build(port: int) -> Process:
+        argv = [
+            *(str(program), f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"),
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
+        log = tmp_path / "prometheus.log"
+        return Process("prometheus", argv, log=log, environment=build_environment(tmp_path))
+
+    port, process = await start_server(fleet.ports, build, _is_ready, timeout_seconds=30)
+    yield f"http://127.0.0.1:{port}"
+    await process.stop()
+    fleet.ports.release(port)
+
+
+async def _is_ready(port: int) -> bool:
+    try:
+        await _get(f"http://127.0.0.1:{port}/-/ready")
+    except aiohttp.ClientError:
+        return False
+    return True
+
+
+async def _get(url: str, **query: str) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(url, params=query) as answer:
+        answer.raise_for_status()
+        return await answer.json() if answer.content_type == "application/json" else await answer.text()
+
+
+async def test_prometheus_scrapes_all_four(
+    prometheus: str, stack: Stack, guests: dict[str, ServedGuest]
+) -> None:
+    async def has_scraped() -> set[str]:
+        answer = await _get(f"{prometheus}/api/v1/query", query=f'{{__name__=~"{PREFIX}.+"}}')
+        return {one["metric"]["__name__"] for one in answer["data"]["result"]}
+
+    assert await eventually(has_scraped, seconds=20) == {
+        f"{PREFIX}fipranges_capacity",
+        f"{PREFIX}fipranges_reserved",
+        f"{PREFIX}guestcluster_status",
+        f"{PREFIX}guestcluster_events",
+    }
+    answer = await _get(f"{prometheus}/api/v1/targets")
+    assert [(one["health"], one["lastError"]) for one in answer["data"]["activeTargets"]] == [("up", "")]
+    rules = f'{PREFIX}guestcluster_events{{guestclustername="silent",event="api_connection",status="error"}}'
+    answer = await _get(f"{prometheus}/api/v1/query", query=rules)
+    assert len(answer["data"]["result"]) == 1
+
+
+async def test_a_guest_that_has_no_floating_ip_any_more_is_not_said_to_be_reachable_for_ever(
+    stack: Stack, numbers: Iterator[int]
+) -> None:
+    """Nobody looks at it any more: what the last look found would stand there for good."""
+    plan = stack.player.plan_guest(f"former-{next(numbers)}")
+    async with bring_up(stack, SimulatedGuest(), plan) as guest:
+        found = await guest.has_condition()
+        status = series("guestcluster_status", guestclustername=guest.name, harvesterclustername=HARVESTER)
+        assert (await legacy(stack))[status] == 1
+        await guest.annotate_cluster(floating_ip="false")
+        await stack.client.delete(guest.path())
+        await is_free(stack, found["status"]["addresses"][0])
+
+        async def is_silent() -> bool:
+            told = [one for one in await scrape(stack) if guest.id in one.labels.values()]
+            assert not told, told
+            return status not in await legacy(stack)
+
+        await eventually(is_silent, what="no word of a guest that is not looked at")
