@@ -1,7 +1,7 @@
 """YAML that strangers wrote, read in bounded time and memory, as the JSON that helm would make of it.
 
 Bounded: size, depth and the absence of aliases are checked on the stream of events, before a value is built.
-Explicit tags but `!!str` are refused there too: PyYAML's constructors trust them, and fail with the text in their words.
+Explicit tags but `!!str` are refused there too: PyYAML's constructors trust them, and then fail with its words.
 As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30`
 are texts), and keys become texts. No error quotes the document, for it may hold a secret.
 """
