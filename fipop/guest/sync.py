@@ -37,7 +37,7 @@ from fipop.kube.resources import DAEMON_SETS
 log = logging.getLogger(__name__)
 
 CONFLICT_SECONDS = 2.0
-"""When to come again after somebody else's write in between."""
+"""When to come again after somebody else's write in between, or after a write that was not permitted."""
 
 
 class GuestRoom:
@@ -145,6 +145,9 @@ class _Pass:
                 client, self.task, config_maps, home or wanted_home
             )
             self.note(self.config_map.error)
+            if self.config_map.outcome is ConfigMapOutcome.WITHHELD and self.config_map.error is None:
+                # Nothing failed, so nothing else brings it back: a lease that was renewed late, a ledger that moved.
+                self.waits.append(CONFLICT_SECONDS)
             self.carried = addresses_in(now_there, ())
             if self.task.opted_in and self.survey is not None:
                 await self._find_missing(client, self.survey)

@@ -168,6 +168,23 @@ async def test_a_permit_that_is_old_when_it_comes_is_none(
     assert (report.config_map.outcome, report.writes) == (ConfigMapOutcome.WITHHELD, 0)
 
 
+async def test_a_write_that_was_withheld_comes_back_within_seconds(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    answers = [False, True]
+
+    async def answer() -> bool:
+        return answers.pop(0)
+
+    room, task = GuestRoom(tools), replace(add_guest(proxy, "c-m-a"), before_write=answer)
+    report = await room.run_pass(task)
+    assert (report.config_map.outcome, report.error) == (ConfigMapOutcome.WITHHELD, None)
+    assert report.retry_after_seconds is not None
+    assert report.retry_after_seconds <= 5
+    again = await room.run_pass(task)
+    assert (again.config_map.outcome, again.retry_after_seconds) == (ConfigMapOutcome.WRITTEN, None)
+
+
 async def test_where_the_permit_cannot_be_had_nothing_is_written_and_the_guest_is_not_to_blame(
     proxy: RancherProxy, tools: GuestTools
 ) -> None:
