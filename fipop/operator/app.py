@@ -40,7 +40,8 @@ TRACE = 5
 OBJECT_CONCURRENCY = 32
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 START_RETRY_SECONDS = 2.0
-PREDECESSOR_SECONDS = 15.0
+PREDECESSOR_GONE_SECONDS = 2.0
+PREDECESSOR_BACK_SECONDS = 15.0
 HEALTH_LOOK_SECONDS = 5.0
 
 
@@ -89,7 +90,6 @@ class Operator:
             leadership=self._leadership,
             metrics=self._metrics,
             room=GuestRoom(self._tools),
-            namespace=options.namespace,
         )
         self._resync = Resync(
             [self._controllers.world.feed(resource) for resource in WATCHED],
@@ -99,6 +99,7 @@ class Operator:
             on_round=self._check_owners,
         )
         self._listening: asyncio.Task[None] | None = None
+        self._working_since = 0.0
 
     async def run(self) -> None:
         """Start and work until cancelled."""
@@ -127,10 +128,10 @@ class Operator:
 
     async def _work(self) -> None:
         """Run everything that runs at once; the first that fails ends the rest."""
-        world = self._controllers.world
+        self._working_since = time.monotonic()
         self._watcher = Watcher(
             connection=self._options.connection,
-            callbacks={resource: world.feed(resource).take_event for resource in WATCHED},
+            callbacks={resource: self._controllers.take_event(resource) for resource in WATCHED},
             random=SystemRandom(),
             on_recovery=self._resync.request,
         )
@@ -154,37 +155,69 @@ class Operator:
                 await asyncio.wait([task])
 
     async def _lead(self) -> None:
-        """Work as the leader, until cancelled: learn what is so, let what exists claim its own, then run everything."""
+        """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
+        while True:
+            await self._wait_for_predecessor(runs=False)
+            working = asyncio.create_task(self._work_as_leader())
+            watching = asyncio.create_task(self._wait_for_predecessor(runs=True))
+            try:
+                await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+                if working.done():
+                    return working.result()
+            finally:
+                for task in (watching, working):
+                    task.cancel()
+                await asyncio.wait({watching, working})
+
+    async def _work_as_leader(self) -> None:
+        """Learn what is so, let what exists claim its own, the oldest first, then run everything."""
         controllers = self._controllers
-        gates = controllers.gates
-        gates.adopted = gates.looked = False
-        await self._resync.refresh()
-        predecessor = asyncio.create_task(self._watch_predecessor())
-        work = asyncio.create_task(
-            controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
-        )
-        controllers.work.pause()
-        passes: asyncio.Task[None] | None = None
+        controllers.start_afresh()
+        tasks: list[asyncio.Task[None]] = []
         try:
-            await self._insist(self._ask_predecessor, "predecessor")
+            await self._resync.refresh()
             await controllers.startup.adopt_all()
             controllers.enqueue_all()
-            controllers.work.resume()
-            passes = asyncio.create_task(
-                controllers.passes.run(
-                    controllers.fleet.visit, concurrency=self._options.pass_concurrency * 2
-                )
-            )
+            concurrency = self._options.pass_concurrency * 2
+            tasks = [
+                asyncio.create_task(
+                    controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
+                ),
+                asyncio.create_task(controllers.passes.run(controllers.fleet.visit, concurrency=concurrency)),
+            ]
             await controllers.startup.look_at_guests()
-            await asyncio.gather(predecessor, work, passes)
+            await asyncio.gather(*tasks)
         finally:
-            controllers.work.resume()
-            for task in (predecessor, work, passes):
-                if task is not None:
-                    task.cancel()
-            await asyncio.gather(
-                *(task for task in (predecessor, work, passes) if task is not None), return_exceptions=True
+            controllers.stop_working()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _wait_for_predecessor(self, *, runs: bool) -> None:
+        """Wait until kube-fip-operator works, or does not (any more)."""
+        told = False
+        while await self._predecessor_runs() is not runs:
+            if not runs and not told:
+                logger.error("kube-fip-operator still has replicas: nothing is done until it has none")
+                told = True
+            await asyncio.sleep(PREDECESSOR_BACK_SECONDS if runs else PREDECESSOR_GONE_SECONDS)
+        if told:
+            logger.info("kube-fip-operator has no replicas any more")
+
+    async def _predecessor_runs(self) -> bool | None:
+        """Tell whether the predecessor's Deployment has replicas, wanted or still there; None where unknown."""
+        try:
+            found = await self._client.get(
+                DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=names.OPERATOR_NAMESPACE
             )
+        except FipopError as error:
+            logger.debug("predecessor cannot be asked for", extra={"error": str(error)})
+            return None
+        if found is None:
+            return False
+        wanted = (found.get("spec") or {}).get("replicas", 1)
+        present = (found.get("status") or {}).get("replicas", 0)
+        return bool(wanted or present)
 
     async def _settle_crds(self) -> None:
         if self._options.crds is None:
@@ -198,29 +231,6 @@ class Operator:
         crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, plural)
         created = (crd or {}).get("metadata", {}).get("creationTimestamp")
         self._controllers.guests.ours_since = parse_time(created)
-
-    async def _ask_predecessor(self) -> None:
-        found = await self._client.get(
-            DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=names.OPERATOR_NAMESPACE
-        )
-        replicas = ((found or {}).get("spec") or {}).get("replicas", 1) if found is not None else 0
-        gates = self._controllers.gates
-        runs = replicas != 0
-        if runs and not gates.predecessor_runs:
-            logger.error("kube-fip-operator still has replicas: nothing is allocated until it has none")
-        if gates.predecessor_runs and not runs:
-            logger.info("kube-fip-operator is gone: addresses are given out")
-            gates.predecessor_runs = False
-            self._controllers.enqueue_all()
-        gates.predecessor_runs = runs
-
-    async def _watch_predecessor(self) -> None:
-        while True:
-            await asyncio.sleep(PREDECESSOR_SECONDS)
-            try:
-                await self._ask_predecessor()
-            except FipopError as error:
-                logger.debug("predecessor cannot be asked for", extra={"error": str(error)})
 
     async def _record_answers(self) -> None:
         """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask."""
@@ -294,14 +304,25 @@ class Operator:
         watcher = self._watcher
         unserved = ", ".join(watcher.waiting_for) if watcher is not None else ""
         blind = {"watches": f"the API server does not serve {unserved}"} if unserved else {}
+        silences = watcher.silences() if watcher is not None else {}
+        if (heard_at := self._configuration.last_heard_at) is not None:
+            silences[names.SETTINGS_CONFIG_MAP] = max(0.0, time.monotonic() - heard_at)
         return HealthFacts(
             watching=watcher is None or watcher.running,
-            silences=watcher.silences() if watcher is not None else {},
+            silences=silences,
             since_good_answer=self._answers.since_good_answer,
             answering_for=self._answers.answering_for,
             ledger_loaded=self._resync.loaded,
             not_ready=self._not_ready | blind,
         )
+
+    def _silences(self) -> dict[str, float]:
+        """Give for how long each watch has shown no life, that of the settings too."""
+        if self._watcher is None:
+            return {}
+        heard = self._configuration.last_heard_at
+        since = heard if heard is not None else self._working_since
+        return {**self._watcher.silences(), names.SETTINGS_CONFIG_MAP: time.monotonic() - since}
 
     def _snapshot(self) -> FleetSnapshot:
         return build_snapshot(

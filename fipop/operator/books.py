@@ -7,12 +7,13 @@ in that order: there is no other way into a ledger, so its state never depends o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fipop.api.models import Capacity, FloatingIP, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
-from fipop.errors import IpamError
+from fipop.errors import IpamError, RangeUnknownError
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.ledger import Ledger, Range, Usage
 from fipop.ipam.pool import MaskedPart, Pool, parse_pool
@@ -61,6 +62,7 @@ class Books:
         self._pools: dict[str, Pool] = {}
         self._problems: dict[str, IpamError] = {}
         self._named_by: dict[OwnerKey, _Named] = {}
+        self.is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False
         self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
 
     # What changed
@@ -116,7 +118,8 @@ class Books:
     def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
         """Take in which addresses the status of a floating IP names.
 
-        Before its first status those of its spec count: an object of the predecessor has nothing else.
+        Before its first status those of its spec count, and as long as it is an object of the predecessor that was
+        never served: its guest carries them.
         """
         latest = new if new is not None else old
         assert latest is not None
@@ -186,9 +189,9 @@ class Books:
         return self._ledger_of(range_name).refusal(address, range_name)
 
     def is_nobodys(self, range_name: str, address: Address) -> bool:
-        """Whether a range would give out an address, and nobody has it."""
-        ledger = self._ledger_of(range_name)
-        return ledger.record(address) is None and ledger.refusal(address, range_name) is None
+        """Whether an address is of a range, be it draining or overlapped, and nobody has it."""
+        pool = self._pools.get(range_name)
+        return pool is not None and address in pool and self._ledger_of(range_name).record(address) is None
 
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
         """Give another floating IP whose status names an address that has no reservation (any more)."""
@@ -227,19 +230,21 @@ class Books:
         status = floating_ip.status
         range_name = status.range or floating_ip.range or ""
         space = status.address_space or self._space_of.get(range_name, DEFAULT_ADDRESS_SPACE)
-        texts = status.addresses if status.observed_generation else floating_ip.ipaddress.split(",")
+        is_had = bool(status.observed_generation) and not self.is_inherited(floating_ip)
+        texts = status.addresses if is_had else floating_ip.ipaddress.split(",")
         found = (_read(text) for text in texts)
         return frozenset(
-            _Name(space, address, range_name, bool(status.observed_generation))
-            for address in found
-            if address is not None
+            _Name(space, address, range_name, is_had) for address in found if address is not None
         )
 
     def _space(self, name: str) -> _Space:
         return self._spaces.setdefault(name, _Space())
 
     def _ledger_of(self, range_name: str) -> Ledger[OwnerKey]:
-        return self._space(self._space_of[range_name]).ledger
+        space = self._space_of.get(range_name)
+        if space is None:
+            raise RangeUnknownError(range_name=range_name)  # it went while somebody worked with it
+        return self._space(space).ledger
 
     def _entry(self, space: str, address: Address) -> _Entry:
         return self._space(space).entries.setdefault(address, _Entry())

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from fipop.api.models import EPOCH, FloatingIP, Owner, Reservation
+from fipop.api.models import EPOCH, FloatingIP, Owner, Requested, Reservation
 from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle_of
-from fipop.operator.reservations import Claim, Held, ReservationDesk, may_take
+from fipop.operator.reservations import Claim, Held, ReservationDesk
 from fipop.operator.world import BY_FORMER_OWNER, World
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Claimer:
                 space=space, address=address, range=range_name, owner=owner, requested=want.requested
             )
             known = self._world.reservations.get("", claim.name)
-            if known is not None and not may_take(known, claim):
+            if known is not None and not self._desk.may_take(known, claim):
                 obstacles.append(self._describe(known))
         return obstacles
 
@@ -136,8 +136,8 @@ class Claimer:
             self._world.books.expect(claim)
             try:
                 answer = await self._desk.claim(claim)
-            except ApiError as error:
-                if not error.outcome_unknown:
+            except FipopError as error:
+                if not (isinstance(error, ApiError) and error.outcome_unknown):
                     self._world.books.settle(claim)
                 raise
             self._world.books.settle(claim)
@@ -164,7 +164,15 @@ class Claimer:
             # Of several it had the one that was released last.
             for reservation in sorted(former, key=lambda each: each.quarantined_until or EPOCH, reverse=True):
                 address = address_of(reservation)
-                if address.family is family and reservation.space == books.space_of(range_name):
+                claim = Claim(
+                    space=reservation.space,
+                    address=address,
+                    range=range_name,
+                    owner=owner,
+                    requested=Requested.DYNAMIC,
+                )
+                is_here = address.family is family and reservation.space == books.space_of(range_name)
+                if is_here and self._desk.may_take(reservation, claim):
                     return address
         return books.next_free(range_name, family, owner.key)
 

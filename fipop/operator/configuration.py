@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -17,6 +18,8 @@ from fipop.kube.watch import ObjectWatch
 from fipop.settings import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
 
 logger = logging.getLogger(__name__)
+
+CREATE_RETRY_SECONDS = 5.0
 
 Listener = Callable[[Settings, Settings], None]
 
@@ -54,13 +57,16 @@ class Configuration:
         """Take every change in, for ever. A deleted ConfigMap is made again, from the defaults."""
         async with aclosing(self._watch.versions()) as versions:
             async for version in versions:
-                if version is not None:
-                    self._take(version)
-                    continue
-                try:
-                    self._take(await self._create())
-                except FipopError as error:
-                    logger.warning("settings cannot be made", extra={"error": str(error)})
+                self._take(version if version is not None else await self._insist_on_creating())
+
+    async def _insist_on_creating(self) -> dict[str, Any]:
+        """Make the ConfigMap; the watch tells only once that it is gone, so a failure is tried again here."""
+        while True:
+            try:
+                return await self._create()
+            except FipopError as error:
+                logger.warning("settings cannot be made", extra={"error": str(error)})
+                await asyncio.sleep(CREATE_RETRY_SECONDS)
 
     async def _create(self) -> dict[str, Any]:
         body = {

@@ -225,7 +225,8 @@ class Fleet:
 
     def _retired(self, guest_id: str) -> frozenset[str]:
         reservations = self._parts.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-        return frozenset(_text(each) for each in reservations if not each.is_held)
+        # What was only found there was never given by us: it is somebody else's, and so are its keys.
+        return frozenset(_text(each) for each in reservations if not each.is_held and each.owner.name)
 
     def _task(
         self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], kubeconfig: bytes

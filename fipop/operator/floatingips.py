@@ -144,11 +144,7 @@ class FloatingIPReconciler:
             made_by_us=is_made_by_us(floating_ip),
         )
         plan = plan_allocation(request, facts)
-        closed = self._gates.refuses_new_address()
-        if plan.claim and self._gates.predecessor_runs:
-            obstacle = Obstacle(reason="PredecessorRuns", message=closed or "")
-            return await self._stand_still(floating_ip, held, link, obstacle), request
-        if closed is not None and any(not want.confirms for want in plan.claim):
+        if not self._gates.are_open and any(not want.confirms for want in plan.claim):
             raise _GateClosedError
         outcome = await self._claimer.carry_out(
             plan,

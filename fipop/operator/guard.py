@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 LEAST_SUSPICIOUS = 10
 SUSPICIOUS_SHARE = 0.1
 REMEMBERED_DELETIONS = 100_000
+COUNT_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -23,14 +25,19 @@ class ReleaseGuard:
     """Counts the held addresses whose floating IP vanished unseen while its cluster is still there.
 
     `confirmed` gives the number that an admin confirmed on kube-fip-config; `tell` brings the count to people.
+    A confirmation holds for the loss that was told with that very number, and for no later one. Counting walks over
+    all reservations, so a count serves for a while; `monotonic` is this process's clock, in seconds.
     """
 
     world: World
     guests: GuestDirectory
     confirmed: Callable[[], int]
     tell: Callable[[int], None]
+    monotonic: Callable[[], float] = time.monotonic
     _deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _told: int = 0
+    _counted_at: float = float("-inf")
+    _counted: tuple[int, int] = (0, 0)
 
     def note_deleted(self, uid: str) -> None:
         """Note a DELETED event: that floating IP was deleted by somebody's will."""
@@ -39,20 +46,29 @@ class ReleaseGuard:
             self._deleted.popitem(last=False)
 
     def may_release(self, reservation: Reservation) -> bool:
-        """Whether the reservation may be let go; its owner was looked for, live, and does not exist."""
+        """Whether the reservation, whose owner is not in the store, may be let go."""
         if not self._is_suspicious(reservation):
             return True
-        held = [each for each in self.world.reservations.all() if each.is_held]
-        suspicious = sum(1 for each in held if self._is_suspicious(each))
-        if suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * len(held)):
+        suspicious, held = self._count()
+        if self._told and suspicious <= self._told == self.confirmed():
             return True
-        if suspicious <= self.confirmed():
+        if suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held):
+            self._told = 0
             return True
         if suspicious != self._told:
             self._told = suspicious
-            logger.error("mass release withheld", extra={"ownerless": suspicious, "held": len(held)})
-            self.tell(suspicious)
-        return False
+            if suspicious != self.confirmed():
+                logger.error("mass release withheld", extra={"ownerless": suspicious, "held": held})
+                self.tell(suspicious)
+        return suspicious == self.confirmed()
+
+    def _count(self) -> tuple[int, int]:
+        """Count the suspicious ones, and all that are held."""
+        if self.monotonic() >= self._counted_at + COUNT_SECONDS:
+            held = [each for each in self.world.reservations.all() if each.is_held]
+            self._counted = sum(1 for each in held if self._is_suspicious(each)), len(held)
+            self._counted_at = self.monotonic()
+        return self._counted
 
     def _is_suspicious(self, reservation: Reservation) -> bool:
         owner = reservation.owner

@@ -95,13 +95,13 @@ class Releaser:
         owner = reservation.owner
         if self._world.floating_ips.get(*owner.key) is not None:
             return None
+        if not self._surroundings.may_release(reservation):
+            return RetryAfter(GUARDED_RETRY_SECONDS)
         live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
         if live is not None:
             self._world.observe(FLOATING_IPS, live)
             self._surroundings.owner_changed(owner.key)
             return None
-        if not self._surroundings.may_release(reservation):
-            return RetryAfter(GUARDED_RETRY_SECONDS)
         seconds = self._world.quarantine_seconds(reservation.range)
         await self._desk.quarantine(reservation, seconds=seconds)
         logger.info(
@@ -133,8 +133,9 @@ class Releaser:
         assert reservation.quarantined_until is not None
         until = reservation.quarantined_until
         left = reservation.owner.imported and not self._guests.exists(reservation.owner.namespace)
-        if left and reservation.history:
-            return max(until, reservation.history[0].released_at + timedelta(hours=IMPORTED_HOURS))
+        if left:
+            released = reservation.history[0].released_at if reservation.history else reservation.since
+            return max(until, released + timedelta(hours=IMPORTED_HOURS))
         return until
 
     async def _look(self, reservation: Reservation, guest_id: str) -> str | None:

@@ -66,7 +66,7 @@ class ReservationDesk:
     """Creates, swaps, quarantines and frees reservations.
 
     `observe` takes the JSON of every answer into the store, `forget` a reservation found gone; `lookup` gives what
-    the store knows of a name; `now` is the API server's time.
+    the store knows of a name; `now` is the API server's time; `lives` tells whether a guest still exists.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class ReservationDesk:
         observe: Callable[[Json], Reservation],
         forget: Callable[[Reservation], None],
         now: Callable[[], datetime],
+        lives: Callable[[str], bool] = lambda _guest_id: False,
         count_release: Callable[[str], None] = lambda _result: None,
     ) -> None:
         self._client = client
@@ -85,6 +86,22 @@ class ReservationDesk:
         self._observe = observe
         self._forget = forget
         self._now = now
+        self._lives = lives
+
+    def may_take(self, known: Reservation, claim: Claim) -> bool:
+        """Tell whether the claim may have a reservation that exists: it is its own, or its own from before.
+
+        Not while the guest that had it lives: a namesake in another workspace, or an imported one that left Rancher
+        and goes on, still carries it.
+        """
+        former = known.owner
+        if former.key == claim.owner.key:
+            return True
+        if known.is_held or not is_former_owner(known, claim.owner, claim.range):
+            return False
+        return former.namespace == claim.owner.namespace or not (
+            former.imported or self._lives(former.namespace)
+        )
 
     async def claim(self, claim: Claim) -> Held | Refused:
         """Make the address the claimant's, or tell who stands in the way.
@@ -103,12 +120,12 @@ class ReservationDesk:
 
     async def _take(self, known: Reservation, claim: Claim) -> Held | Refused:
         """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
-        if not may_take(known, claim):
+        if not self.may_take(known, claim):
             # The store may lag behind a release: the API server has the last word before anybody is refused.
             live = await self._read(claim.name)
             if live is None:
                 return Held(reservation=await self._create(claim), is_new=True)
-            if not may_take(live, claim):
+            if not self.may_take(live, claim):
                 return Refused(reservation=live)
             known = live
         wanted = _granted(known, claim, self._now())
@@ -184,20 +201,14 @@ class ReservationDesk:
         return self._observe(answer)
 
     async def _read(self, name: str) -> Reservation | None:
+        known = self._lookup(name)
         live = await self._client.get(FLOATING_IP_RESERVATIONS, name)
         if live is not None:
             return self._observe(live)
-        stale = self._lookup(name)
-        if stale is not None:
-            self._forget(stale)
+        # Only what was known before the question: an event may have brought a younger one meanwhile.
+        if known is not None and self._lookup(name) == known:
+            self._forget(known)
         return None
-
-
-def may_take(known: Reservation, claim: Claim) -> bool:
-    """Tell whether the claim may have a reservation that exists: it is its own, or its own from before."""
-    if known.owner.key == claim.owner.key:
-        return True
-    return not known.is_held and is_former_owner(known, claim.owner, claim.range)
 
 
 def is_former_owner(reservation: Reservation, owner: Owner, range_name: str) -> bool:

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
-from fipop.control.resync import Source
 from fipop.control.store import Change
 from fipop.control.workqueue import Priority, WorkQueue
 from fipop.kube.resources import (
@@ -20,7 +19,6 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.guard import ReleaseGuard
 from fipop.operator.world import BY_OWNER_NAMESPACE, World
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 
@@ -53,15 +51,12 @@ class Router:
     world: World
     work: WorkQueue[Key]
     passes: WorkQueue[str]
-    guard: ReleaseGuard
     unserved: Callable[[], Iterable[str]] = tuple
     waiting_for: Callable[[str], Iterable[str]] = lambda _name: ()
     waiting: dict[tuple[str, str], FloatingIP] = field(default_factory=dict)
 
-    def route(self, resource: Resource, change: Change[Any], source: Source) -> None:
+    def route(self, resource: Resource, change: Change[Any]) -> None:
         """Enqueue what a change may concern, however it was learned."""
-        if resource == FLOATING_IPS and change.new is None and source is Source.EVENT:
-            self.guard.note_deleted(change.latest.uid)
         routes: dict[Resource, Callable[[Change[Any]], None]] = {
             FLOATING_IP_RANGES: self._range_changed,
             FLOATING_IPS: self._floating_ip_changed,

@@ -19,11 +19,12 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 60.0
 LOOK_CONCURRENCY = 50
+TURN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Startup:
-    """The steps, in the order of their names in `run`.
+    """The two steps before new addresses: first `adopt_all`, then `look_at_guests`.
 
     `adopt` does a round over one floating IP; `discover` resolves a guest's links and tells whether it can be looked
     at; `look` gives what a guest carries. `opened` is called when new addresses may be given out.
@@ -39,9 +40,12 @@ class Startup:
 
     async def adopt_all(self) -> None:
         """Let every floating IP that has an address claim it, the oldest first, before anything new is given out."""
-        for floating_ip in sorted(
-            self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key)
-        ):
+        by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))
+        for number, floating_ip in enumerate(by_age):
+            if number % TURN == 0:
+                await asyncio.sleep(
+                    0
+                )  # where nothing is to be written, nothing else would let others have a turn
             try:
                 if floating_ip.range is None and floating_ip.status.range is None:
                     await self.discover(floating_ip.namespace)  # its range is chosen by its guest
@@ -68,7 +72,9 @@ class Startup:
             _, late = await asyncio.wait(tasks, timeout=LOOK_SECONDS)
             for task in late:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for error in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(error, Exception):
+                    logger.error("a look at a guest crashed", exc_info=error)
             logger.info("guests were looked at", extra={"guests": len(tasks), "unanswered": len(late)})
         self.gates.looked = True
         self.opened()
@@ -91,7 +97,13 @@ class Startup:
             if unreadable or not books.is_nobodys(each.name, address):
                 continue
             clusters = self.world.guest_clusters(guest_id)
-            owner = Owner(namespace=guest_id, name="", uid="", cluster=clusters[0].name if clusters else "")
+            owner = Owner(
+                namespace=guest_id,
+                name="",
+                uid="",
+                cluster=clusters[0].name if clusters else "",
+                imported=bool(clusters) and clusters[0].is_imported,
+            )
             claim = Claim(
                 space=each.address_space,
                 address=address,

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from random import SystemRandom
 from typing import Any
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, Reservation
 from fipop.api.parsing import parse_reservation
+from fipop.control.events import Callback
+from fipop.control.events import EventType as EventKind
 from fipop.control.leadership import Leadership
-from fipop.control.resync import Source
 from fipop.control.store import Change
 from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
 from fipop.guest.sync import GuestRoom
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
-from fipop.kube.resources import CONFIG_MAPS, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.metrics import Metrics
 from fipop.operator.clusters import GuestReconciler
 from fipop.operator.configuration import Configuration
@@ -43,6 +45,8 @@ GUEST_WRITE_SECONDS = 10.0
 Less than what a lease has left between two renewals, else no guest was ever written; shorter than any quarantine.
 """
 
+TRACE_SECONDS = 1.0
+
 Served = tuple[object, ...]
 
 
@@ -58,18 +62,19 @@ class Controllers:
         leadership: Leadership,
         metrics: Metrics,
         room: GuestRoom,
-        namespace: str,
     ) -> None:
         self._client = client
         self._events = events
         self._configuration = configuration
         self._metrics = metrics
-        self._namespace = namespace
+        self._traced_at = float("-inf")
+        self.is_working = False
         self._served: dict[tuple[str, str], Served] = {}
         random = SystemRandom()
         self.world = World()
         self.gates = Gates()
         self.guests = GuestDirectory(world=self.world, client=client)
+        self.world.books.is_inherited = self.guests.is_inherited
         self.guard = ReleaseGuard(
             world=self.world, guests=self.guests, confirmed=self._confirmed, tell=self._tell_mass_release
         )
@@ -79,6 +84,7 @@ class Controllers:
             observe=self._observe_reservation,
             forget=lambda gone: self.world.forget(FLOATING_IP_RESERVATIONS, gone),
             now=client.server_now,
+            lives=self.guests.exists,
             count_release=metrics.count_release,
         )
         self.work: WorkQueue[Key] = WorkQueue(
@@ -88,7 +94,7 @@ class Controllers:
             observe=self._observe_run,
         )
         self.passes: WorkQueue[str] = WorkQueue(name="passes", random=random, observe=self._observe_pass)
-        self.router = Router(world=self.world, work=self.work, passes=self.passes, guard=self.guard)
+        self.router = Router(world=self.world, work=self.work, passes=self.passes)
         self.world.on_change = self._changed
         self._fleet_parts = FleetParts(
             client=client,
@@ -165,8 +171,7 @@ class Controllers:
         match key.kind:
             case Kind.FLOATING_IP:
                 result = await self.floating_ips.reconcile((key.namespace, key.name))
-                if self._configuration.settings.trace_ipam_data:
-                    trace_ipam_data(self.world)
+                self._trace()
                 return result
             case Kind.RANGE:
                 return await self.ranges.reconcile(key.name)
@@ -188,8 +193,43 @@ class Controllers:
                 self.work.add(Key(Kind.GUEST, "", cluster.cluster_name))
                 self.router.add_pass(cluster.cluster_name)
 
-    def _changed(self, resource: Resource, change: Change[Any], source: Source) -> None:
-        self.router.route(resource, change, source)
+    def start_afresh(self) -> None:
+        """Forget what an earlier time of leading found: another replica may have led meanwhile."""
+        self.guests.start_afresh()
+        self._served.clear()
+        self.gates.adopted = self.gates.looked = False
+        self.is_working = True
+
+    def stop_working(self) -> None:
+        """Cause no more work: a replica that stands by only keeps its stores."""
+        self.is_working = False
+
+    def take_event(self, resource: Resource) -> Callback:
+        """Give the callback for the events of a kind."""
+        feed = self.world.feed(resource)
+        if resource != FLOATING_IPS:
+            return feed.take_event
+
+        def take(kind: EventKind, obj: Mapping[str, Any]) -> None:
+            # Whatever learned of it first: a DELETED event is the proof that somebody wanted it gone.
+            if kind is EventKind.DELETED:
+                self.guard.note_deleted(str(obj["metadata"].get("uid", "")))
+            feed.take_event(kind, obj)
+
+        return take
+
+    def _changed(self, resource: Resource, change: Change[Any]) -> None:
+        if self.is_working:
+            self.router.route(resource, change)
+
+    def _trace(self) -> None:
+        """Log the whole ledger after a round, once a second at most: it is as long as the fleet is large."""
+        if (
+            self._configuration.settings.trace_ipam_data
+            and time.monotonic() >= self._traced_at + TRACE_SECONDS
+        ):
+            self._traced_at = time.monotonic()
+            trace_ipam_data(self.world)
 
     def _observe_reservation(self, answer: Json) -> Reservation:
         self.world.observe(FLOATING_IP_RESERVATIONS, answer)
@@ -239,17 +279,11 @@ class Controllers:
         return int(text) if text.isascii() and text.isdigit() else 0
 
     def _tell_mass_release(self, count: int) -> None:
-        about = ObjectReference(
-            api_version=CONFIG_MAPS.api_version,
-            kind=CONFIG_MAPS.kind,
-            name=names.SETTINGS_CONFIG_MAP,
-            namespace=self._namespace,
-        )
         message = (
             f"{count} held addresses have lost their floating IPs unseen, their clusters are still there; "
             f'to release them set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here'
         )
-        self._events.record(about, EventType.WARNING, "MassReleaseWithheld", message)
+        self._configuration.complain("MassReleaseWithheld", message)
 
     def _observe_run(self, run: Run[Key]) -> None:
         success = run.outcome not in {Outcome.FAILED, Outcome.CRASHED}

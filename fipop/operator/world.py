@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
-from fipop.control.resync import Feed, Source
+from fipop.control.resync import Feed
 from fipop.control.store import Change, Projection, Store
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -85,7 +85,7 @@ class World:
     )
     namespaces: Store[NamespaceInfo] = field(default_factory=lambda: Store(parse_namespace, kind="Namespace"))
     books: Books = field(default_factory=Books)
-    on_change: Callable[[Resource, Change[Any], Source], None] = lambda _resource, _change, _source: None
+    on_change: Callable[[Resource, Change[Any]], None] = lambda _resource, _change: None
     """Told of every change after it is on the books, whether an event, a list or the answer of our write brought it."""
 
     def store_of(self, resource: Resource) -> Store[Any]:
@@ -122,37 +122,37 @@ class World:
         return Feed(
             resource=resource,
             store=self.store_of(resource),
-            on_change=lambda change, source: self._take(resource, change, source),
+            on_change=lambda change, _source: self._take(resource, change),
         )
 
     def observe(self, resource: Resource, obj: Json) -> None:
         """Take in the answer of our own read or write."""
         change = self.store_of(resource).put(obj)
         if change is not None:
-            self._take(resource, change, Source.EVENT)
+            self._take(resource, change)
 
     def forget(self, resource: Resource, gone: Projection) -> None:
-        """Take in that the API server knows no object of that name; weaker than a DELETED event."""
+        """Take in that the API server knows no object of that name."""
         metadata = {"name": gone.name, "resourceVersion": str(gone.resource_version)}
         if gone.namespace:
             metadata["namespace"] = gone.namespace
         change = self.store_of(resource).delete({"metadata": metadata})
         if change is not None:
-            self._take(resource, change, Source.LIST)
+            self._take(resource, change)
 
     def quarantine_seconds(self, range_name: str) -> int:
         """Give how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
         return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
 
-    def _take(self, resource: Resource, change: Change[Any], source: Source) -> None:
+    def _take(self, resource: Resource, change: Change[Any]) -> None:
         if resource == FLOATING_IP_RESERVATIONS:
             self.books.reservation_changed(change.old, change.new)
         elif resource == FLOATING_IPS:
             self.books.floating_ip_changed(change.old, change.new)
         elif resource == FLOATING_IP_RANGES:
             self.books.range_changed(change.old, change.new)
-        self.on_change(resource, change, source)
+        self.on_change(resource, change)
 
 
 WATCHED: tuple[Resource, ...] = (

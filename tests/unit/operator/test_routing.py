@@ -13,8 +13,6 @@ from fipop.kube.resources import (
     MANAGEMENT_CLUSTERS,
     Resource,
 )
-from fipop.operator.guard import ReleaseGuard
-from fipop.operator.guests import GuestDirectory
 from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.world import World
 from tests.unit.operator.objects import (
@@ -60,9 +58,7 @@ def wakes(
 
 
 def _router(world: World, work: WorkQueue[Key], passes: WorkQueue[str]) -> Router:
-    guests = GuestDirectory(world=world, client=None)  # type: ignore[arg-type] # asked for nothing
-    guard = ReleaseGuard(world=world, guests=guests, confirmed=lambda: 0, tell=lambda _count: None)
-    return Router(world=world, work=work, passes=passes, guard=guard)
+    return Router(world=world, work=work, passes=passes)
 
 
 async def _drain(queue: WorkQueue[Any]) -> set[Any]:
