@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
-from fipop.guest.spans import Address, Span, parse_address, parse_spans
+from fipop.errors import GuestError
+from fipop.guest.spans import MAX_PARTS, Address, Span, count_parts, parse_address, parse_spans
 
 Json: TypeAlias = dict[str, Any]
 
@@ -59,21 +61,36 @@ class CarriedAddresses:
         return tuple(sorted(found, key=lambda address: (address.version, int(address))))
 
 
+class TooManyAddressesError(GuestError):
+    """A guest's objects name more addresses than are read: nobody knows which of ours are among them."""
+
+    def __init__(self, *, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"the guest's ConfigMaps and Services name more than {limit} addresses or ranges")
+
+
 def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> CarriedAddresses:
-    """Read what ConfigMaps (any value) and Services of type LoadBalancer carry."""
-    found = [
-        CarriedSpan(span, _carrier("ConfigMap", config_map))
+    """Read what ConfigMaps (any value) and Services of type LoadBalancer carry. Raises TooManyAddressesError.
+
+    Of several objects with the very same text the first stands for all.
+    """
+    texts = [
+        (text, "ConfigMap", config_map)
         for config_map in config_maps
         for text in _strings(config_map.get("data"))
-        for span in parse_spans(text)
     ]
-    found += [
-        CarriedSpan(span, _carrier("Service", service))
-        for service in services
-        for text in _service_texts(service)
-        for span in parse_spans(text)
-    ]
-    return CarriedAddresses(tuple(found))
+    texts += [(text, "Service", service) for service in services for text in _service_texts(service)]
+    found: dict[str, tuple[CarriedSpan, ...]] = {}
+    parts = 0
+    for text, kind, item in texts:
+        if text in found:
+            continue
+        parts += count_parts(text)
+        if parts > MAX_PARTS:
+            raise TooManyAddressesError(limit=MAX_PARTS)
+        carrier = _carrier(kind, item)
+        found[text] = tuple(CarriedSpan(span, carrier) for span in parse_spans(text))
+    return CarriedAddresses(tuple(chain.from_iterable(found.values())))
 
 
 def _service_texts(service: Json) -> Iterator[str]:

@@ -14,7 +14,16 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from fipop.api import names
-from fipop.guest.spans import Address, parse_address, parse_hosts, parse_spans
+from fipop.guest.spans import (
+    MAX_PARTS,
+    Address,
+    Span,
+    as_hosts,
+    count_parts,
+    parse_address,
+    parse_hosts,
+    parse_spans,
+)
 
 Json: TypeAlias = dict[str, Any]
 
@@ -154,11 +163,17 @@ def as_cidr(address: str) -> str:
 
 
 def plan_patch(
-    current: Json | None, desired: DesiredKeys, *, granted: frozenset[str], namespace: str
+    current: Json | None,
+    desired: DesiredKeys,
+    *,
+    granted: frozenset[str],
+    namespace: str,
+    max_parts: int = MAX_PARTS,
 ) -> Plan:
     """Compare a ConfigMap (None: there is none) with what is desired and give the write that settles it.
 
     `granted`: every address that the ledger gives this guest or gave it and still keeps in quarantine.
+    `max_parts`: of how many parts the pools that stand there are read; a longer one counts as somebody else's.
     """
     data = _texts(current, "data")
     applied_text = _annotation(current)
@@ -166,6 +181,7 @@ def plan_patch(
         data=data,
         applied=_parse_applied(applied_text),
         granted=frozenset(address for text in granted if (address := parse_address(text)) is not None),
+        pools=_read_pools(data, max_parts),
     )
     changes: dict[str, str | None] = {}
     owned: dict[str, str] = {}
@@ -187,11 +203,15 @@ def plan_patch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Book:
-    """What stands in the ConfigMap, and what tells our keys from other people's."""
+    """What stands in the ConfigMap, and what tells our keys from other people's.
+
+    `pools`: what its `cidr-` keys name; a key that is not among them was too long to be read.
+    """
 
     data: Mapping[str, str]
     applied: Mapping[str, str]
     granted: frozenset[Address]
+    pools: Mapping[str, tuple[Span, ...]]
 
     def is_ours(self, name: str) -> bool:
         value = self.data[name]
@@ -201,7 +221,7 @@ class _Book:
             return False
         if value.strip() == _PREDECESSOR_EMPTY:
             return True
-        hosts = parse_hosts(value)
+        hosts = as_hosts(self.pools.get(name, ()), count_parts(value))
         return hosts is not None and hosts <= self.granted
 
     def is_free(self, key: DesiredKey) -> bool:
@@ -215,7 +235,7 @@ class _Book:
             return True
         if not key.name.startswith(CIDR):
             return False
-        spans = parse_spans(value)
+        spans = self.pools.get(key.name, ())
         hosts = parse_hosts(key.value) or frozenset()
         return all(any(span.holds(host) for span in spans) for host in hosts)
 
@@ -226,6 +246,20 @@ class _Book:
             for name in sorted(self.data)
             if name not in wanted and name.startswith(_PREFIXES) and self.is_ours(name)
         ]
+
+
+def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Span, ...]]:
+    """Read the pools, the shortest first, up to a bound: whoever writes a huge one does not hide the others."""
+    pools: dict[str, tuple[Span, ...]] = {}
+    left = max_parts
+    for parts, name in sorted(
+        (count_parts(value), name) for name, value in data.items() if name.startswith(CIDR)
+    ):
+        left -= parts
+        if left < 0:
+            break
+        pools[name] = parse_spans(data[name])
+    return pools
 
 
 def _single_values(one: WantedAddress, scope: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from fipop.api import names
 from fipop.errors import ApiError, ApiNotFoundError, FipopError
 from fipop.guest.configmap import DesiredKeys, Patch, Plan, build_keys, plan_patch
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
+from fipop.guest.spans import MAX_PARTS
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, NAMESPACES
 
@@ -44,14 +45,16 @@ def find_namespace(config_maps: Sequence[Json]) -> str | None:
 
 async def settle_config_maps(
     client: KubeClient, task: GuestTask, config_maps: Sequence[Json], namespace: str
-) -> tuple[ConfigMapReport, tuple[Json, ...]]:
+) -> ConfigMapReport:
     """Write the wanted keys to the ConfigMap in `namespace` and take ours out of those elsewhere.
 
-    Elsewhere: where fipop wrote before, and where its predecessor always did. Gives the ConfigMaps as they are now.
+    Elsewhere: where fipop wrote before, and where its predecessor always did.
     """
     desired = build_keys(task.wanted)
     known = task.granted | task.retired
     by_namespace = {_namespace(item): item for item in config_maps}
+    # However many there are, what is read of them in one go is bounded.
+    max_parts = MAX_PARTS // max(len(by_namespace), 1)
     changed: list[str] = []
     plan = Plan()
     outcome, error = ConfigMapOutcome.UNCHANGED, None
@@ -59,43 +62,48 @@ async def settle_config_maps(
         for place in [namespace, *sorted(set(by_namespace) - {namespace})]:
             current = by_namespace.get(place)
             if place == namespace:
-                plan = patch_plan = plan_patch(current, desired, granted=known, namespace=place)
+                plan = patch_plan = plan_patch(
+                    current, desired, granted=known, namespace=place, max_parts=max_parts
+                )
             elif current is not None and (_is_annotated(current) or place == PREDECESSOR_NAMESPACE):
-                patch_plan = plan_patch(current, DesiredKeys(), granted=known, namespace=place)
+                patch_plan = plan_patch(
+                    current, DesiredKeys(), granted=known, namespace=place, max_parts=max_parts
+                )
             else:
                 continue
             if patch_plan.patch is not None:
-                by_namespace[place] = await _write(client, task, patch_plan.patch, place)
+                await _write(client, task, patch_plan.patch, place)
                 changed += patch_plan.patch.changed
                 outcome = ConfigMapOutcome.WRITTEN
     except _WithheldError as withheld:
         outcome, error = ConfigMapOutcome.WITHHELD, withheld.cause
     except ApiError as failure:
         outcome, error = ConfigMapOutcome.FAILED, failure
-    report = ConfigMapReport(
+    return ConfigMapReport(
         outcome=outcome,
         changed=tuple(sorted(set(changed))),
         blocked=plan.blocked,
         contradictions=desired.contradictions,
         error=error,
     )
-    return report, tuple(by_namespace.values())
 
 
-async def _write(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> Json:
+async def _write(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> None:
     try:
-        return await _write_once(client, task, patch, namespace)
+        await _write_once(client, task, patch, namespace)
     except ApiNotFoundError:
         if not patch.create:
             raise
+    else:
+        return
     # The namespace is missing, as it may be where an administrator named one of his own.
     await client.create(
         NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     )
-    return await _write_once(client, task, patch, namespace)
+    await _write_once(client, task, patch, namespace)
 
 
-async def _write_once(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> Json:
+async def _write_once(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> None:
     clock = asyncio.get_running_loop()
     asked_at = clock.time()
     try:
@@ -109,8 +117,9 @@ async def _write_once(client: KubeClient, task: GuestTask, patch: Patch, namespa
         extra={"cluster": task.cluster_name, "namespace": namespace, "keys": ", ".join(patch.changed)},
     )
     if patch.create:
-        return await client.create(CONFIG_MAPS, patch.body, namespace=namespace)
-    return await client.merge_patch(CONFIG_MAPS, names.GUEST_CONFIG_MAP, patch.body, namespace=namespace)
+        await client.create(CONFIG_MAPS, patch.body, namespace=namespace)
+    else:
+        await client.merge_patch(CONFIG_MAPS, names.GUEST_CONFIG_MAP, patch.body, namespace=namespace)
 
 
 def _namespace(config_map: Json) -> str:

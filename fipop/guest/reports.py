@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fipop.errors import FipopError
-from fipop.guest.carried import CarriedAddresses
 from fipop.guest.charts import Role
 from fipop.guest.configmap import BlockedKey, Contradiction, WantedAddress
 from fipop.guest.workloads import Readiness
@@ -101,16 +100,14 @@ class ReleaseReport:
 class PassReport:
     """What a pass found and did.
 
-    `carried`: what the guest's ConfigMaps name after the pass (Services are not looked at here). `harvester_parked`:
-    None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if that is sooner than
-    the interval. `error`: the first that ended the pass or kept it from a part of its work.
+    `harvester_parked`: None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if
+    that is sooner than the interval. `error`: the first that ended the pass or kept it from a part of its work.
     """
 
     guest_id: str
     reachable: bool
     error: FipopError | None
     config_map: ConfigMapReport
-    carried: CarriedAddresses | None
     releases: tuple[ReleaseReport, ...]
     harvester_parked: bool | None
     events: tuple[GuestEvent, ...]

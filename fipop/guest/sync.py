@@ -17,7 +17,7 @@ from fipop.errors import (
     GuestError,
     KubeAccessError,
 )
-from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.guest.carried import CarriedAddresses
 from fipop.guest.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.configwriter import find_namespace, settle_config_maps
 from fipop.guest.deepcheck import find_missing
@@ -100,7 +100,6 @@ class _Pass:
     reachable: bool = False
     error: FipopError | None = None
     config_map: ConfigMapReport = field(default_factory=ConfigMapReport)
-    carried: CarriedAddresses | None = None
     survey: Survey | None = None
     missing: dict[Role, tuple[str, ...]] = field(default_factory=dict)
     outcomes: dict[Role, Outcome] = field(default_factory=dict)
@@ -130,7 +129,6 @@ class _Pass:
         async with self.tools.talk(connection, self._count) as client:
             config_maps = await read_config_maps(client)
             self.reachable = True
-            self.carried = addresses_in(config_maps, ())
             home = find_namespace(config_maps)
             wanted_home = self.task.settings.kubevip_namespace
             if self.task.opted_in or home not in (None, wanted_home):
@@ -141,14 +139,11 @@ class _Pass:
                     home = provider.latest.namespace
                 elif self.survey is not None:
                     home = None
-            self.config_map, now_there = await settle_config_maps(
-                client, self.task, config_maps, home or wanted_home
-            )
+            self.config_map = await settle_config_maps(client, self.task, config_maps, home or wanted_home)
             self.note(self.config_map.error)
             if self.config_map.outcome is ConfigMapOutcome.WITHHELD and self.config_map.error is None:
                 # Nothing failed, so nothing else brings it back: a lease that was renewed late, a ledger that moved.
                 self.waits.append(CONFLICT_SECONDS)
-            self.carried = addresses_in(now_there, ())
             if self.task.opted_in and self.survey is not None:
                 await self._find_missing(client, self.survey)
                 await self._park(client, self.survey)
@@ -197,7 +192,6 @@ class _Pass:
             reachable=self.reachable,
             error=self.error,
             config_map=self.config_map,
-            carried=self.carried,
             releases=releases,
             harvester_parked=all(map(is_parked, harvester)) if harvester else None,
             events=build_events(self.config_map, self.outcomes, reachable=self.reachable),

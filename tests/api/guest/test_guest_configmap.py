@@ -31,8 +31,6 @@ async def test_a_guest_gets_its_address_opted_in_or_not(bench: GuestBench) -> No
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert await bench.data() == {"cidr-global": "10.0.0.1/32"}
     assert GuestEvent(event=Event.CONFIG_MAP, success=True) in report.events
-    assert report.carried is not None
-    assert report.carried.carrier_of("10.0.0.1") is not None
 
 
 async def test_a_quiet_pass_is_one_request_and_no_write(bench: GuestBench) -> None:
@@ -121,13 +119,11 @@ async def test_a_guest_whose_floating_ip_is_gone_is_cleaned_of_our_keys_alone(be
     await bench.run()
     await bench.client.patch(CONFIG_MAP.format("kube-system"), {"data": {"cidr-prod": "192.168.0.0/24"}})
     bench.addresses, bench.retired = (), frozenset({"10.0.0.1"})
-    report = await bench.run()
+    await bench.run()
     assert await bench.data() == {"cidr-prod": "192.168.0.0/24"}
     found = await bench.config_map()
     assert found is not None
     assert names.ANNOTATION_APPLIED not in found["metadata"].get("annotations", {})
-    assert report.carried is not None
-    assert report.carried.carrier_of("10.0.0.1") is None
 
 
 async def test_two_floating_ips_of_a_guest_are_merged_in_a_fixed_order(bench: GuestBench) -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.carried import addresses_in
+from fipop.guest.carried import TooManyAddressesError, addresses_in
+from fipop.guest.spans import MAX_PARTS
 
 
 def config_map(**data: Any) -> dict[str, Any]:
@@ -57,6 +58,32 @@ def test_names_that_no_api_server_would_allow_do_not_travel() -> None:
 
 def test_what_is_no_address_is_carried_by_nobody() -> None:
     assert addresses_in([config_map(x="10.0.0.1")], []).carrier_of("junk") is None
+
+
+def test_a_text_that_many_objects_share_is_read_once_and_the_first_carries_it() -> None:
+    services = [service({"loadBalancerIP": "10.0.0.9"}) for _ in range(2 * MAX_PARTS)]
+    carried = addresses_in([], services)
+    assert len(carried.spans) == 1
+    assert str(carried.carrier_of("10.0.0.9")) == "Service prod/web"
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        ([config_map(x="1," * 524_288)], []),
+        ([config_map(x="10.0.0.1," * (MAX_PARTS - 1), y="a,b")], []),
+        ([config_map(**{f"key-{number}": f"10.0.0.{number}" for number in range(MAX_PARTS + 1)})], []),
+        ([], [service({"loadBalancerIP": f"junk-{number}"}) for number in range(MAX_PARTS + 1)]),
+    ],
+)
+def test_a_guest_that_names_more_than_is_read_is_not_said_to_carry_nothing(objects: Any) -> None:
+    with pytest.raises(TooManyAddressesError):
+        addresses_in(*objects)
+
+
+def test_a_guest_that_names_as_much_as_is_read_is_read() -> None:
+    text = ",".join(f"10.0.{number // 256}.{number % 256}" for number in range(MAX_PARTS))
+    assert len(addresses_in([config_map(x=text)], []).spans) >= MAX_PARTS - 1
 
 
 _JSON = st.recursive(

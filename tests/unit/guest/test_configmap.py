@@ -19,6 +19,7 @@ from fipop.guest.configmap import (
     build_keys,
     plan_patch,
 )
+from fipop.guest.spans import MAX_PARTS
 from localfleet.simulated import merge_patch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -268,3 +269,27 @@ def test_what_is_not_blocked_holds_every_wanted_address(data: Object, wanted: li
 
 def test_desired_keys_are_empty_by_default() -> None:
     assert DesiredKeys().keys == ()
+
+
+def test_a_pool_too_long_to_be_read_is_somebody_elses_and_hides_no_other() -> None:
+    long = ",".join(["10.0.0.1/32"] * (MAX_PARTS + 1))
+    current = config_map({"cidr-a": long, "cidr-old": "10.0.0.1/32", "cidr-global": long})
+    found = plan(current, replace(FIRST, update_config_map=False))
+    assert found.patch is not None
+    assert found.patch.changed == ("cidr-old",), "ours by its address, wanted no more"
+    assert [blocked.name for blocked in found.blocked] == ["cidr-global"]
+
+
+def test_a_pool_too_long_to_be_read_is_overwritten_where_we_are_told_to() -> None:
+    found = plan(config_map({"cidr-global": "1," * 524_288}), FIRST)
+    assert found.patch is not None
+    assert found.patch.body["data"] == {"cidr-global": "10.0.0.1/32"}
+
+
+def test_however_many_pools_there_are_only_so_many_are_read() -> None:
+    data = {f"cidr-{number}": "10.0.0.1/32" for number in range(10)}
+    found = plan_patch(
+        config_map(data), DesiredKeys(), granted=frozenset({"10.0.0.1"}), namespace="kube-system", max_parts=4
+    )
+    assert found.patch is not None
+    assert found.patch.changed == ("cidr-0", "cidr-1", "cidr-2", "cidr-3")
