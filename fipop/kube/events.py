@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from fipop.errors import ApiAlreadyExistsError, FipopError
@@ -142,14 +143,14 @@ class EventRecorder:
         series.is_queued = False
         repeats, series.repeats = series.repeats, 0
         try:
-            await self._write(notice, repeats)
+            await self._write(notice, repeats, is_known=series.written_at is not None)
         except FipopError as error:
             self.dropped += 1
             _logger.debug("event dropped", extra={"event_reason": notice.reason, "error": str(error)})
         else:
             series.written_at = self._monotonic()
 
-    async def _write(self, notice: _Notice, repeats: int) -> None:
+    async def _write(self, notice: _Notice, repeats: int, *, is_known: bool) -> None:
         """Create the event or count it up: its name is made from what it says, so that a restart finds it again."""
         namespace = notice.about.namespace or _NAMESPACE_FOR_CLUSTER_SCOPED
         name = _event_name(notice)
@@ -158,10 +159,20 @@ class EventRecorder:
             await self._client.create(EVENTS, self._body(notice, name, namespace, now, repeats))
         except ApiAlreadyExistsError:
             written = await self._client.get(EVENTS, name, namespace=namespace)
-            if written is not None:
+            # One that a former process wrote lately stays as it is: a restart writes nothing.
+            if written is not None and (is_known or not self._is_fresh(written)):
                 count = written.get("count")
                 patch = {"count": (count if isinstance(count, int) else 1) + repeats, "lastTimestamp": now}
                 await self._client.merge_patch(EVENTS, name, patch, namespace=namespace)
+
+    def _is_fresh(self, written: Json) -> bool:
+        """Whether it was told less than a repetition ago."""
+        try:
+            told_at = datetime.fromisoformat(str(written.get("lastTimestamp")))
+        except ValueError:
+            return False
+        age = self._client.server_now() - told_at.astimezone(UTC)
+        return age.total_seconds() < self._repeat_seconds
 
     def _body(self, notice: _Notice, name: str, namespace: str, now: str, count: int) -> Json:
         about = {

@@ -136,6 +136,8 @@ class FloatingIPReconciler:
         found = find_range(self._world, floating_ip, held, guest, static=request.static.values())
         view = found if isinstance(found, Obstacle) else self._view(found)
         if isinstance(view, Obstacle):
+            if guest is None and link.cluster is not None and not self._gates.are_open:
+                raise _GateClosedError  # all guests are found out before the gates open
             return await self._stand_still(floating_ip, held, link, view), request
         facts = Circumstances(
             range=view,

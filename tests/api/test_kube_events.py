@@ -61,7 +61,7 @@ async def test_an_event_about_a_cluster_scoped_object_is_accepted(kube, namespac
     assert len(await events_about(kube, "default", f"range-{namespace}")) == 1
 
 
-async def test_what_is_told_again_is_counted_and_a_restart_counts_on(kube, namespace):
+async def test_what_is_told_again_is_counted_and_a_restart_after_some_time_counts_on(kube, namespace):
     about = ObjectReference(api_version="v1", kind="ConfigMap", name="one", namespace=namespace, uid="u-2")
     async with running(EventRecorder(kube)) as recorder:
         for _ in range(5):
@@ -69,7 +69,7 @@ async def test_what_is_told_again_is_counted_and_a_restart_counts_on(kube, names
             await recorder.flush()
     [event] = await events_about(kube, namespace, "one")
     assert event["count"] == 1
-    async with running(EventRecorder(kube)) as recorder:
+    async with running(EventRecorder(kube, repeat_seconds=0.0)) as recorder:
         recorder.record(about, EventType.WARNING, "Full", "the range is full")
         recorder.record(about, EventType.WARNING, "Full", "another range is full")
     events = await events_about(kube, namespace, "one")
@@ -77,6 +77,17 @@ async def test_what_is_told_again_is_counted_and_a_restart_counts_on(kube, names
         ("another range is full", 1),
         ("the range is full", 2),
     ]
+
+
+async def test_a_restart_right_after_an_event_was_told_writes_nothing(kube, namespace):
+    about = ObjectReference(api_version="v1", kind="ConfigMap", name="one", namespace=namespace, uid="u-2")
+    versions = set()
+    for _ in range(2):
+        async with running(EventRecorder(kube)) as recorder:
+            recorder.record(about, EventType.WARNING, "Full", "the range is full")
+        [event] = await events_about(kube, namespace, "one")
+        versions.add(event["metadata"]["resourceVersion"])
+    assert len(versions) == 1
 
 
 async def test_the_count_of_a_lasting_trouble_is_written_from_time_to_time(kube, namespace):
