@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -14,6 +15,7 @@ from fipop.yaml_input import YamlRefusedError, parse_yaml
 
 _RBAC = "rbac.authorization.k8s.io"
 _MAX_MANIFEST_BYTES = 1024 * 1024
+_MAX_DOCUMENTS = 500
 _MAX_OBJECTS = 50
 _DOCUMENT_END = re.compile(r"^---[^\S\n]*(?:#.*)?$", re.MULTILINE)
 
@@ -48,24 +50,26 @@ async def find_missing(client: KubeClient, state: ReleaseState) -> tuple[str, ..
     """
     decoded = await decode_latest(client, state)
     missing = []
-    for resource, namespace, name in parse_manifest(decoded.manifest, state):
+    # What the guest says was rendered: to read it is not to be every other guest's time.
+    for resource, namespace, name in await asyncio.to_thread(parse_manifest, decoded.manifest, state):
         if await client.get(resource, name, namespace=namespace, metadata_only=True) is None:
             missing.append(f"{resource.kind} {name}")
     return tuple(missing)
 
 
 def parse_manifest(manifest: str, state: ReleaseState) -> tuple[tuple[Resource, str | None, str], ...]:
-    """Give resource, namespace and name of the manifest's objects. Raises ReleaseRecordError."""
-    found = []
-    for text in _DOCUMENT_END.split(manifest):
+    """Give resource, namespace and name of the manifest's first objects, in bounded time. Raises ReleaseRecordError."""
+    if len(manifest) > _MAX_MANIFEST_BYTES:
+        raise _unreadable(state, f"is longer than {_MAX_MANIFEST_BYTES} bytes")
+    texts = _DOCUMENT_END.split(manifest, _MAX_DOCUMENTS)
+    if len(texts) > _MAX_DOCUMENTS:
+        raise _unreadable(state, f"has more than {_MAX_DOCUMENTS} documents")
+    found: list[tuple[Resource, str | None, str]] = []
+    for text in texts:
         try:
             document: Any = parse_yaml(text, max_bytes=_MAX_MANIFEST_BYTES)
         except YamlRefusedError as error:
-            raise ReleaseRecordError(
-                namespace=state.latest.namespace,
-                name=state.latest.name,
-                reason=f"its manifest {error.reason}",
-            ) from None
+            raise _unreadable(state, error.reason) from None
         if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
             continue
         resource = _KNOWN.get((str(document.get("apiVersion")), str(document.get("kind"))))
@@ -74,4 +78,12 @@ def parse_manifest(manifest: str, state: ReleaseState) -> tuple[tuple[Resource, 
             continue
         namespace = str(document["metadata"].get("namespace") or state.latest.namespace)
         found.append((resource, namespace if resource.namespaced else None, name))
-    return tuple(found[:_MAX_OBJECTS])
+        if len(found) == _MAX_OBJECTS:
+            break
+    return tuple(found)
+
+
+def _unreadable(state: ReleaseState, reason: str) -> ReleaseRecordError:
+    return ReleaseRecordError(
+        namespace=state.latest.namespace, name=state.latest.name, reason=f"its manifest {reason}"
+    )

@@ -52,7 +52,18 @@ def test_what_names_no_object_is_passed_over(manifest: str) -> None:
     assert parse_manifest(manifest, STATE) == ()
 
 
-@pytest.mark.parametrize("manifest", ["{", "a: &x 1\nb: *x\n", "x" * 2_000_000])
+ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: vip}\n"
+
+
+def test_no_more_objects_are_looked_for_than_a_guest_is_to_be_asked() -> None:
+    many = "---\n".join([ACCOUNT] * 50 + ["{"])
+    assert len(parse_manifest(many, STATE)) == 50, "what follows is not even read"
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["{", "a: &x 1\nb: *x\n", "x" * 2_000_000, f"a: {'x' * 700_000}\n---\n" * 2, "a: 1\n---\n" * 600],
+)
 def test_a_manifest_that_cannot_be_read_is_our_error(manifest: str) -> None:
     with pytest.raises(ReleaseRecordError):
         parse_manifest(manifest, STATE)
