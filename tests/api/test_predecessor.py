@@ -1,0 +1,121 @@
+"""Coming from kube-fip-operator: nothing is touched while it works, then everybody keeps what they have."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+
+from localfleet.controlplane import ControlPlane
+from localfleet.crds import OUR_CRDS
+from localfleet.fleet import LocalFleet
+from localfleet.rancher_plan import Guest
+from localfleet.routes import upstream_of
+from localfleet.stack import (
+    ALL_FLOATING_IPS,
+    RANGES,
+    RESERVATIONS,
+    Stack,
+    build_floating_ip,
+    build_range,
+    condition,
+    floating_ips,
+    open_stack,
+)
+from localfleet.waiting import eventually
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/kube-fip/deployments"
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RESERVATION_CRD = f"{CRDS}/floatingipreservations.kubefip.k8s.binbash.org"
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+    async with open_stack(fleet, "predecessor") as stack:
+        yield stack
+
+
+@pytest_asyncio.fixture(scope="module")
+async def guest(stack: Stack, second_guest: ControlPlane) -> Guest:
+    return await stack.player.create_guest(stack.player.plan_guest("demo"), upstream_of(second_guest))
+
+
+async def _make_reservations_younger(stack: Stack) -> None:
+    """Make the CRD of reservations anew: in truth it comes with fipop, after the predecessor's objects."""
+    await asyncio.sleep(1.1)  # times of creation have whole seconds
+    definition = next(path for path in OUR_CRDS.iterdir() if "reservations" in path.name)
+    await stack.plane.kubectl("delete", "-f", str(definition), "--wait")
+    await stack.plane.kubectl("create", "-f", str(definition))
+
+    async def is_served() -> bool:
+        return await stack.client.items(RESERVATIONS) == []
+
+    await eventually(is_served, seconds=20)
+
+
+def _deployment(replicas: int) -> dict[str, Any]:
+    labels = {"app": "kube-fip-operator"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "kube-fip-operator", "namespace": "kube-fip"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "operator", "image": "example"}]},
+            },
+        },
+    }
+
+
+async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_adopted_oldest_first(
+    stack: Stack, guest: Guest, second_guest: ControlPlane
+) -> None:
+    own = floating_ips(guest.cluster_id)
+    await stack.client.create(RANGES, build_range("guest-vlan", "10.135.10.192/26"))
+    names: dict[str, Any] = {"range_name": "guest-vlan", "cluster": "demo", "ipaddress": "10.135.10.200"}
+    await stack.client.create(own, build_floating_ip(guest.cluster_id, "older", **names))
+    await asyncio.sleep(1.1)  # "older" must be so by a whole second
+    await stack.client.create(own, build_floating_ip(guest.cluster_id, "a-younger", **names))
+    await stack.client.create(
+        own, build_floating_ip(guest.cluster_id, "outside", **(names | {"ipaddress": "10.9.9.9"}))
+    )
+    config_map = {"metadata": {"name": "kubevip"}, "data": {"cidr-global": "10.135.10.200/32"}}
+    await second_guest.client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config_map})
+    await _make_reservations_younger(stack)
+    await stack.client.create(DEPLOYMENTS, _deployment(1))
+    before = await stack.client.items(ALL_FLOATING_IPS)
+
+    operator = await stack.start_operator()
+
+    async def has_told() -> bool:
+        return "still has replicas" in operator.process.log.read_text()
+
+    await eventually(has_told, seconds=20)
+    assert await stack.client.items(ALL_FLOATING_IPS) == before
+    assert await stack.client.items(RESERVATIONS) == []
+    stack.proxy.forget_requests(guest.cluster_id)
+    await asyncio.sleep(3)  # long enough for a pass, which would have come by now
+    assert stack.proxy.requests_of(guest.cluster_id) == []
+
+    await stack.client.patch(f"{DEPLOYMENTS}/kube-fip-operator", {"spec": {"replicas": 0}})
+
+    async def is_settled() -> bool:
+        older, younger, outside = [
+            await stack.floating_ip(guest.cluster_id, name) for name in ("older", "a-younger", "outside")
+        ]
+        assert older["status"]["addresses"] == ["10.135.10.200"]
+        assert outside["status"]["addresses"] == ["10.9.9.9"]
+        refusal = condition(younger, "Ready")
+        assert (refusal["status"], refusal["reason"]) == ("False", "AddressInUse")
+        assert f"{guest.cluster_id}/older" in refusal["message"]
+        return condition(older, "Ready")["status"] == "True"
+
+    await eventually(is_settled, seconds=30)
+    found = await second_guest.client.get(f"{CONFIG_MAPS}/kubevip")
+    assert found["data"] == {"cidr-global": "10.135.10.200/32,10.9.9.9/32"}
+    capacity = (await stack.client.get(f"{RANGES}/guest-vlan"))["status"]["capacity"]
+    assert (capacity["used"], capacity["outOfRange"]) == (1, 1)
