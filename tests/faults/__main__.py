@@ -213,6 +213,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=100_000)
     parser.add_argument("--replay", type=Path, nargs="*", default=[])
     parser.add_argument("--crowd", type=int, default=10_000, help="how many floating IPs make a crowd")
+    parser.add_argument("--package", type=Path, help="folder with another fipop to run, such as a copy")
     parser.add_argument("--log-level", default="Info", help="of the operators")
     parser.add_argument("--out", type=Path, default=OUT)
     return parser.parse_args(arguments)

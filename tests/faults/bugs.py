@@ -61,10 +61,14 @@ BUGS = (
         "allocation-before-replay",
         "new addresses are given out before those that exist were claimed",
         _ADOPT,
-        "I4",
-        ("operator/startup.py", "self._having_addresses(), key", "(), key"),
-        ("operator/gates.py", "if not self.adopted:", "if self.adopted is None:"),
-        ("operator/gates.py", "if not self.looked:", "if self.looked is None:"),
+        "I",
+        ("operator/startup.py", "by_age = sorted(self._having_addresses(),", "by_age = sorted((),"),
+        ("operator/gates.py", "return self.adopted and self.looked", "return True"),
+        (
+            "operator/books.py",
+            "        if floating_ip is None:\n            return frozenset()\n        status",
+            "        if floating_ip is None or not floating_ip.status.addresses:\n            return frozenset()\n        status",
+        ),
     ),
     _bug(
         "youngest-first",
@@ -73,8 +77,8 @@ BUGS = (
         "I4",
         (
             "operator/startup.py",
-            "key=lambda each: (each.meta.created, each.meta.key)\n        ):",
-            "key=lambda each: (each.meta.created, each.meta.key), reverse=True\n        ):",
+            "by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))",
+            "by_age = sorted(self._having_addresses(), key=lambda each: each.meta.created, reverse=True)",
         ),
     ),
     _bug(
@@ -135,8 +139,8 @@ BUGS = (
         "out of the quarantine",
         (
             "operator/reservations.py",
-            "return not known.is_held and is_former",
-            "return not known.is_held or is_former",
+            "if former.key == claim.owner.key:",
+            "if former.key == claim.owner.key or not known.is_held:",
         ),
     ),
     _bug(
@@ -146,8 +150,8 @@ BUGS = (
         "chapter 2",
         (
             "operator/reservations.py",
-            "    if known.owner.key == claim.owner.key:\n        return True\n",
-            "    return True\n",
+            "if former.key == claim.owner.key:",
+            "if former.key:",
         ),
     ),
     _bug(
@@ -157,8 +161,8 @@ BUGS = (
         "I4",
         (
             "operator/reservations.py",
-            "    if known.owner.key == claim.owner.key:\n        return True\n",
-            "    if known.owner.uid == claim.owner.uid:\n        return True\n",
+            "if former.key == claim.owner.key:",
+            "if former.uid == claim.owner.uid:",
         ),
     ),
     _bug(
@@ -258,7 +262,11 @@ BUGS = (
         "addresses are given out while kube-fip-operator still runs",
         undisturbed("predecessor"),
         "chapter 1",
-        ("operator/app.py", "gates.predecessor_runs = runs", "gates.predecessor_runs = False"),
+        (
+            "operator/app.py",
+            "return bool(wanted or present)",
+            "return bool(wanted and present is None)",
+        ),
     ),
     _bug(
         "delete-whatever-is-there",

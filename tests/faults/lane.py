@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -84,8 +85,11 @@ class Operator:
 class Lane:
     """The control plane, Rancher, guests in memory, operators, and the recorder of all that happens."""
 
-    def __init__(self, fleet: LocalFleet, number: int, *, log_level: str = "Info") -> None:
+    def __init__(
+        self, fleet: LocalFleet, number: int, *, log_level: str = "Info", package: Path | None = None
+    ) -> None:
         self.number = number
+        self._environment = {"PYTHONPATH": str(package)} if package else {}
         self._log_level = log_level
         self.guests: dict[str, RecordedGuest] = {}
         self.clusters: dict[str, str] = {}
@@ -160,7 +164,7 @@ class Lane:
             f"--kubeconfig={kubeconfig}",
             *arguments,
             name=name,
-            environment=environment,
+            environment={**self._environment, **(environment or {})},
         )
         operator = self.operators[name] = Operator(name, process, proxy)
         return operator

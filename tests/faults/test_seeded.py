@@ -1,0 +1,28 @@
+"""The seeded bugs are bugs of this source, and a few of them are caught in every test run."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.bugs import BUGS
+from tests.faults.lane import Lane
+from tests.faults.seeded import Hunt, copy_with, is_caught
+
+ALWAYS = ("no-quarantine", "release-before-claim", "youngest-first")
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_every_bug_fits_the_source_and_leaves_it_python(bug, tmp_path: Path) -> None:
+    folder = copy_with(bug, tmp_path)
+    for edit in bug.edits:
+        compile((folder / "fipop" / edit.file).read_text(), edit.file, "exec")
+
+
+def test_there_are_at_least_twenty_bugs_and_each_has_a_name_of_its_own() -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 20
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in ALWAYS], ids=lambda bug: bug.name)
+async def test_a_seeded_bug_is_caught(lane: Lane, bug, tmp_path: Path) -> None:
+    result = await Hunt(tmp_path).catch(lane, bug)
+    assert is_caught(bug, result), result.violations
