@@ -50,10 +50,10 @@ class ReleaseGuard:
         if not self._is_suspicious(reservation):
             return True
         suspicious, held = self._count()
-        if self._told and suspicious <= self._told == self.confirmed():
-            return True
         if suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held):
             self._told = 0
+            return True
+        if self._told and suspicious <= self._told == self.confirmed():
             return True
         if suspicious != self._told:
             self._told = suspicious

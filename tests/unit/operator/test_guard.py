@@ -2,7 +2,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fipop.kube.resources import MANAGEMENT_CLUSTERS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, MANAGEMENT_CLUSTERS
 from fipop.operator.guard import ReleaseGuard
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.world import World
@@ -82,3 +82,42 @@ def test_floating_ips_that_were_seen_to_be_deleted_are_nobodys_loss() -> None:
 
 def test_a_cluster_that_is_gone_takes_its_floating_ips_along() -> None:
     assert Fleet(lost=30, with_cluster=False).may_release()
+
+
+def test_a_confirmation_holds_for_the_loss_that_it_was_given_for_and_for_no_later_one() -> None:
+    now = 0.0
+    fleet = Fleet(lost=30)
+    fleet.guard.monotonic = lambda: now
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+
+    lost = [each for each in fleet.world.reservations.all() if each.owner.name.startswith("lost")]
+    for reservation in lost[12:]:
+        fleet.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+    now += 60
+    assert fleet.may_release(), "what is left of the confirmed loss goes, too"
+
+    for reservation in lost[5:12]:
+        fleet.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+    now += 60
+    assert fleet.may_release(), "few are no mass"
+    for index in range(20):
+        fleet.world.observe(
+            FLOATING_IP_RESERVATIONS, build_reservation(_address(9000 + index), f"lost-{index}")
+        )
+    now += 60
+    assert not fleet.may_release()
+    assert fleet.told == [30, 25]
+
+
+def test_many_questions_are_answered_with_one_count() -> None:
+    now = 0.0
+    fleet = Fleet(lost=30)
+    fleet.guard.monotonic = lambda: now
+    counts: list[int] = []
+    all_reservations = fleet.world.reservations.all
+    asked = all_reservations()
+    fleet.world.reservations.all = lambda: counts.append(1) or all_reservations()  # type: ignore[method-assign,func-returns-value]
+    assert not any(fleet.guard.may_release(each) for each in asked)
+    assert len(counts) == 1

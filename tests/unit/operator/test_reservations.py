@@ -1,6 +1,7 @@
 """The protocol of reservations, against a store in memory that knows names, uids and versions as an API server does."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -288,3 +289,45 @@ class ManyDesks(RuleBasedStateMachine):
 
 TestManyDesks = ManyDesks.TestCase
 TestManyDesks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+async def test_a_reservation_that_came_while_its_absence_was_on_its_way_is_not_forgotten() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    other = Operator(api)
+
+    class SlowToSayNo:
+        """Answers that there is none, and before that answer arrives a watch event brings one."""
+
+        async def get(self, _resource: object, _name: str) -> Json | None:
+            await other.desk.claim(claim(owner("other")))
+            operator.look()
+            return None
+
+    operator.desk._client = SlowToSayNo()  # type: ignore[assignment]
+    assert not await operator.desk.is_held_by("default.10.0.0.1", owner())
+    assert operator.known["default.10.0.0.1"].owner.name == "other"
+
+
+@pytest.mark.parametrize(
+    ("lives", "imported", "namespace", "returns"),
+    [
+        (False, False, "c-m-2", True),
+        (True, False, "c-m-2", False),
+        (False, True, "c-m-2", False),
+        (True, True, "c-m-1", True),
+    ],
+)
+async def test_an_address_in_quarantine_returns_to_a_namesake_only_when_the_former_guest_is_gone(
+    lives: bool, imported: bool, namespace: str, returns: bool
+) -> None:
+    api = Reservations()
+    operator = Operator(api)
+    operator.desk._lives = lambda guest_id: lives and guest_id == "c-m-1"
+    former = replace(owner(), imported=imported)
+    granted = await operator.desk.claim(claim(former))
+    assert isinstance(granted, Held)
+    await operator.desk.quarantine(granted.reservation, seconds=600)
+
+    answer = await operator.desk.claim(claim(owner(namespace=namespace, uid="uid-2")))
+    assert isinstance(answer, Held) is returns
