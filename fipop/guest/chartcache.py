@@ -25,7 +25,7 @@ FAILURE_SECONDS = 30.0
 """How long a failure holds: a source that is away is not asked by every guest in turn."""
 
 _PATIENCE_SECONDS = 20.0
-"""How long a pass waits for a fetch; its guest has other things to be told meanwhile."""
+"""How long after its start a fetch is waited for: a source that hangs is not to hold one pass after the other."""
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
 _MAX_CHART_BYTES = 32 * 1024 * 1024
 _MAX_CHART_FILES = 2000
@@ -50,6 +50,8 @@ class _Entry:
     failed_at: float = 0.0
     used_at: float = 0.0
     task: asyncio.Task[None] | None = None
+    began_at: float = 0.0
+    outdated: CachedChart | None = None
 
 
 class ChartCache:
@@ -73,26 +75,29 @@ class ChartCache:
     async def get(self, source: ChartSource) -> CachedChart:
         """Give the chart of a source; raise ChartError where it cannot be had.
 
-        The newest version, once resolved, is looked up again when its time is over; while that takes long or
-        fails, the one at hand is given.
+        The newest version, once resolved, is looked up again when its time is over, beside the passes: they are
+        given the one at hand.
         """
         entry = self._entries.setdefault(source, _Entry())
         entry.used_at = self._monotonic()
         if entry.chart is not None and (source.version or self._is_fresh(entry)):
             return entry.chart
-        if entry.task is None and entry.error is not None and self._has_just_failed(entry):
-            if entry.chart is not None:
-                return entry.chart
-            raise entry.error
-        if entry.task is None:
-            entry.error = None
+        if entry.task is None and not self._rests(entry):
+            entry.began_at = self._monotonic()
             entry.task = asyncio.create_task(self._refresh(source, entry))
             self._forget_unused()
-        # Not awaited itself: the pass that happened to begin the fetch may be cancelled, the others want it still.
-        await asyncio.wait({entry.task}, timeout=_PATIENCE_SECONDS)
         if entry.chart is not None:
             return entry.chart
-        raise entry.error or _problem(source, "it is still being fetched")
+        patience = entry.began_at + _PATIENCE_SECONDS - self._monotonic()
+        if entry.task is not None and patience > 0:
+            # Not awaited itself: the pass that happened to begin the fetch may be cancelled, the others want it still.
+            await asyncio.wait({entry.task}, timeout=patience)
+            if entry.chart is not None:
+                return entry.chart
+        # While it is tried again, what went wrong the last time says more than that it takes long.
+        raise (
+            entry.error.with_traceback(None) if entry.error else _problem(source, "it is still being fetched")
+        )
 
     async def close(self) -> None:
         """Stop what is under way and remove the charts from the disk."""
@@ -107,7 +112,7 @@ class ChartCache:
 
     async def _refresh(self, source: ChartSource, entry: _Entry) -> None:
         try:
-            entry.chart = await self._fetch(source, entry.chart)
+            self._replace(entry, await self._fetch(source, entry.chart))
             entry.checked_at = self._monotonic()
             entry.error = None
         except ChartError as error:
@@ -128,9 +133,21 @@ class ChartCache:
             if known is not None and known.identity.version == version and sha256 in ("", known.sha256):
                 return known
             folder = Path(tempfile.mkdtemp(dir=self._home()))
-            archive = await fetch.pull(source.ref or source.name, version, folder)
-            # Hashing and unzipping what strangers made: not on the loop that all guests share.
-            return await asyncio.to_thread(verify_archive, archive, source, version, sha256)
+            try:
+                archive = await fetch.pull(source.ref or source.name, version, folder)
+                # Hashing and unzipping what strangers made: not on the loop that all guests share.
+                return await asyncio.to_thread(verify_archive, archive, source, version, sha256)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+
+    def _replace(self, entry: _Entry, chart: CachedChart) -> None:
+        if entry.chart is None or entry.chart == chart:
+            entry.chart = chart
+            return
+        # The one before may be what a helm installs right now; the one before that is not.
+        _remove(entry.outdated)
+        entry.outdated, entry.chart = entry.chart, chart
 
     async def _resolve(self, fetch: ChartFetch, source: ChartSource) -> tuple[str, str]:
         """Give the version to fetch, and its digest where the index tells it."""
@@ -143,8 +160,8 @@ class ChartCache:
     def _is_fresh(self, entry: _Entry) -> bool:
         return self._monotonic() - entry.checked_at < self._resolve_seconds
 
-    def _has_just_failed(self, entry: _Entry) -> bool:
-        return self._monotonic() - entry.failed_at < self._failure_seconds
+    def _rests(self, entry: _Entry) -> bool:
+        return entry.error is not None and self._monotonic() - entry.failed_at < self._failure_seconds
 
     def _home(self) -> Path:
         if self._folder is None:
@@ -156,9 +173,14 @@ class ChartCache:
             (entry.used_at, str(source), source) for source, entry in self._entries.items() if not entry.task
         )
         for _, _, source in idle[: max(len(self._entries) - _MAX_SOURCES, 0)]:
-            chart = self._entries.pop(source).chart
-            if chart is not None:
-                shutil.rmtree(chart.path.parent, ignore_errors=True)
+            entry = self._entries.pop(source)
+            _remove(entry.chart)
+            _remove(entry.outdated)
+
+
+def _remove(chart: CachedChart | None) -> None:
+    if chart is not None:
+        shutil.rmtree(chart.path.parent, ignore_errors=True)
 
 
 def choose_version(index: bytes, source: ChartSource) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.proxy import RancherProxy
 from localfleet.registry import OciRegistry
+from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import open_bench, release_of, settings_with
 
 
@@ -160,7 +161,11 @@ async def test_a_published_version_replaces_an_older_newest(
     source = ChartSource(name="kube-vip", repo_url=repository.url)
     assert (await cache.get(source)).identity.version == "0.9.9"
     repository.publish(archives["kube-vip-0.11.0"])
-    assert (await cache.get(source)).identity.version == "0.11.0"
+
+    async def is_taken() -> bool:
+        return (await cache.get(source)).identity.version == "0.11.0"
+
+    await eventually(is_taken, what="the newer version")
 
 
 async def test_a_source_that_is_away_is_told_and_what_is_at_hand_is_used(
