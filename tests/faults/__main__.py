@@ -117,8 +117,8 @@ def choose(references: dict[str, Reference]) -> list[Plan]:
             continue
         chosen += made.at_every_write(name, reference.writes)
         for plans, share in (
-            (made.at_rates(name, seed=10 + number), 2),
-            (made.about_events(name), 3),
+            (made.at_rates(name, seed=10 + number), 3),
+            (made.about_events(name), 4),
             (made.at_the_start(name), 2),
             (made.with_two(name, seed=20 + number), 2),
             (made.by_the_clock(name), 2),
