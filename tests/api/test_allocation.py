@@ -16,12 +16,14 @@ from localfleet.stack import (
     RESERVATIONS,
     Stack,
     build_floating_ip,
+    build_range,
     condition,
     floating_ips,
     open_stack,
 )
 from localfleet.waiting import eventually
 from tests.api.tenant import Json, Tenant, open_tenant
+from tests.api.test_crd_existing_objects import old_crd, replace_crd
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BURST = 500
@@ -358,6 +360,41 @@ async def test_a_floating_ip_that_names_the_cluster_of_another_namespace_writes_
     await eventually(is_written)
     for guest in (victim, mallory):
         await stack.player.delete_guest(guest)
+
+
+async def test_objects_of_the_old_schemas_are_served_once_the_operator_has_brought_the_schemas_up_to_date(
+    fleet: LocalFleet, numbers: Iterator[int]
+) -> None:
+    async with open_stack(fleet, "old-schemas") as stack, open_tenant(stack, numbers) as tenant:
+        for kind in ("FloatingIPRange", "FloatingIP"):
+            crd = old_crd(kind)
+            del crd["metadata"]["annotations"]
+            await replace_crd(stack.plane, crd)
+        pool = f"pool-{tenant.number}"
+        bare = build_floating_ip(tenant.namespace, "bare", range_name=pool)
+        del bare["spec"]
+
+        async def is_stored_without_spec() -> bool:
+            made = await stack.client.create(f"{floating_ips(tenant.namespace)}?dryRun=All", bare)
+            return "spec" not in made
+
+        await eventually(is_stored_without_spec, what="the old schema to be served")
+        await stack.client.create(floating_ips(tenant.namespace), bare)
+        await tenant.ask("static", pool, ipaddress=f"{tenant.net}9")
+        await tenant.offer("pool", f"{tenant.net}0/24")
+        nothing = {**build_range("nothing", ""), "spec": None}
+        await stack.client.create(RANGES, {key: value for key, value in nothing.items() if value is not None})
+
+        await stack.start_operator()
+        assert await tenant.served("bare") == [f"{tenant.net}1"]
+        assert (await tenant.read("bare"))["spec"] == {"ipaddress": f"{tenant.net}1"}
+        assert await tenant.served("static") == [f"{tenant.net}9"]
+        await tenant.capacity(pool, total=254, used=2)
+
+        async def is_told() -> bool:
+            return condition(await tenant.range("nothing"), "Ready").get("reason") == "Invalid"
+
+        await eventually(is_told)
 
 
 # Many at once
