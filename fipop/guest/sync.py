@@ -47,13 +47,19 @@ class GuestRoom:
         self._tools = tools
 
     async def run_pass(
-        self, task: GuestTask, *, deep: bool = False, early: Callable[[PassReport], None] | None = None
+        self,
+        task: GuestTask,
+        *,
+        deep: bool = False,
+        early: Callable[[PassReport], None] | None = None,
+        is_known: bool = False,
     ) -> PassReport:
         """Bring one guest to the wanted state, as far as it lets us, and tell how it stands.
 
         What fails is in the report, not raised. `deep` also looks for deleted objects of the releases, one request
-        for each. `early` hears how the guest stands before helm is waited for, if there is news: an address that
-        is in place need not wait for charts to be told. A task that is cancelled leaves no connection and no helm
+        for each. `early` hears how the guest stands before charts and helm are waited for: when the ConfigMap was
+        written, and in any case where nothing is known of the guest (`is_known` False). What is known of releases
+        is not undone by half a pass. A task that is cancelled leaves no connection and no helm
         process behind.
         """
         tools = self._tools
@@ -63,7 +69,7 @@ class GuestRoom:
                 task.kubeconfig, guest_id=task.guest_id, allow_loopback=tools.allow_loopback
             )
             await run.first_talk(connection)
-            if early is not None and run.has_news:
+            if early is not None and run.has_news(is_known=is_known):
                 early(run.report())
             if await run.run_helm(connection):
                 await run.second_talk(connection)
@@ -111,12 +117,12 @@ class _Pass:
     def wanted(self) -> tuple[WantedRelease, ...]:
         return wanted_releases(self.task.settings)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether the first talk changed something, or showed that helm will be at work."""
-        if self.config_map.outcome is not ConfigMapOutcome.UNCHANGED:
+    def has_news(self, *, is_known: bool) -> bool:
+        """Whether the first talk has to tell what charts and helm need not be waited for."""
+        if self.config_map.outcome is ConfigMapOutcome.WRITTEN:
             return True
-        return self.survey is not None and len(self.survey.managed) < len(self.wanted)
+        # To a quiet pass over releases that are there helm has nothing to do, and the whole is told at once.
+        return not is_known and self.survey is not None and len(self.survey.managed) < len(self.wanted)
 
     def note(self, error: FipopError | None) -> None:
         """Keep the first error, and come again soon where it mends itself."""

@@ -161,6 +161,7 @@ class Fleet:
             # An address in the ConfigMap is told before charts and helm are waited for.
             task,
             deep=deep,
+            is_known=self._parts.guests.observation(guest.id) is not None,
             early=lambda report: self._note(guest.id, observe(report, names, installs=task.opted_in)),
         )
         retry = self._record(guest, report, visits, deep=deep)

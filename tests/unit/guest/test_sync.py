@@ -136,6 +136,31 @@ async def test_a_quiet_pass_has_nothing_to_tell_early(proxy: RancherProxy, tools
     assert (report.requests, report.writes) == (1, 0)
 
 
+async def test_while_a_release_cannot_be_installed_the_same_is_told_pass_after_pass(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    room = GuestRoom(tools)
+    task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
+    early: list[PassReport] = []
+    first = await room.run_pass(task, early=early.append)
+    assert len(early) == 1
+    again = await room.run_pass(task, early=early.append, is_known=True)
+    assert len(early) == 1, "there is no release yet, as before: nothing to tell"
+    assert [str(one.error) for one in again.releases] == [str(one.error) for one in first.releases]
+    await room.run_pass(task, early=early.append)
+    assert len(early) == 2, "to who knows nothing of the guest it is news"
+
+
+async def test_a_config_map_that_cannot_be_written_is_told_once_at_the_end(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    fault = Fault(status=403, only=lambda seen: seen.method in ("POST", "PATCH"))
+    task = replace(add_guest(proxy, "c-m-a", fault=fault), opted_in=True)
+    early: list[PassReport] = []
+    report = await GuestRoom(tools).run_pass(task, early=early.append, is_known=True)
+    assert (report.config_map.outcome, early) == (ConfigMapOutcome.FAILED, [])
+
+
 async def test_an_old_api_server_that_cannot_select_services_is_asked_for_all_of_them(
     proxy: RancherProxy, tools: GuestTools
 ) -> None:
