@@ -62,13 +62,19 @@ class ReleaseKeeper:
                 doubt=str(chart_error or ""),
                 wait_seconds=decision.wait_seconds,
             )
-        if chart is None:
-            return Outcome(error=chart_error)
         now = self.tools.monotonic()
+        if chart is None:
+            return Outcome(error=chart_error, wait_seconds=self._rest_without_chart(wanted, chart_error, now))
         rest = self.tools.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
         if rest:
             return Outcome(drift=self._drift(decision, wanted, chart), wait_seconds=rest)
         return await self._run(decision, state, wanted, chart)
+
+    def _rest_without_chart(self, wanted: WantedRelease, error: ChartError | None, now: float) -> float:
+        # As for helm: a source that is away for days is not asked for by every guest all the time.
+        guest_id, memory = self.task.guest_id, self.tools.memory
+        rest = memory.rest_seconds(guest_id, wanted.role, "", now)
+        return rest or memory.note_failure(guest_id, wanted.role, "", now, error)
 
     def _decide(
         self, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart | None

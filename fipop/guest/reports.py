@@ -6,11 +6,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fipop.errors import FipopError
+from fipop.errors import (
+    ApiInvalidError,
+    ChartError,
+    FipopError,
+    HelmError,
+    ReleaseRecordError,
+    ReleaseTakenError,
+)
 from fipop.guest.charts import Role
 from fipop.guest.configmap import BlockedKey, Contradiction, WantedAddress
 from fipop.guest.workloads import Readiness
 from fipop.settings import Settings
+
+_LASTING = (ChartError, HelmError, ReleaseRecordError, ReleaseTakenError, ApiInvalidError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +123,14 @@ class PassReport:
     requests: int
     writes: int
     retry_after_seconds: float | None
+
+    @property
+    def mends_soon(self) -> bool:
+        """Whether what failed may be over in a moment, so that it is worth coming back before the interval.
+
+        What only people mend, or what has a time of its own (a chart, helm), is not.
+        """
+        return self.error is not None and not isinstance(self.error, _LASTING)
 
     def readiness(self, role: Role) -> Readiness | None:
         """Give whether a role's release is ready; None where fipop manages none there."""

@@ -46,12 +46,30 @@ class KubeconfigMissingError(GuestError):
 
 
 @dataclass(slots=True)
-class _Visits:
-    """What is remembered of the passes over one guest."""
+class Visits:
+    """What is remembered of the passes over one guest; `deep_at` in monotonic, `finished_at` in Unix time."""
 
     deep_at: float
     failures: int = 0
     finished_at: float | None = None
+
+    def note(
+        self, report: PassReport, *, deep: bool, now: datetime, monotonic: float, created: datetime
+    ) -> float | None:
+        """Keep how a pass ended; give in how many seconds the next is due, None: at the interval."""
+        if deep and report.releases:
+            # Also when the pass failed: what fails for good would make every pass a deep one.
+            self.deep_at = monotonic
+        if report.error is None:
+            self.failures = 0
+        else:
+            self.failures += 1
+        if not report.mends_soon:
+            self.finished_at = now.timestamp()
+            return report.retry_after_seconds
+        if report.retry_after_seconds is not None:
+            return report.retry_after_seconds
+        return retry_delay_seconds((now - created).total_seconds(), self.failures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +99,7 @@ class Fleet:
 
     def __init__(self, parts: FleetParts) -> None:
         self._parts = parts
-        self._visits: dict[str, _Visits] = {}
+        self._visits: dict[str, Visits] = {}
 
     async def visit(self, guest_id: str) -> RetryAfter | None:
         """Make a pass, or note why there is none; the answer says when the next is due."""
@@ -103,7 +121,7 @@ class Fleet:
         if visits is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
             spread = self._parts.random.uniform(0.0, DEEP_CHECK_SECONDS)
-            visits = self._visits[guest_id] = _Visits(deep_at=self._parts.monotonic() - spread)
+            visits = self._visits[guest_id] = Visits(deep_at=self._parts.monotonic() - spread)
         began = self._parts.monotonic()
         observation, retry_seconds = await self._try(guest, floating_ips, retired, visits)
         self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
@@ -140,7 +158,7 @@ class Fleet:
         return visits.finished_at if visits is not None else None
 
     async def _try(
-        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], visits: _Visits
+        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], visits: Visits
     ) -> tuple[GuestObservation, float | None]:
         installing = installs(self._parts.settings(), guest) and bool(floating_ips)
         if not guest.connected:
@@ -167,25 +185,18 @@ class Fleet:
         retry = self._record(guest, report, visits, deep=deep)
         return observe(report, names, installs=task.opted_in), retry
 
-    def _record(self, guest: Guest, report: PassReport, visits: _Visits, *, deep: bool) -> float | None:
+    def _record(self, guest: Guest, report: PassReport, visits: Visits, *, deep: bool) -> float | None:
         """Count and log how a pass ended; give when the next is due, None: at the interval."""
         for event in report.events:
             self._count(guest, GuestEvent(event.event.value), success=event.success)
-        if report.error is None:
-            visits.failures = 0
-            visits.finished_at = self._parts.now().timestamp()
-            if deep:
-                visits.deep_at = self._parts.monotonic()
-        else:
-            visits.failures += 1
+        parts = self._parts
+        retry = visits.note(
+            report, deep=deep, now=parts.now(), monotonic=parts.monotonic(), created=guest.created
+        )
+        if report.error is not None:
             fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
-            logger.log(
-                logging.WARNING if visits.failures == 1 else logging.DEBUG, "pass failed", extra=fields
-            )
-        retry = report.retry_after_seconds
-        if report.error is not None and retry is None:
-            age = (self._parts.now() - guest.created).total_seconds()
-            retry = retry_delay_seconds(age, visits.failures)
+            level = logging.WARNING if visits.failures == 1 else logging.DEBUG
+            logger.log(level, "pass failed", extra=fields)
         return retry
 
     def _note(self, guest_id: str, observation: GuestObservation) -> None:

@@ -147,6 +147,9 @@ async def test_while_a_release_cannot_be_installed_the_same_is_told_pass_after_p
     again = await room.run_pass(task, early=early.append, is_known=True)
     assert len(early) == 1, "there is no release yet, as before: nothing to tell"
     assert [str(one.error) for one in again.releases] == [str(one.error) for one in first.releases]
+    assert first.retry_after_seconds is not None
+    assert 25 < first.retry_after_seconds <= 30, "and less and less often from then on"
+    assert not first.mends_soon
     await room.run_pass(task, early=early.append)
     assert len(early) == 2, "to who knows nothing of the guest it is news"
 

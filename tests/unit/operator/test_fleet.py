@@ -1,0 +1,79 @@
+"""When a guest is passed over again, and when deeply."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
+from fipop.guest.charts import Role
+from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
+from fipop.guest.workloads import Readiness
+from fipop.operator.fleet import Visits
+
+NOW = datetime(2026, 8, 20, tzinfo=UTC)
+RELEASE = ReleaseReport(
+    role=Role.KUBE_VIP, name="vip", namespace="kube-system", readiness=Readiness(ready=False, message="")
+)
+UNREACHABLE = ApiUnreachableError(verb="list", kind="ConfigMap", reason="Timeout")
+CHART = ChartError(source="https://charts.example", version="", reason="the source did not answer")
+TAKEN = ReleaseTakenError(namespace="kube-system", name="vip", role="kube-vip")
+
+
+def report(error: FipopError | None = None, **changes: Any) -> PassReport:
+    return PassReport(
+        **{
+            "guest_id": "c-m-a",
+            "reachable": True,
+            "error": error,
+            "config_map": ConfigMapReport(),
+            "releases": (RELEASE,),
+            "harvester_parked": None,
+            "events": (),
+            "requests": 0,
+            "writes": 0,
+            "retry_after_seconds": None,
+            **changes,
+        }
+    )
+
+
+def note(visits: Visits, found: PassReport, *, deep: bool = False) -> float | None:
+    return visits.note(found, deep=deep, now=NOW, monotonic=5000.0, created=NOW - timedelta(days=1))
+
+
+@pytest.mark.parametrize("error", [CHART, TAKEN])
+def test_what_lasts_does_not_bring_a_guest_back_before_the_interval(error: FipopError) -> None:
+    visits = Visits(deep_at=0.0)
+    assert note(visits, report(error)) is None
+    assert visits.failures == 1
+    assert visits.finished_at == NOW.timestamp(), "the pass was whole, as far as the guest lets it be"
+
+
+def test_a_guest_that_does_not_answer_is_tried_again_soon_and_then_less_often() -> None:
+    visits = Visits(deep_at=0.0)
+    delays = [note(visits, report(UNREACHABLE, reachable=False, releases=())) for _ in range(5)]
+    assert all(delay is not None and delay <= 30 for delay in delays)
+    assert delays == sorted(delays, key=lambda delay: delay or 0)
+    assert visits.finished_at is None
+
+
+def test_a_pass_that_says_when_to_come_again_is_listened_to() -> None:
+    assert note(Visits(deep_at=0.0), report(CHART, retry_after_seconds=60.0)) == 60.0
+    assert note(Visits(deep_at=0.0), report(UNREACHABLE, retry_after_seconds=2.0)) == 2.0
+    assert note(Visits(deep_at=0.0), report()) is None
+
+
+@pytest.mark.parametrize("error", [None, CHART, UNREACHABLE])
+def test_a_deep_check_that_ran_is_not_repeated_because_something_else_failed(
+    error: FipopError | None,
+) -> None:
+    visits = Visits(deep_at=0.0)
+    note(visits, report(error), deep=True)
+    assert visits.deep_at == 5000.0
+
+
+def test_a_deep_check_that_did_not_come_to_run_is_still_due() -> None:
+    visits = Visits(deep_at=0.0)
+    note(visits, report(UNREACHABLE, releases=()), deep=True)
+    assert visits.deep_at == 0.0
