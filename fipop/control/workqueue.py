@@ -41,7 +41,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryAfter:
-    """A handler's answer when nothing failed, but there is something to look at later."""
+    """A handler's answer when nothing failed, but there is something to look at later: not urgently, then."""
 
     seconds: float
 
@@ -268,7 +268,9 @@ class WorkQueue(Generic[K]):
         del self._active[key]
         outcome, delay_seconds = self._judge(key, task)
         if delay_seconds is not None:
-            self._schedule(key, now + delay_seconds, ready.priority)
+            # What was urgent was its first run: it comes back behind those that have not had theirs.
+            again = ready.priority if outcome is Outcome.CANCELLED else max(ready.priority, Priority.NORMAL)
+            self._schedule(key, now + delay_seconds, again)
         if key in self._again:
             self._schedule(key, *self._again.pop(key))
         self.outcomes[outcome] += 1
@@ -309,7 +311,11 @@ class WorkQueue(Generic[K]):
             "retry_seconds": delay_seconds,
         }
         if not isinstance(error, FipopError):
-            logger.error("work crashed; it is tried again", extra=fields, exc_info=error)
+            # One traceback tells it all, the same one at every retry would bury the rest.
+            crash = repr(error)
+            level = logging.DEBUG if crash == trouble.logged else logging.ERROR
+            trouble.logged = crash
+            logger.log(level, "work crashed; it is tried again", extra=fields, exc_info=error)
             return Outcome.CRASHED, delay_seconds
         level = logging.DEBUG if str(error) == trouble.logged else logging.WARNING
         trouble.logged = str(error)

@@ -128,6 +128,36 @@ class TestAdding:
 
         virtually(scenario())
 
+    @pytest.mark.parametrize("first", [RetryAfter(1), FipopError("no")])
+    def test_what_was_urgent_once_comes_back_behind_what_is_new(
+        self, virtually: Virtually, first: Any
+    ) -> None:
+        async def scenario() -> None:
+            queue = new_queue(backoff=Backoff(first_seconds=2.0))
+            journal = Journal(first)
+            queue.add("old", priority=Priority.URGENT)
+            async with running(queue, journal, concurrency=1):
+                await asyncio.sleep(0.5)
+                for number in range(4):
+                    queue.add(f"new-{number}", priority=Priority.URGENT)
+                await asyncio.sleep(60)
+            assert [key for _, key in journal.runs] == ["old", "new-0", "new-1", "new-2", "new-3", "old"]
+
+        virtually(scenario())
+
+    def test_background_work_comes_back_as_such(self, virtually: Virtually) -> None:
+        async def scenario() -> None:
+            queue, journal = new_queue(), Journal(RetryAfter(1))
+            queue.add("old", priority=Priority.BACKGROUND)
+            async with running(queue, journal, concurrency=1):
+                await asyncio.sleep(0.5)
+                for number in range(3):
+                    queue.add(f"new-{number}")
+                await asyncio.sleep(60)
+            assert [key for _, key in journal.runs] == ["old", "new-0", "new-1", "new-2", "old"]
+
+        virtually(scenario())
+
     def test_a_key_whose_priority_was_raised_takes_a_new_place_afterwards(self, virtually: Virtually) -> None:
         async def scenario() -> None:
             queue = new_queue()
@@ -276,6 +306,21 @@ class TestResults:
         [record] = [record for record in caplog.records if record.levelname == "ERROR"]
         assert record.exc_info is not None
         assert record.exc_info[0] is ZeroDivisionError
+
+    def test_the_same_crash_of_a_key_is_told_once_and_another_one_again(
+        self, virtually: Virtually, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario() -> None:
+            crashes = [ZeroDivisionError("a bug") for _ in range(3)]
+            queue, journal = new_queue(), Journal(*crashes, ZeroDivisionError("another"))
+            async with running(queue, journal):
+                queue.add("a")
+                await asyncio.sleep(1000)
+            assert queue.outcomes == {Outcome.CRASHED: 4, Outcome.DONE: 1}
+
+        virtually(scenario())
+        errors = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert [str(record.exc_info[1]) for record in errors if record.exc_info] == ["a bug", "another"]
 
     def test_a_cancellation_from_inside_the_handler_is_a_failure_and_loses_nothing(
         self, virtually: Virtually
