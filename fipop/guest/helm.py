@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,7 +60,10 @@ class ReleaseOrder:
 
 
 class HelmRunner:
-    """Runs helm, at most `concurrency` processes at a time; `runs` counts those that were started."""
+    """Runs helm, at most `concurrency` processes at a time; `runs` counts those that were started.
+
+    `observe` hears of each run that ended by itself or at its deadline: helm's subcommand, and whether it succeeded.
+    """
 
     def __init__(
         self,
@@ -69,8 +72,10 @@ class HelmRunner:
         concurrency: int = 2,
         deadline_seconds: float = DEADLINE_SECONDS,
         environ: Mapping[str, str] | None = None,
+        observe: Callable[[str, bool], None] | None = None,
     ) -> None:
         self.executable = executable
+        self._observe = observe
         self.deadline_seconds = deadline_seconds
         self.runs = 0
         self._slots = asyncio.Semaphore(concurrency)
@@ -121,6 +126,27 @@ class HelmRunner:
         subject: str,
     ) -> bytes:
         """Run helm once and give its stdout; raise HelmError with the class of its failure."""
+        try:
+            stdout = await self._execute(arguments, env, folder, stdin, action, subject)
+        except HelmError:
+            self._tell(arguments[0], success=False)
+            raise
+        self._tell(arguments[0], success=True)
+        return stdout
+
+    def _tell(self, command: str, *, success: bool) -> None:
+        if self._observe is not None:
+            self._observe(command, success)
+
+    async def _execute(
+        self,
+        arguments: list[str],
+        env: Mapping[str, str],
+        folder: Path,
+        stdin: bytes | None,
+        action: str,
+        subject: str,
+    ) -> bytes:
         async with self._slots:
             self.runs += 1
             try:

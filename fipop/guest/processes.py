@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TERMINATION_SECONDS = 5.0
-"""How long a program may tidy up after SIGTERM before SIGKILL."""
+TERMINATION_SECONDS = 3.0
+"""How long a program may tidy up after SIGTERM before SIGKILL: less than a leader whose lease runs out has left."""
 
 # Run by a fresh interpreter in the child's place: asks Linux for SIGKILL at the parent's end, then becomes the
 # program. Python code between fork and exec would do that too, but a process with threads may hang in it.

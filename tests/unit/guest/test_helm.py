@@ -69,6 +69,19 @@ async def failure_of(program: str, tmp_path: Path, **options: Any) -> HelmFailur
     return failed.value.failure
 
 
+async def test_each_run_is_told_by_its_subcommand_and_how_it_ended(stub: Stub, tmp_path: Path) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def observe(command: str, success: bool) -> None:
+        seen.append((command, success))
+
+    await HelmRunner(stub.make(), observe=observe).upgrade(KUBECONFIG, order(tmp_path))
+    await failure_of(stub.make("exit 1"), tmp_path, observe=observe)
+    await failure_of(stub.make("sleep 60"), tmp_path, observe=observe, deadline_seconds=0.2)
+    await failure_of(str(tmp_path / "no-such-program"), tmp_path, observe=observe)
+    assert seen == [("upgrade", True), ("upgrade", False), ("upgrade", False), ("upgrade", False)]
+
+
 async def test_secrets_go_by_stdin_and_a_private_file_and_never_by_the_command_line(
     stub: Stub, tmp_path: Path
 ) -> None:
