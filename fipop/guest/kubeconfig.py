@@ -20,9 +20,8 @@ from fipop.yaml_input import MAX_YAML_BYTES, YamlRefusedError, parse_yaml_mappin
 
 _MAX_NAME = 253
 _MAX_SERVER = 2048
-_HOST_NAME = re.compile(
-    r"(?=.{1,253}\Z)[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?(\.[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?)*\.?"
-)
+_LABEL = r"[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 _REFUSED_IN_CLUSTER = {

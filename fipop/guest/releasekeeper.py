@@ -206,7 +206,7 @@ async def _refuse_local(connection: Connection) -> None:
         found = await asyncio.get_running_loop().getaddrinfo(
             url.hostname, url.port or 443, type=socket.SOCK_STREAM
         )
-    except OSError:
+    except (OSError, UnicodeError):
         raise KubeconfigError(field="cluster.server", reason="has a name that cannot be resolved") from None
     if any(is_local_address(ip_address(str(address[4][0]).partition("%")[0])) for address in found):
         raise KubeconfigError(

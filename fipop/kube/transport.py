@@ -216,6 +216,11 @@ class Transport:
             raise ApiUnreachableError(
                 outcome_unknown=not unsent, **call_fields(call, reason=_unreachable_reason(error))
             ) from error
+        except UnicodeError:
+            # A host name that no resolver takes; the error would quote it.
+            raise ApiUnreachableError(
+                outcome_unknown=False, **call_fields(call, reason="NameResolution")
+            ) from None
 
 
 @dataclass(slots=True)

@@ -161,6 +161,7 @@ def test_a_cluster_that_reads_or_trusts_too_much_is_refused_by_its_field(field: 
         f"https://a.localhost/k8s/clusters/{GUEST}",
         f"https://metadata_.-/k8s/clusters/{GUEST}",
         "https://" + "a" * 3000,
+        f"https://{'a' * 64}.example/k8s/clusters/{GUEST}",
     ],
 )
 def test_a_server_that_is_not_this_guest_behind_https_is_refused(server: str) -> None:
@@ -175,6 +176,7 @@ def test_a_server_that_is_not_this_guest_behind_https_is_refused(server: str) ->
         f"https://rancher.example.com:8443/k8s/clusters/{GUEST}",
         f"https://rancher.example.com/behind/a/prefix/k8s/clusters/{GUEST}",
         f"https://[fd00::10]:443/k8s/clusters/{GUEST}",
+        f"https://{'a' * 63}.example/k8s/clusters/{GUEST}",
     ],
 )
 def test_a_server_that_is_this_guest_behind_https_is_taken(server: str) -> None:

@@ -13,9 +13,10 @@ async def test_helm_is_not_sent_to_a_name_that_leads_to_this_machine_or_its_link
         await _refuse_local(Connection(server=f"https://{host}/k8s/clusters/c-m-a", token="t"))
 
 
-async def test_helm_is_not_sent_to_a_name_that_does_not_resolve() -> None:
+@pytest.mark.parametrize("host", ["no-such-host.invalid", f"{'a' * 64}.example"])
+async def test_helm_is_not_sent_to_a_name_that_does_not_resolve(host: str) -> None:
     with pytest.raises(KubeconfigError, match="cannot be resolved"):
-        await _refuse_local(Connection(server="https://no-such-host.invalid/k8s/clusters/c-m-a", token="t"))
+        await _refuse_local(Connection(server=f"https://{host}/k8s/clusters/c-m-a", token="t"))
 
 
 async def test_helm_is_sent_to_any_other_address() -> None:

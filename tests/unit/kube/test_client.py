@@ -299,6 +299,13 @@ async def unused_url(server):
     return server.connection(server=f"https://127.0.0.1:{port}")
 
 
+async def test_a_name_that_no_resolver_takes_is_told(server):
+    async with KubeClient(server.connection(server=f"https://{'a' * 64}.example")) as client:
+        with pytest.raises(ApiUnreachableError) as caught:
+            await client.create(CONFIG_MAPS, {"metadata": {"name": "x"}}, namespace="a")
+    assert (caught.value.reason, caught.value.outcome_unknown) == ("NameResolution", False)
+
+
 async def test_a_name_that_nobody_knows_is_told(server):
     async with KubeClient(server.connection(server="https://nobody.invalid")) as client:
         with pytest.raises(ApiUnreachableError) as caught:
