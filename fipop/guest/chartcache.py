@@ -100,7 +100,7 @@ class ChartCache:
         )
 
     async def close(self) -> None:
-        """Stop what is under way and remove the charts from the disk."""
+        """Stop what is under way and remove the charts from the disk, with all that helm was lent there."""
         tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
         for task in tasks:
             task.cancel()
@@ -109,6 +109,7 @@ class ChartCache:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        self._helm.scratch.close()
 
     async def _refresh(self, source: ChartSource, entry: _Entry) -> None:
         try:
@@ -165,7 +166,7 @@ class ChartCache:
 
     def _home(self) -> Path:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="fipop-charts-"))
+            self._folder = self._helm.scratch.folder("charts-")
         return self._folder
 
     def _forget_unused(self) -> None:

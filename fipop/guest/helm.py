@@ -11,7 +11,6 @@ import functools
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ import yaml
 from fipop.errors import HelmError, HelmFailure
 from fipop.guest.helm_failures import classify
 from fipop.guest.processes import run_process
+from fipop.guest.scratch import Scratch
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ class HelmRunner:
         self._observe = observe
         self.deadline_seconds = deadline_seconds
         self.runs = 0
+        self.scratch = Scratch()
         self._slots = asyncio.Semaphore(concurrency)
         surroundings = os.environ if environ is None else environ
         self._fetch_environment = {
@@ -86,7 +87,7 @@ class HelmRunner:
 
     async def version(self) -> str:
         """Give helm's version, such as `v3.22.0`: a check at the start that the program is there and runs."""
-        async with _private_folder("start") as folder:
+        async with self._private_folder("start") as folder:
             return str(await _Command(self, folder, action="start", subject="helm").version())
 
     async def upgrade(self, kubeconfig: str, order: ReleaseOrder) -> None:
@@ -94,7 +95,7 @@ class HelmRunner:
 
         The namespace is created where it is missing. When this task is cancelled helm ends before this does.
         """
-        async with _private_folder("upgrade") as folder:
+        async with self._private_folder("upgrade") as folder:
             command = _Command(
                 self,
                 folder,
@@ -110,10 +111,24 @@ class HelmRunner:
     @asynccontextmanager
     async def fetching(self, subject: str) -> AsyncIterator[ChartFetch]:
         """Lend a place from which charts are fetched; what it wrote is gone afterwards."""
-        async with _private_folder("fetch") as folder:
+        async with self._private_folder("fetch") as folder:
             yield ChartFetch(
                 _Command(self, folder, action="fetch", subject=subject, env=self._fetch_environment)
             )
+
+    @asynccontextmanager
+    async def _private_folder(self, action: str) -> AsyncIterator[Path]:
+        """Lend a folder that only we can read; gone afterwards, whatever stands in it."""
+        try:
+            folder = self.scratch.folder("helm-")
+        except OSError as error:
+            raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
+        try:
+            yield folder
+        except OSError as error:
+            raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     async def execute(
         self,
@@ -255,21 +270,6 @@ class _Command(pyhelm3.Command):  # type: ignore[misc]
             return await super().install_or_upgrade(*args, **kwargs)
         except ValueError as error:  # it said that all went well, and yet no JSON
             raise self.failed(HelmFailure.UNKNOWN) from error
-
-
-@asynccontextmanager
-async def _private_folder(action: str) -> AsyncIterator[Path]:
-    """Lend a folder that only we can read; gone afterwards, whatever stands in it."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="fipop-helm-"))
-    except OSError as error:
-        raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
-    try:
-        yield folder
-    except OSError as error:
-        raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -168,7 +168,7 @@ class Source:
         return len(runs.read_text()) if runs.exists() else 0
 
     def kept(self) -> list[Path]:
-        return list((self.folder / "temporary").glob("fipop-charts-*/*"))
+        return list((self.folder / "temporary").glob("fipop-*/charts-*/*"))
 
     async def version(self) -> str:
         return (await self.cache.get(SOURCE)).identity.version

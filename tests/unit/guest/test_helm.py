@@ -141,6 +141,8 @@ async def test_no_file_stays_behind_however_helm_ends(
     monkeypatch.setattr("tempfile.tempdir", str(place))
     runner = HelmRunner(stub.make(after), deadline_seconds=1)
     await asyncio.gather(runner.upgrade(KUBECONFIG, order(tmp_path)), return_exceptions=True)
+    assert [path.name for path in place.rglob("*") if not path.is_dir()] == ["lock"]
+    runner.scratch.close()
     assert list(place.iterdir()) == []
 
 

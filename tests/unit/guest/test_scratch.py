@@ -1,0 +1,65 @@
+"""Temporary folders: ours while we live, nobody's afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fipop.guest.scratch import Scratch
+
+HOLD = """
+import sys
+from fipop.guest.scratch import Scratch
+scratch = Scratch()
+print(scratch.folder("helm-"), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_folders_are_private_and_gone_with_their_root(temporary: Path) -> None:
+    scratch = Scratch()
+    first, second = scratch.folder("helm-"), scratch.folder("helm-")
+    assert first != second
+    assert first.parent == second.parent
+    assert [path.stat().st_mode & 0o777 for path in (first, first.parent)] == [0o700, 0o700]
+    scratch.close()
+    scratch.close()
+    assert list(temporary.iterdir()) == []
+    assert scratch.folder("helm-").is_dir(), "it may be asked again"
+    scratch.close()
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(temporary: Path) -> None:
+    stranger = temporary / "fipop-notes"
+    stranger.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        held = Path(process.stdout.readline().strip())
+        (held / "kubeconfig").write_text("token")
+        beside = Scratch()
+        beside.folder("helm-")
+        assert (held / "kubeconfig").exists()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    beside.close()
+    after = Scratch()
+    mine = after.folder("helm-")
+    assert not held.exists()
+    assert sorted(temporary.iterdir()) == sorted([stranger, mine.parent])
+    after.close()
