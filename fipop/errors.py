@@ -28,6 +28,7 @@ FipopError
 │   ├── ApiServerError            5xx: a write may have been committed all the same
 │   │   └── ApiAnswerError            no Kubernetes answer at all: a redirect, too large, not JSON
 │   └── ApiUnreachableError       no answer: refused, cut, timed out; a write may have been committed
+├── StartError                what the program is started with is missing or cannot be used
 ├── NotLeadingError           a write by a replica that does not lead, or not any more; nothing was sent
 ├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
@@ -150,6 +151,15 @@ class ApiUnreachableError(ApiError):
     def __init__(self, *, outcome_unknown: bool = True, **fields: object) -> None:
         self.outcome_unknown = outcome_unknown
         super().__init__(**fields)  # type: ignore[arg-type]
+
+
+class StartError(FipopError):
+    """What the program is started with is missing or cannot be used; `problem` continues the sentence after `what`."""
+
+    def __init__(self, *, what: str, problem: str) -> None:
+        self.what = what
+        self.problem = problem
+        super().__init__(f"{what} {problem}")
 
 
 class NotLeadingError(FipopError):

@@ -23,6 +23,7 @@ from fipop.errors import FipopError
 from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
 from fipop.operator.app import Operator
 from fipop.operator.options import OperatorOptions
+from fipop.option_values import SettingsError, parse_namespace
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,14 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command(name="operator")
+def _check_namespace(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    try:
+        return parse_namespace(value)
+    except SettingsError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(name="operator", short_help="The role that runs in the management cluster.")
 @click.option(
     "--kubeconfig", type=_FILE, help="Kubeconfig of the management cluster; default: the pod's own access."
 )
@@ -42,6 +50,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default=names.OPERATOR_NAMESPACE,
     envvar="POD_NAMESPACE",
     show_default=True,
+    callback=_check_namespace,
     help="Namespace of kube-fip-config and of the Lease.",
 )
 @click.option(
@@ -99,6 +108,7 @@ def operator(
 ) -> None:
     """Give the guest clusters of this Rancher floating IPs, and keep kube-vip in them.
 
+    It runs until it is asked to end (SIGTERM, ctrl-C), and waits for an API server that is away.
     Everything else is set, live, in the ConfigMap kube-fip-config.
     """
     configure_logging(as_json=log_format == "json")
@@ -122,7 +132,7 @@ def operator(
         asyncio.run(_run(options))
     except (FipopError, OSError) as error:
         logger.critical("the operator ends", extra={"error": str(error)})
-        raise click.ClickException(str(error)) from error
+        sys.exit(1)
 
 
 async def _run(options: OperatorOptions) -> None:

@@ -7,10 +7,13 @@ away. Ready means that this replica knows the whole ledger and reaches the API s
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
+
+from fipop.errors import StartError
 
 SILENCE_LIMIT_SECONDS = 110.0
 """A stream that works shows it at least every 60 s; one that does not must be found out within 120 s."""
@@ -150,14 +153,22 @@ class HealthServer:
         return int(self._runner.addresses[0][1])
 
     async def start(self) -> None:
-        """Listen; OSError where the port is taken."""
+        """Listen. Raises StartError where that cannot be: nobody would learn how this process is."""
         app = web.Application()
         app.router.add_get("/livez", self._liveness)
         app.router.add_get("/healthz", self._liveness)
         app.router.add_get("/readyz", self._readiness)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port).start()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self.stop()
+            # asyncio puts a sentence of its own where the system's words were.
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+            raise StartError(
+                what=f"health port {self._port}", problem=f"cannot be listened on: {reason}"
+            ) from error
 
     async def stop(self) -> None:
         """Listen no more."""

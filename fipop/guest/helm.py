@@ -20,7 +20,7 @@ from typing import Any
 import pyhelm3
 import yaml
 
-from fipop.errors import HelmError, HelmFailure
+from fipop.errors import HelmError, HelmFailure, StartError
 from fipop.guest.helm_failures import classify
 from fipop.guest.processes import run_process
 from fipop.guest.scratch import Scratch
@@ -41,10 +41,11 @@ _PASSED_TO_FETCHES = (
 
 
 def find_helm(given: str | None = None) -> str:
-    """Give the absolute path of the helm program: the given one, else that on PATH. Raises HelmError."""
+    """Give the absolute path of the helm program: the given one, else that on PATH. Raises StartError."""
     path = shutil.which(given or "helm")
     if path is None:
-        raise HelmError(action="start", subject=given or "helm", failure=HelmFailure.NOT_STARTED)
+        where = "cannot be run" if given else "is not on PATH: install it, or name it with --helm"
+        raise StartError(what=f"helm program {given or 'helm'}", problem=where)
     return str(Path(path).resolve())
 
 

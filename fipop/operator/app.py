@@ -57,6 +57,7 @@ class Operator:
         self._set_log_level = set_log_level
         self._not_ready: dict[str, str] = {"start": "has not finished"}
         self._watcher: Watcher | None = None
+        self._crds = read_crds(options.crds) if options.crds is not None else []
         self._client = KubeClient(
             options.connection,
             max_answer_bytes=MANAGEMENT_ANSWER_BYTES,
@@ -220,10 +221,7 @@ class Operator:
         return bool(wanted or present)
 
     async def _settle_crds(self) -> None:
-        if self._options.crds is None:
-            return
-        crds = read_crds(self._options.crds)
-        await settle_crds(self._client, crds, update=self._options.update_crds)
+        await settle_crds(self._client, self._crds, update=self._options.update_crds)
 
     async def _find_our_age(self) -> None:
         """Find out since when reservations exist here: what is older was made for the predecessor."""

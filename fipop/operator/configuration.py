@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fipop.api import names
-from fipop.errors import ApiAlreadyExistsError, FipopError
+from fipop.errors import ApiAlreadyExistsError, FipopError, StartError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS
@@ -119,13 +119,18 @@ class Configuration:
 def read_defaults(folder: Path | None) -> dict[str, str]:
     """Read what a missing kube-fip-config is made from: a mounted folder with one file for each option.
 
-    Without a folder the documented built-in defaults. OSError where it cannot be read.
+    Without a folder the documented built-in defaults. StartError where it cannot be read.
     """
     if folder is None:
         return settings_data(DEFAULTS)
-    # A mounted ConfigMap has hidden entries beside its files.
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    return {path.name: path.read_text(encoding="utf-8") for path in files}
+    try:
+        # A mounted ConfigMap has hidden entries beside its files.
+        files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        return {path.name: path.read_text(encoding="utf-8") for path in files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(
+            what=f"settings defaults {folder}", problem="cannot be read as text files"
+        ) from error
 
 
 def _changed(before: Settings, after: Settings) -> list[str]:

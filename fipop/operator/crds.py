@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from fipop.api import names
-from fipop.errors import FipopError
+from fipop.errors import FipopError, StartError
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
@@ -30,8 +30,18 @@ class SchemaError(FipopError):
 
 
 def read_crds(folder: Path) -> list[Json]:
-    """Read the CRDs that came with this program. OSError where they cannot be read."""
-    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
+    """Read the CRDs that came with this program. StartError where they cannot be read."""
+    return [_read_crd(path) for path in sorted(folder.glob("*.yaml"))]
+
+
+def _read_crd(path: Path) -> Json:
+    try:
+        crd = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise StartError(what=f"CRD file {path}", problem="cannot be read as YAML") from error
+    if not isinstance(crd, dict) or crd.get("kind") != CUSTOM_RESOURCE_DEFINITIONS.kind:
+        raise StartError(what=f"CRD file {path}", problem="holds no CustomResourceDefinition")
+    return crd
 
 
 async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> None:

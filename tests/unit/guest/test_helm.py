@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import HelmError, HelmFailure
+from fipop.errors import HelmError, HelmFailure, StartError
 from fipop.guest.helm import HelmRunner, ReleaseOrder, find_helm
 
 KUBECONFIG = '{"token": "verysecret"}'
@@ -189,7 +189,6 @@ def test_helm_is_the_given_one_or_that_on_the_path(stub: Stub, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(stub.folder))
     assert find_helm() == program
     monkeypatch.setenv("PATH", "")
-    for given in (None, "/no-such/helm"):
-        with pytest.raises(HelmError) as missing:
+    for given, problem in ((None, "helm is not on PATH"), ("/no-such/helm", "/no-such/helm cannot be run")):
+        with pytest.raises(StartError, match=problem):
             find_helm(given)
-        assert missing.value.failure is HelmFailure.NOT_STARTED

@@ -1,0 +1,48 @@
+"""The command line as a whole."""
+
+import pytest
+from click.testing import CliRunner
+
+from fipop.cli.main import main
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["operator", "--help"], ["--version"]])
+def test_what_people_ask_to_know_is_answered_with_success(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments, prog_name="fipop")
+    assert result.exit_code == 0
+    assert "fipop" in result.stdout
+
+
+def test_the_help_tells_every_command_in_a_whole_sentence() -> None:
+    help_text = CliRunner().invoke(main, ["--help"], prog_name="fipop").stdout
+    commands = help_text.partition("Commands:\n")[2].splitlines()
+    assert {line.split()[0] for line in commands} == set(main.commands)
+    assert all(line.endswith(".") and not line.endswith("...") for line in commands)
+
+
+def test_the_help_of_the_operator_tells_every_option() -> None:
+    help_text = CliRunner().invoke(main, ["operator", "--help"], prog_name="fipop").stdout
+    for option in main.commands["operator"].params:
+        assert option.opts[0] in help_text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "Usage: fipop"),
+        (["oprator"], "No such command 'oprator'"),
+        (["operator", "--unknown"], "No such option '--unknown'"),
+        (["operator", "--health-port", "x"], "'x' is not a valid integer"),
+        (["operator", "--health-port", "65536"], "65536 is not in the range 0<=x<=65535"),
+        (["operator", "--kubeconfig", "/none"], "File '/none' does not exist"),
+        (["operator", "--crds", "/none"], "Directory '/none' does not exist"),
+        (["operator", "--settings-defaults", __file__], "is a file"),
+        (["operator", "--namespace", "Kube_Fip"], "must be a DNS label"),
+        (["operator", "--log-format", "xml"], "'xml' is not one of 'json', 'text'"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, arguments, prog_name="fipop")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.output

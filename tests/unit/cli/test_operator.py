@@ -1,0 +1,162 @@
+"""`fipop operator` as a process: how it ends where it cannot begin, and what it waits for."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+FIPOP = Path(sys.executable).parent / "fipop"
+CRDS = Path(__file__).parents[3] / "crds"
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    """A kubeconfig of a server that nobody is."""
+    return write_kubeconfig(tmp_path, cluster={"server": "https://127.0.0.1:1"}, user={"token": "s3cret"})
+
+
+def write_kubeconfig(folder: Path, *, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
+    path = folder / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "users": [{"name": "a", "user": user}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Path:
+    """A program that could be helm."""
+    path = tmp_path / "helm"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@asynccontextmanager
+async def running(*arguments: str | Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        FIPOP,
+        "operator",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": "/nowhere"},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def ends(*arguments: str | Path) -> str:
+    """Run it to its end, which is a failure told in one line; why it ended."""
+    async with running(*arguments) as process:
+        async with asyncio.timeout(30):
+            output, errors = await process.communicate()
+    assert process.returncode == 1
+    assert output == b""
+    [line] = errors.decode().splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["message"]) == ("CRITICAL", "the operator ends")
+    assert "s3cret" not in line
+    error: str = told["error"]
+    return error
+
+
+@pytest.mark.parametrize(
+    "content", ["nonsense", "{}", "a: [", "\0", "kind: Config\nclusters: 5\n"], ids=lambda text: repr(text)
+)
+async def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+    assert await ends("--kubeconfig", path) == f"no connection to {path}: the kubeconfig cannot be used"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "problem"),
+    [
+        ({"insecure-skip-tls-verify": True}, {}, "insecure-skip-tls-verify is refused"),
+        ({"proxy-url": "http://127.0.0.1:2"}, {}, "proxy-url is not supported"),
+        ({}, {"username": "a", "password": "s3cret"}, "user name and password are not supported"),
+    ],
+)
+async def test_a_kubeconfig_that_asks_for_what_is_refused_is_told(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], problem: str
+) -> None:
+    server = {"server": "https://127.0.0.1:1"}
+    path = write_kubeconfig(tmp_path, cluster=server | cluster, user=user)
+    assert await ends("--kubeconfig", path) == f"no connection to https://127.0.0.1:1: {problem}"
+
+
+async def test_without_a_kubeconfig_it_must_be_a_pod() -> None:
+    assert await ends() == (
+        "no connection to the API server: this is no pod with a ServiceAccount, and no kubeconfig is named"
+    )
+
+
+async def test_a_helm_that_is_missing_is_told(kubeconfig: Path) -> None:
+    expected = "helm program helm is not on PATH: install it, or name it with --helm"
+    assert await ends("--kubeconfig", kubeconfig) == expected
+    named = await ends("--kubeconfig", kubeconfig, "--helm", "/nowhere/helm")
+    assert named == "helm program /nowhere/helm cannot be run"
+
+
+async def test_a_folder_whose_files_cannot_be_read_is_told(
+    kubeconfig: Path, helm: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "crds").mkdir()
+    (tmp_path / "defaults").mkdir()
+    common = ("--kubeconfig", kubeconfig, "--helm", helm)
+
+    (tmp_path / "defaults" / "logLevel").write_bytes(b"\xff\xfe")
+    told = await ends(*common, "--settings-defaults", tmp_path / "defaults")
+    assert told == f"settings defaults {tmp_path}/defaults cannot be read as text files"
+
+    (tmp_path / "crds" / "a.yaml").write_text("a: [")
+    told = await ends(*common, "--crds", tmp_path / "crds")
+    assert told == f"CRD file {tmp_path}/crds/a.yaml cannot be read as YAML"
+
+    (tmp_path / "crds" / "a.yaml").write_text("kind: ConfigMap")
+    told = await ends(*common, "--crds", tmp_path / "crds")
+    assert told == f"CRD file {tmp_path}/crds/a.yaml holds no CustomResourceDefinition"
+
+
+async def test_a_health_port_that_is_taken_is_told(kubeconfig: Path, helm: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = await ends("--kubeconfig", kubeconfig, "--helm", helm, "--health-port", str(port))
+    assert told == f"health port {port} cannot be listened on: Address already in use"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_api_server_that_is_away_is_waited_for_until_it_is_asked_to_end(
+    kubeconfig: Path, helm: Path, number: signal.Signals
+) -> None:
+    arguments = ("--kubeconfig", kubeconfig, "--helm", helm, "--crds", CRDS, "--health-port", "0")
+    async with running(*arguments) as process, asyncio.timeout(30):
+        assert process.stderr is not None
+        waits = json.loads(await process.stderr.readline())
+        assert (waits["level"], waits["message"], waits["step"]) == ("WARNING", "start waits", "settings")
+        assert waits["error"] == "cannot get ConfigMap kube-fip/kube-fip-config: ConnectionRefused"
+        process.send_signal(number)
+        rest = (await process.stderr.read()).decode().splitlines()
+        assert [json.loads(line)["message"] for line in rest] == ["stopping", "stopped"]
+        assert await process.wait() == 0
