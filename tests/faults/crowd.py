@@ -14,6 +14,8 @@ from tests.faults.runner import NO_ELECTION, RESYNC, Result, tail
 
 NAMESPACES = 20
 AT_ONCE = 40
+PAUSE_SECONDS = 2.0
+"""Between two looks at the whole crowd, which take long."""
 HARM = (
     Rule(on=On.WRITE, do=Do.KILL_AFTER, rate=0.0002),
     Rule(on=On.WRITE, do=Do.KILL_BEFORE, rate=0.0002),
@@ -51,11 +53,13 @@ async def run_crowd(lane: Lane, plan: Plan, size: int, times: Times | None = Non
         for operator, rules in zip(operators, (plan.rules, plan.others), strict=True):
             await operator.start(Schedule(rules, seed=plan.seed))
         await _create(lane, size)
-        if not await lane.wait(lambda: _all_named(lane, size), seconds=times.settle):
+        if not await lane.wait(lambda: _all_named(lane, size), seconds=times.settle, pause=PAUSE_SECONDS):
             result.violations.append(f"I4: {_named(lane)} of {size} have an address after {times.settle:g} s")
         await _compare(lane, size, operators, result)
         await _delete(lane)
-        if not await lane.wait(lambda: not _of(lane, RESERVATIONS), seconds=times.release):
+        if not await lane.wait(
+            lambda: not _of(lane, RESERVATIONS), seconds=times.release, pause=PAUSE_SECONDS
+        ):
             result.violations.append(f"I2: {len(_of(lane, RESERVATIONS))} reservations have leaked")
     finally:
         for operator in operators:
@@ -88,7 +92,7 @@ async def _delete(lane: Lane) -> None:
 
 async def _compare(lane: Lane, size: int, operators: list[Operator], result: Result) -> None:
     """Held reservations are what statuses name, no address twice."""
-    await lane.wait(lambda: len(_held(lane)) == size, seconds=60)
+    await lane.wait(lambda: len(_held(lane)) == size, seconds=60, pause=PAUSE_SECONDS)
     named = [slot for obj in _of(lane, FLOATING_IPS) for slot in slots_named_by(obj)]
     held = [slot_of(obj) for obj in _held(lane)]
     if len(set(named)) != len(named):

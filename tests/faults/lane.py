@@ -360,13 +360,13 @@ class Lane:
         """The reservation of an IPv4 address; empty where there is none."""
         return self.recorder.now.get((RESERVATIONS, "", f"{space}.{address}"), {})
 
-    async def wait(self, is_so: Callable[[], bool], *, seconds: float) -> bool:
-        """Wait until it is so; False where it was not in time."""
+    async def wait(self, is_so: Callable[[], bool], *, seconds: float, pause: float = 0.03) -> bool:
+        """Wait until it is so; False where it was not in time. `pause` is for questions that take long."""
         deadline = time.monotonic() + seconds
         while not is_so():
             if time.monotonic() > deadline:
                 return False
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(pause)
         return True
 
     async def reset(self) -> None:

@@ -45,7 +45,7 @@ class Setting:
 
 def replay(history: History, setting: Setting | None = None) -> list[Violation]:
     """Judge every revision; the violations in their order."""
-    judge = _Judge(setting=setting or Setting())
+    judge = Judge(setting=setting or Setting())
     for step in history.steps():
         if isinstance(step, Carried):
             judge.take_carried(step)
@@ -55,7 +55,7 @@ def replay(history: History, setting: Setting | None = None) -> list[Violation]:
 
 
 @dataclass(slots=True)
-class _Judge:
+class Judge:
     setting: Setting
     found: list[Violation] = field(default_factory=list)
     objects: dict[Key, Json] = field(default_factory=dict)
