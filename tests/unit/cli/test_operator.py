@@ -160,3 +160,19 @@ async def test_an_api_server_that_is_away_is_waited_for_until_it_is_asked_to_end
         rest = (await process.stderr.read()).decode().splitlines()
         assert [json.loads(line)["message"] for line in rest] == ["stopping", "stopped"]
         assert await process.wait() == 0
+
+
+HANGING = """
+import sys, time
+import fipop.cli.operator
+program = sys.modules["fipop.cli.operator"]
+program.STOP_SECONDS = 0.2
+program._start_watchdog()
+time.sleep(60)
+"""
+
+
+async def test_a_stop_that_hangs_is_ended_all_the_same() -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HANGING)
+    async with asyncio.timeout(30):
+        assert await process.wait() == 1
