@@ -53,7 +53,9 @@ def connection_in_cluster() -> Connection:
         config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         return _connection(configuration)
     except (config.ConfigException, OSError) as error:
-        raise KubeAccessError(server="", problem="this is no pod with a ServiceAccount, and no kubeconfig is named") from error
+        raise KubeAccessError(
+            server="", problem="this is no pod with a ServiceAccount, and no kubeconfig is named"
+        ) from error
 
 
 def _connection(configuration: Configuration) -> Connection:
