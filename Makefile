@@ -54,7 +54,7 @@ demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it r
 .PHONY: demo
 
 test: check assets ## Run everything: checks, unit tests, tests on real control planes
-	$(BIN)/pytest --durations=15
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile --durations=15
 
 .PHONY: test
 
