@@ -76,7 +76,10 @@ class Operator:
         self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_server = MetricsServer(self._metrics.render)
-        helm = HelmRunner(find_helm(options.helm))
+        helm = HelmRunner(
+            find_helm(options.helm),
+            observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
+        )
         self._tools = GuestTools(
             helm=helm,
             charts=ChartCache(helm),
@@ -277,7 +280,7 @@ class Operator:
         if after.metrics_port != before.metrics_port:
             self._serve_metrics()
         for guest in self._controllers.guests.all() if after != before else ():
-            self._controllers.router.add_pass(guest.id)
+            self._controllers.router.add_routine_pass(guest.id)
 
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""

@@ -88,8 +88,12 @@ class Router:
         self.work.add(Key(Kind.RESERVATION, "", reservation.name), priority=Priority.BACKGROUND)
 
     def add_pass(self, guest_id: str) -> None:
-        """Want a pass over a guest soon."""
+        """Want a pass over a guest before all that are only due again: something happened to it."""
         self.passes.add(guest_id, priority=Priority.URGENT)
+
+    def add_routine_pass(self, guest_id: str) -> None:
+        """Want a pass over a guest when its turn comes, one of many."""
+        self.passes.add(guest_id)
 
     def wake_waiting(self) -> None:
         """Enqueue who waits, the oldest first: an address became free, or a gate opened."""

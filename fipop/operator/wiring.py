@@ -191,7 +191,7 @@ class Controllers:
         for cluster in self.world.clusters.all():
             if cluster.cluster_name:
                 self.work.add(Key(Kind.GUEST, "", cluster.cluster_name))
-                self.router.add_pass(cluster.cluster_name)
+                self.router.add_routine_pass(cluster.cluster_name)
 
     def start_afresh(self) -> None:
         """Forget what an earlier time of leading found: another replica may have led meanwhile."""
