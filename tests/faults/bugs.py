@@ -67,8 +67,10 @@ BUGS = (
         (
             "operator/books.py",
             "        if floating_ip is None:\n            return frozenset()\n        status",
-            "        if not floating_ip or not floating_ip.status.addresses:\n"
-            "            return frozenset()\n        status",
+            (
+                "        if not floating_ip or not floating_ip.status.addresses:\n"
+                "            return frozenset()\n        status"
+            ),
         ),
     ),
     _bug(
