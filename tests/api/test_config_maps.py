@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
@@ -11,6 +12,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.rancher_plan import GuestKind
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, Stack, build_range, floating_ips, open_stack
+from localfleet.waiting import eventually
 from tests.api.served_guest import (
     CONFIG_MAP,
     ServedGuest,
@@ -178,6 +180,13 @@ async def test_two_floating_ips_of_a_guest_merge_in_the_order_in_which_they_were
 ) -> None:
     await own.ask("older", RANGE, ipaddress=pair[0], interface="eth0")
     await own.has_data({"cidr-global": f"{pair[0]}/32", "interface-global": "eth0"})
+    created = datetime.fromisoformat((await own.floating_ip("older"))["metadata"]["creationTimestamp"])
+
+    async def is_another_second() -> bool:
+        """Of two that were made in the same one, nobody can tell which is older."""
+        return datetime.now(UTC) >= created + timedelta(seconds=1)
+
+    await eventually(is_another_second)
     # By its address and by its name it would come first.
     await own.ask("a-younger", RANGE, ipaddress=pair[1], interface="eth1")
     merged = {"cidr-global": f"{pair[0]}/32,{pair[1]}/32", "interface-global": "eth0"}

@@ -246,6 +246,7 @@ async def test_nothing_is_installed_or_parked_in_a_guest_that_is_not_opted_in(
 @pytest.mark.parametrize("source", ["HTTP", "OCI"])
 async def test_charts_come_from_a_repository_or_a_registry_in_the_version_asked_for_or_the_newest(
     stack: Stack,
+    repository: ChartRepository,
     registry: OciRegistry,
     guest: ControlPlane,
     numbers: Iterator[int],
@@ -255,6 +256,8 @@ async def test_charts_come_from_a_repository_or_a_registry_in_the_version_asked_
     oci = source == "OCI"
     options = {
         "kubevipGuestInstall": "enabled",
+        # A registry wins over the repository: there is none at this address.
+        "kubevipChartRepoUrl": "http://127.0.0.1:1/charts" if oci else repository.url,
         "kubevipChartRef": registry.reference("kube-vip") if oci else "",
         "kubevipChartVersion": version,
         "kubevipCloudProviderChartRef": registry.reference("kube-vip-cloud-provider") if oci else "",
