@@ -84,7 +84,9 @@ class Claimer:
         if outcome.obstacles and plan.all_or_nothing:
             await self._undo(outcome, floating_ip)
         if outcome.obstacles:
-            outcome.keep(_staying(plan, outcome))
+            # What stays is for its owner as he is now, too: he may have been created again under his name.
+            for reservation in _staying(plan, outcome):
+                outcome.enter(await self._refresh(reservation, owner))
         return outcome
 
     def _foresee(self, plan: Plan, *, owner: Owner, space: str, range_name: str) -> list[Obstacle]:

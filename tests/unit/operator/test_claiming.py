@@ -131,7 +131,7 @@ async def test_the_old_address_stays_where_its_replacement_is_not_to_be_had() ->
 
 
 async def test_both_or_none_keeps_the_old_address_of_one_family_where_the_other_is_not_to_be_had() -> None:
-    bench = Bench(build_reservation("10.0.0.1"))
+    bench = Bench(build_reservation("10.0.0.1", cluster="demo"))
     old = bench.world.reservations.get("", "default.10.0.0.1")
     obstacle = Obstacle(reason="FamilyMissing", message="no IPv6")
     plan = Plan(keep=(), claim=(want(V4, "10.0.0.2", old),), obstacles=(obstacle,), all_or_nothing=True)
@@ -221,3 +221,15 @@ def test_who_stands_in_the_way_is_named_with_the_time_or_with_who_carries_the_ad
     )
     carried = describe_holder(waiting, "Service default/web in guest c-m-1 carries fd00::1")
     assert carried.message.endswith("and as long as Service default/web in guest c-m-1 carries fd00::1")
+
+
+async def test_what_stays_for_want_of_a_replacement_is_for_its_owner_as_he_is_now() -> None:
+    former = build_reservation("10.0.0.1", owner="web", uid="uid-of-the-dead")
+    bench = Bench(former, build_reservation("10.0.0.2", owner="other"))
+    held = reservation("10.0.0.1", owner="web", uid="uid-of-the-dead")
+    wanted = want(V4, "10.0.0.2", replaces=held)
+    plan = Plan(keep=(), claim=(wanted,), obstacles=(), all_or_nothing=False)
+    outcome = await bench.carry_out(plan)
+    assert outcome.obstacles
+    assert outcome.held[V4].owner == ME
+    assert bench.api.objects["default.10.0.0.1"]["spec"]["owner"]["uid"] == ME.uid
