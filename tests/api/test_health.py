@@ -69,16 +69,17 @@ class Probed:
         return await eventually(has_changed, seconds=seconds, what=f"{probe}: {answer}")
 
     async def failing_checks(self) -> frozenset[str]:
-        """What liveness finds wrong, once the settings are among it: the last signs of life are of different age."""
+        """What liveness finds wrong, once both kinds of watches are among it: their last signs differ in age."""
+        expected = {"watch-kube-fip-config", "watch-floatingips.kubefip.k8s.binbash.org"}
         url = f"{self.watched.operator._health_url}/livez"
 
         async def look() -> frozenset[str]:
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
                 checks = (await answer.json())["checks"]
             failing = frozenset(name for name, check in checks.items() if not check["ok"])
-            return failing if "watch-kube-fip-config" in failing else frozenset()
+            return failing if expected <= failing else frozenset()
 
-        return await eventually(look, seconds=SILENT_SECONDS, what="the watch of the settings to fail")
+        return await eventually(look, seconds=SILENT_SECONDS, what=f"{expected} to fail")
 
     async def is_served(self, name: str, *, seconds: float) -> None:
         """Make a floating IP and wait for its address."""

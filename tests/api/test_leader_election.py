@@ -4,7 +4,6 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest_asyncio
@@ -31,8 +30,8 @@ from tests.api.proxied import Proxied, State, proxied
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fipop-operator"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
-LEASE_SECONDS = 15
 TENANT = "tenant"
+TERM_OVER = "this replica leads no more"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,19 +86,26 @@ async def election(fleet: LocalFleet) -> AsyncIterator[Election]:
         yield Election(stack=stack)
 
 
-@asynccontextmanager
-async def two(election: Election, *arguments: str) -> AsyncIterator[tuple[Proxied, Proxied]]:
-    """The first leads, the second stands by."""
-    number = election.asked
-    async with (
-        proxied(election.stack, f"first-{number}", *arguments) as first,
-        proxied(election.stack, f"second-{number}", *arguments) as second,
-    ):
-        await first.operator.start()
-        await election.leads(first, seconds=20)
-        await election.served(await election.ask())
-        await second.operator.start()
-        yield first, second
+@pytest_asyncio.fixture(scope="module")
+async def operators(election: Election) -> AsyncIterator[tuple[Proxied, Proxied]]:
+    async with proxied(election.stack, "one") as one, proxied(election.stack, "other") as other:
+        yield one, other
+
+
+@pytest_asyncio.fixture
+async def pair(election: Election, operators: tuple[Proxied, Proxied]) -> tuple[Proxied, Proxied]:
+    """The operator that leads, and the one that stands by; whatever the last test left of them."""
+    for operator in operators:
+        if not operator.operator.process.is_running:
+            await operator.operator.start()
+
+    async def is_settled() -> bool:
+        return any([await election.is_held_by(operator.name) for operator in operators])
+
+    await eventually(is_settled, seconds=30)
+    await election.served(await election.ask())
+    one, other = operators
+    return (one, other) if await election.is_held_by(one.name) else (other, one)
 
 
 async def scrape(operator: OperatorProcess, port: int) -> tuple[Sample, ...]:
@@ -112,124 +118,129 @@ def value_of(samples: tuple[Sample, ...], name: str) -> float | None:
 
 
 async def test_the_one_that_stands_by_is_ready_and_leaves_the_legacy_metrics_to_the_leader(
-    election: Election,
+    election: Election, pair: tuple[Proxied, Proxied]
 ) -> None:
-    ports = [election.stack.fleet.ports.reserve() for _ in range(2)]
-    await election.stack.set_options(metricsPort=str(ports[0]))
-    async with two(election) as (first, second):
-        # Two processes of one machine share the option: the second takes a port while the first is frozen.
-        first.send(signal.SIGSTOP)
-        await election.stack.set_options(metricsPort=str(ports[1]))
-        await eventually(lambda: scrape(second.operator, ports[1]), seconds=5)
-        first.send(signal.SIGCONT)
-
-        leading = await eventually(lambda: scrape(first.operator, ports[0]), seconds=5)
-        standing_by = await scrape(second.operator, ports[1])
-        assert value_of(leading, "fipop_leader") == 1
-        assert value_of(standing_by, "fipop_leader") == 0
-        assert value_of(leading, "kubefipoperator_fipranges_capacity") == 254
-        assert not [sample.name for sample in standing_by if sample.name.startswith("kubefipoperator")]
-        assert await second.operator.is_ready()
-        assert await second.operator.is_live()
+    first, second = pair
+    scrapes = []
+    # Two processes of one machine share the option: each takes a port while the other one is frozen.
+    for taking, frozen in ((first, second), (second, first)):
+        port = election.stack.fleet.ports.reserve()
+        frozen.send(signal.SIGSTOP)
+        await election.stack.set_options(metricsPort=str(port))
+        scrapes.append(await eventually(lambda: scrape(taking.operator, port), seconds=5))  # noqa: B023
+        frozen.send(signal.SIGCONT)
+    leading, standing_by = scrapes
+    assert value_of(leading, "fipop_leader") == 1
+    assert value_of(standing_by, "fipop_leader") == 0
+    assert value_of(leading, "kubefipoperator_fipranges_capacity") == 254
+    assert not [sample.name for sample in standing_by if sample.name.startswith("kubefipoperator")]
+    assert await second.operator.is_ready()
+    assert await second.operator.is_live()
 
 
 async def test_one_that_finds_the_metrics_port_taken_says_so_and_takes_it_once_it_is_free(
-    election: Election,
+    election: Election, pair: tuple[Proxied, Proxied]
 ) -> None:
     port = election.stack.fleet.ports.reserve()
     await election.stack.set_options(metricsPort=str(port))
-    async with two(election) as (first, second):
-        message = f"cannot listen on metrics port {port}: Address already in use"
-        [told] = second.log("metrics port stays as it was")
-        assert told["error"] == message
+    message = f"cannot listen on metrics port {port}: Address already in use"
 
-        async def is_told() -> bool:
-            events = await election.stack.client.items(EVENTS)
-            return (("PortTaken", message)) in {(event["reason"], event["message"]) for event in events}
+    async def came_late() -> list[Proxied]:
+        return [each for each in pair if message in {line.get("error") for line in each.log()}]
 
-        await eventually(is_told, seconds=5)
-        await first.operator.stop()
-        samples = await eventually(lambda: scrape(second.operator, port), seconds=10)
-        assert value_of(samples, "fipop_leader") is not None
+    async def is_told() -> bool:
+        events = await election.stack.client.items(EVENTS)
+        return ("PortTaken", message) in {(event["reason"], event["message"]) for event in events}
+
+    [late] = await eventually(came_late, seconds=5)
+    await eventually(is_told, seconds=5)
+    [early] = set(pair) - {late}
+    await early.operator.stop()
+    samples = await eventually(lambda: scrape(late.operator, port), seconds=10)
+    assert value_of(samples, "fipop_leader") is not None
 
 
 async def test_after_a_clean_exit_the_lease_is_free_and_the_other_leads_within_two_seconds(
-    election: Election,
+    election: Election, pair: tuple[Proxied, Proxied]
 ) -> None:
-    async with two(election) as (first, second):
-        left_at = time.monotonic()
-        stopping = asyncio.create_task(first.operator.stop())
-        assert await election.leads(second, seconds=10) - left_at < 2
-        await election.served(await election.ask())
-        assert await stopping == 0
-        assert await second.operator.stop() == 0
-        assert await election.is_held_by("")
+    first, second = pair
+    left_at = time.monotonic()
+    stopping = asyncio.create_task(first.operator.stop())
+    assert await election.leads(second, seconds=10) - left_at < 2
+    await election.served(await election.ask())
+    assert await stopping == 0
+    assert await second.operator.stop() == 0
+    assert await election.is_held_by("")
 
 
-async def test_after_a_kill_the_other_leads_within_twenty_seconds(election: Election) -> None:
-    async with two(election) as (first, second):
-        killed_at = time.monotonic()
-        first.send(signal.SIGKILL)
-        wish = await election.ask()
-        assert await election.leads(second, seconds=30) - killed_at < 20
-        await election.served(wish)
+async def test_after_a_kill_the_other_leads_within_twenty_seconds(
+    election: Election, pair: tuple[Proxied, Proxied]
+) -> None:
+    first, second = pair
+    killed_at = time.monotonic()
+    first.send(signal.SIGKILL)
+    wish = await election.ask()
+    assert await election.leads(second, seconds=30) - killed_at < 20
+    await election.served(wish)
 
 
 async def test_a_leader_that_was_stopped_past_its_lease_writes_nothing_that_is_not_its_any_more(
-    election: Election,
+    election: Election, pair: tuple[Proxied, Proxied]
 ) -> None:
-    async with two(election) as (first, second):
-        wishes = [await election.ask() for _ in range(10)]
-        first.send(signal.SIGSTOP)
-        await election.leads(second, seconds=30)
-        for wish in wishes:
-            await election.served(wish)
-        later = await election.ask()
-        await election.served(later)
-        await election.stack.client.delete(f"{floating_ips(TENANT)}/{wishes[0]}")
-        before = len(first.proxy.asked)
-        first.send(signal.SIGCONT)
+    first, second = pair
+    wishes = [await election.ask() for _ in range(10)]
+    first.send(signal.SIGSTOP)
+    await election.leads(second, seconds=30)
+    for wish in wishes:
+        await election.served(wish)
+    later = await election.ask()
+    await election.served(later)
+    await election.stack.client.delete(f"{floating_ips(TENANT)}/{wishes[0]}")
+    before, terms = len(first.proxy.asked), len(first.log(TERM_OVER))
+    first.send(signal.SIGCONT)
 
-        async def gave_up() -> bool:
-            return [line["why"] for line in first.log("this replica leads no more")] == ["lost"]
+    async def gave_up() -> bool:
+        return [line["why"] for line in first.log(TERM_OVER)[terms:]] == ["lost"]
 
-        await eventually(gave_up, seconds=20)
-        for wish in [later, await election.ask()]:
-            await election.served(wish)
-        written = [
-            asked for asked in first.proxy.asked[before:] if asked.is_write and asked.resource != "leases"
-        ]
-        assert written == []
-        assert await election.is_held_by(second.name)
-        assert await first.operator.is_live()
-        held = await election.stack.held()
-        assert (
-            len(held)
-            == len(set(held.values()))
-            == len(await election.stack.client.items(floating_ips(TENANT)))
-        )
+    await eventually(gave_up, seconds=20)
+    for wish in [later, await election.ask()]:
+        await election.served(wish)
+    # A request that had begun to go out goes out; it is refused, for what it was based on is no more.
+    written = [
+        asked
+        for asked in first.proxy.asked[before:]
+        if asked.is_write and asked.resource != "leases" and asked.status != 409
+    ]
+    assert written == []
+    assert await election.is_held_by(second.name)
+    assert await first.operator.is_live()
+    held = await election.stack.held()
+    assert (
+        len(held) == len(set(held.values())) == len(await election.stack.client.items(floating_ips(TENANT)))
+    )
 
 
 async def test_a_leader_without_its_api_server_has_stopped_its_work_and_helm_before_another_leads(
-    election: Election,
+    election: Election, pair: tuple[Proxied, Proxied]
 ) -> None:
     """Helm hangs in a guest, and the leader loses its API server meanwhile."""
     stack = election.stack
     archives = await pack_charts(stack.fleet.folder / "election-charts")
-    async with chart_repository(archives) as charts, two(election) as (first, second):
+    first, second = pair
+    async with chart_repository(archives) as charts:
         guest = await stack.player.create_guest(
             stack.player.plan_guest("hanging"), SimulatedGuest(latency_seconds=0.0)
         )
         stack.proxy.guests[guest.cluster_id].fault = Fault(hang=True, only=is_helm)
         await stack.set_options(kubevipGuestInstall="enabled", kubevipChartRepoUrl=charts.url, **INSTALLABLE)
         await eventually(helm_of(first), seconds=20, what="helm to hang")
-        pid = first.pid
+        pid, terms = first.pid, len(first.log(TERM_OVER))
         first.proxy.turn(State.AWAY)
         while not await election.is_held_by(second.name):
             running = first.helm_processes()
             await asyncio.sleep(0.1)
         assert running == []
-        assert [line["why"] for line in first.log("this replica leads no more")] == ["lost"]
+        assert [line["why"] for line in first.log(TERM_OVER)[terms:]] == ["lost"]
 
         first.proxy.turn(State.WELL)
         await eventually(first.operator.is_ready, seconds=30)

@@ -150,17 +150,6 @@ async def test_a_change_of_the_wanted_chart_or_values_is_brought_to_guests_that_
     await comes_to(kept, is_in_effect, f"the effect of {option}")
 
 
-async def test_without_update_a_change_is_told_and_nothing_is_upgraded_until_updates_are_on(
-    stack: Stack, kept: ServedGuest, defaults: Mapping[str, str]
-) -> None:
-    await stack.set_options(kubevipUpdate="false", kubevipChartValues="env: {vip_interface: eth9}")
-    await kept.has_condition("KubeVipReady", reason="Drift", seconds=INSTALLED_SECONDS)
-    await kept.passes(2)
-    assert interface_of(await observe_guest(kept.client)) != "eth9"
-    await stack.set_options(kubevipUpdate="true")
-    await comes_to(kept, lambda view: interface_of(view) == "eth9", "the upgrade")
-
-
 @pytest.mark.parametrize(
     ("option", "condition"),
     [
