@@ -124,6 +124,7 @@ async def test_an_opted_in_guest_gets_both_releases_and_harvesters_kube_vip_make
         for kind in ("Allocated", "GuestConfigured", "KubeVipReady", "CloudProviderReady"):
             await served.has_condition(kind)
         view = await observe_guest(served.client)
+        assert view.pools == {"cidr-global": f"{found['spec']['ipaddress']}/32"}
         assert charts(view) == {
             "kube-vip": "kube-vip-0.11.0",
             "kube-vip-cloud-provider": "kube-vip-cloud-provider-0.2.10",

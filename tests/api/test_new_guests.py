@@ -196,7 +196,7 @@ async def test_a_new_guest_gets_its_floating_ip_soon_after_the_last_of_its_objec
     slow = await find_slow(orders, at_once=len(orders) if last in ASKED_FOR else AT_ONCE)
     # A machine that is busy elsewhere may make some late; an event that is missed is missed again.
     assert len(slow) < len(orders) / 2
-    assert not slow or not await find_slow(slow, at_once=1)
+    assert not slow or not await find_slow(slow, at_once=AT_ONCE)
     found = [
         await has_range(stack, f"{floating_ips(plan.cluster_id)}/{plan.name}-kubevip", range_name)
         for plan in plans
