@@ -54,9 +54,7 @@ class Run:
     async def refer(self, names: Sequence[str]) -> None:
         """Run each scenario undisturbed; what that comes to is what all its plans must come to."""
         for result in await self._spread([made.undisturbed(name) for name in names]):
-            self.references[result.plan.scenario] = Reference(
-                end=result.end, writes=result.writes, created=result.created, allocations=result.allocations
-            )
+            self.references[result.plan.scenario] = Reference.of(result)
 
     async def run(self, plans: Sequence[Plan]) -> None:
         await self._spread(plans)

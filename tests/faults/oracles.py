@@ -257,16 +257,21 @@ def _uncounted(now: Mapping[Key, Json]) -> list[str]:
 
 
 def normalize(
-    now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, free_choice: bool = True
+    now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, chosen: frozenset[Owner] | None = None
 ) -> Json:
-    """An end state without uids, times, versions; with `free_choice` also without which address was chosen."""
+    """An end state without uids, times, versions, and without which address was chosen where any would do.
+
+    Which owners take any address, their reservations tell; or `chosen` does, and the reservations' word is left out.
+    """
     masks: dict[str, str] = {}
-    for key, obj in now.items():
-        if free_choice and key[0] == RESERVATIONS and obj["spec"].get("requested") == "dynamic":
+    for obj in _of(now, RESERVATIONS):
+        any_will_do = obj["spec"].get("requested") == "dynamic" if chosen is None else owner_of(obj) in chosen
+        if any_will_do:
             slot = slot_of(obj)
             masks[slot[1]] = f"any v{ip_address(slot[1]).version} of {obj['spec']['range']}"
+    said = chosen is None
     return {
-        "reservations": sorted(_plain_reservation(obj, masks) for obj in _of(now, RESERVATIONS)),
+        "reservations": sorted(_plain_reservation(obj, masks, said=said) for obj in _of(now, RESERVATIONS)),
         "floatingips": {_name(obj): _plain_floating_ip(obj, masks) for obj in _of(now, FLOATING_IPS)},
         "ranges": {_name(obj): _plain_range(obj) for obj in _of(now, RANGES)},
         "guests": {
@@ -275,6 +280,13 @@ def normalize(
             if addresses
         },
     }
+
+
+def takes_any(now: Mapping[Key, Json]) -> frozenset[Owner]:
+    """The owners whose addresses were chosen for them."""
+    return frozenset(
+        owner_of(obj) for obj in _of(now, RESERVATIONS) if obj["spec"].get("requested") == "dynamic"
+    )
 
 
 def difference(wanted: Any, found: Any, path: str = "") -> list[str]:
@@ -364,13 +376,13 @@ def _name(obj: Json) -> str:
     return "/".join(filter(None, (obj["metadata"].get("namespace"), obj["metadata"]["name"])))
 
 
-def _plain_reservation(obj: Json, masks: Mapping[str, str]) -> str:
+def _plain_reservation(obj: Json, masks: Mapping[str, str], *, said: bool) -> str:
     spec = obj["spec"]
     space, address = slot_of(obj)
     owner = spec.get("owner") or {}
     state = "held" if is_held(obj) else "waits"
     who = f"{owner.get('namespace')}/{owner.get('name')} of {owner.get('cluster')}"
-    return f"{space} {masks.get(address, address)} {spec['range']} {state} {who} {spec['requested']}"
+    return f"{space} {masks.get(address, address)} {spec['range']} {state} {who} {spec['requested'] if said else ''}"
 
 
 def _plain_floating_ip(obj: Json, masks: Mapping[str, str]) -> Json:

@@ -9,7 +9,17 @@ from pathlib import Path
 
 from localfleet.faultproxy import Schedule
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import Setting, allocations, creations, difference, normalize, replay, unsettled
+from tests.faults.oracles import (
+    Owner,
+    Setting,
+    allocations,
+    creations,
+    difference,
+    normalize,
+    replay,
+    takes_any,
+    unsettled,
+)
 from tests.faults.plans import Plan
 from tests.faults.scenarios import ALL, Scenario
 
@@ -25,9 +35,24 @@ class Reference:
     """What the undisturbed run came to."""
 
     end: dict[str, object]
+    end_of_two: dict[str, object]
+    """For two operators: one that is blind may take a chosen address for one that was asked for by name."""
+    chosen: frozenset[Owner]
     writes: int
     created: Counter[str]
     allocations: int
+
+    @classmethod
+    def of(cls, result: "Result") -> "Reference":
+        """What an undisturbed run has shown."""
+        return cls(
+            end=result.end,
+            end_of_two=result.end_of_two,
+            chosen=result.chosen,
+            writes=result.writes,
+            created=result.created,
+            allocations=result.allocations,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +68,8 @@ class Result:
     operations: int = 0
     seconds: float = 0.0
     end: dict[str, object] = field(default_factory=dict)
+    end_of_two: dict[str, object] = field(default_factory=dict)
+    chosen: frozenset[Owner] = frozenset()
     created: Counter[str] = field(default_factory=Counter)
     log: str = ""
     history: str = ""
@@ -129,7 +156,7 @@ async def _come_to_rest(
     def problems() -> list[str]:
         found = unsettled(lane.recorder.now, lane.carried(), unwritten=scenario.unwritten)
         if reference is not None:
-            found += difference(reference.end, normalize(lane.recorder.now, lane.carried()))
+            found += _compare(lane, reference, two=len(operators) > 1)
         return found
 
     if reference is None:
@@ -147,6 +174,13 @@ async def _come_to_rest(
     if not await lane.wait(lambda: quiet_for(lane) >= SILENCE_SECONDS, seconds=SILENCE_SECONDS * 2):
         result.violations.append("I4: there is no silence")
     result.violations += [f"I4: after the silence {problem}" for problem in problems()[:8]]
+
+
+def _compare(lane: Lane, reference: Reference, *, two: bool) -> list[str]:
+    now, carried = lane.recorder.now, lane.carried()
+    if two:
+        return difference(reference.end_of_two, normalize(now, carried, chosen=reference.chosen))
+    return difference(reference.end, normalize(now, carried))
 
 
 def quiet_for(lane: Lane) -> float:
@@ -172,6 +206,8 @@ async def _judge(
     result.allocations = allocations(history)
     result.created = creations(history)
     result.end = normalize(lane.recorder.now, lane.carried())
+    result.chosen = takes_any(lane.recorder.now)
+    result.end_of_two = normalize(lane.recorder.now, lane.carried(), chosen=result.chosen)
     for operator in operators:
         if operator.ended:
             result.violations.append(f"{operator.name} ended by itself with {operator.ended}")

@@ -71,12 +71,7 @@ class Hunt:
     async def _reference(self, lane: Lane, scenario: str) -> Reference:
         if scenario not in self._references:
             result = await run_plan(lane, undisturbed(scenario), None)
-            self._references[scenario] = Reference(
-                end=result.end,
-                writes=result.writes,
-                created=result.created,
-                allocations=result.allocations,
-            )
+            self._references[scenario] = Reference.of(result)
         return self._references[scenario]
 
 

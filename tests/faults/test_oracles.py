@@ -233,3 +233,14 @@ def test_single_addresses_are_found_in_pools() -> None:
         "fd00::1",
         "10.0.0.9",
     }
+
+
+def test_two_writers_may_forget_whether_an_address_was_chosen_and_nothing_else() -> None:
+    chosen = frozenset({A})
+    asked = Story().reserve(reservation(A, requested="static")).name(A, floating_ip(A, ADDRESS))
+    carried = {"c-m-a": frozenset({ADDRESS})}
+    ends = [normalize(now(story), carried, chosen=chosen) for story in (settled(), asked)]
+    assert difference(*ends) == []
+    assert difference(normalize(now(settled()), carried), normalize(now(asked), carried))
+    lost = normalize(now(Story().name(A, floating_ip(A, ADDRESS))), carried, chosen=chosen)
+    assert difference(ends[0], lost)

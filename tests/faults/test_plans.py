@@ -43,9 +43,7 @@ class References:
         if scenario not in self._known:
             result = await run_plan(self._lane, undisturbed(scenario), None)
             assert explain(result) == ""
-            self._known[scenario] = Reference(
-                end=result.end, writes=result.writes, created=result.created, allocations=result.allocations
-            )
+            self._known[scenario] = Reference.of(result)
         return self._known[scenario]
 
 
