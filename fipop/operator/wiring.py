@@ -93,7 +93,12 @@ class Controllers:
             backoff=Backoff(first_seconds=0.2, limit_seconds=30.0),
             observe=self._observe_run,
         )
-        self.passes: WorkQueue[str] = WorkQueue(name="passes", random=random, observe=self._observe_pass)
+        self.passes: WorkQueue[str] = WorkQueue(
+            name="passes",
+            random=random,
+            backoff=Backoff(first_seconds=0.5, limit_seconds=30.0),
+            observe=self._observe_pass,
+        )
         self.router = Router(world=self.world, work=self.work, passes=self.passes)
         self.world.on_change = self._changed
         self._fleet_parts = FleetParts(
