@@ -226,6 +226,11 @@ async def test_a_restored_store_knows_only_what_it_knew_then(
 
 
 OWNER = """
+import signal
+
+# A shell that starts tests in the background has them ignore ctrl-C, and what they start inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 import asyncio
 from localfleet.fleet import LocalFleet
 from localfleet.guard import guarded

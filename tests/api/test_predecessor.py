@@ -37,8 +37,16 @@ async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def guest(stack: Stack, second_guest: ControlPlane) -> Guest:
-    return await stack.player.create_guest(stack.player.plan_guest("demo"), upstream_of(second_guest))
+async def guest_plane(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
+    """A guest's own control plane: what other tests left in a shared one would be found there."""
+    plane = await fleet.guest("predecessor-guest")
+    yield plane
+    await fleet.remove(plane)
+
+
+@pytest_asyncio.fixture(scope="module")
+async def guest(stack: Stack, guest_plane: ControlPlane) -> Guest:
+    return await stack.player.create_guest(stack.player.plan_guest("demo"), upstream_of(guest_plane))
 
 
 async def _make_reservations_younger(stack: Stack) -> None:
@@ -72,7 +80,7 @@ def _deployment(replicas: int) -> dict[str, Any]:
 
 
 async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_adopted_oldest_first(
-    stack: Stack, guest: Guest, second_guest: ControlPlane
+    stack: Stack, guest: Guest, guest_plane: ControlPlane
 ) -> None:
     own = floating_ips(guest.cluster_id)
     await stack.client.create(RANGES, build_range("guest-vlan", "10.135.10.192/26"))
@@ -84,7 +92,7 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
         own, build_floating_ip(guest.cluster_id, "outside", **(names | {"ipaddress": "10.9.9.9"}))
     )
     config_map = {"metadata": {"name": "kubevip"}, "data": {"cidr-global": "10.135.10.200/32"}}
-    await second_guest.client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config_map})
+    await guest_plane.client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config_map})
     await _make_reservations_younger(stack)
     await stack.client.create(DEPLOYMENTS, _deployment(1))
     before = await stack.client.items(ALL_FLOATING_IPS)
@@ -115,7 +123,7 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
         return condition(older, "Ready")["status"] == "True"
 
     await eventually(is_settled, seconds=30)
-    found = await second_guest.client.get(f"{CONFIG_MAPS}/kubevip")
+    found = await guest_plane.client.get(f"{CONFIG_MAPS}/kubevip")
     assert found["data"] == {"cidr-global": "10.135.10.200/32,10.9.9.9/32"}
     capacity = (await stack.client.get(f"{RANGES}/guest-vlan"))["status"]["capacity"]
     assert (capacity["used"], capacity["outOfRange"]) == (1, 1)
