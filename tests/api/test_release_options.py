@@ -112,7 +112,13 @@ def chart_of(view: GuestView, release: str) -> str:
 
 
 def interface_of(view: GuestView) -> str:
-    container = view.daemon_sets[KUBE_VIP]["spec"]["template"]["spec"]["containers"][0]
+    """The interface of our kube-vip, whose objects have another name where Harvester's stands beside it."""
+    ours = next(
+        each
+        for each in view.daemon_sets.values()
+        if (each["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name") == KUBE_VIP
+    )
+    container = ours["spec"]["template"]["spec"]["containers"][0]
     return next(each["value"] for each in container["env"] if each["name"] == "vip_interface")
 
 
