@@ -4,11 +4,13 @@ Whatever the way there, the end must be that of the same objects created afresh:
 """
 
 import asyncio
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
 from localfleet.faultproxy import Do, On, Rule, Schedule
+from localfleet.waiting import eventually
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
 from tests.faults.lane import Lane
 from tests.faults.oracles import Setting, allocations, condition, is_held, replay, unsettled
@@ -74,8 +76,8 @@ class Writer:
                 (self.touch_fip, self.touch_range, self.burst), weights=(6, 3, 1), k=1
             )[0]
             await kind()
-            if self._random.random() < 0.4:
-                await asyncio.sleep(self._random.random() * 0.25)
+            if self._random.random() < 0.5:
+                await asyncio.sleep(self._random.random() * 0.5)
 
     async def finish(self) -> None:
         """Let the last word on every object be one that can be had."""
@@ -219,15 +221,17 @@ def picture(lane: Lane, model: Model) -> Json:
 async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
     """A sequence against the running operator, then the same objects afresh; both must come to the same."""
     result = Result(plan=plan)
+    began = time.monotonic()
     operator = await lane.operator("free-0", RESYNC, NO_ELECTION)
     writer = Writer(lane, plan.seed)
     try:
         await lane.reset()
         await writer.begin()
         await operator.start(Schedule(plan.rules, seed=plan.seed))
+        await eventually(operator.process.is_ready, seconds=60, what="the operator to be ready")
         await writer.write(operations)
         await writer.finish()
-        operator.proxy.schedule = Schedule()
+        result.struck, operator.proxy.schedule = operator.proxy.schedule.struck, Schedule()
         await _settle(lane, result)
         result.allocations += allocations(lane.recorder.history)
         result.violations += [
@@ -235,6 +239,7 @@ async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
         ]
         result.history = "\n".join(repr(step)[:600] for step in lane.recorder.history.steps())
         found = picture(lane, writer.model)
+        result.killed, result.writes = operator.killed, len(operator.proxy.writes())
         result.log = tail(operator.process.process.log)
         await operator.stop()
         await lane.reset()
@@ -250,7 +255,7 @@ async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
         result.allocations += allocations(lane.recorder.history)
     finally:
         await operator.stop()
-    result.killed = operator.killed
+    result.seconds = time.monotonic() - began
     return result
 
 

@@ -60,6 +60,8 @@ class Judge:
     found: list[Violation] = field(default_factory=list)
     objects: dict[Key, Json] = field(default_factory=dict)
     held: dict[Slot, Owner] = field(default_factory=dict)
+    waiting: dict[Slot, Owner] = field(default_factory=dict)
+    """In quarantine, and after whom."""
     named: dict[Slot, set[Owner]] = field(default_factory=lambda: defaultdict(set))
     carried: dict[str, frozenset[str]] = field(default_factory=dict)
     written: dict[Slot, str] = field(default_factory=dict)
@@ -88,10 +90,14 @@ class Judge:
             self._guest_written(step, address)
 
     def _guest_written(self, step: Carried, address: str) -> None:
-        """A guest may be written only what a reservation gives to its own floating IP."""
+        """A guest may be written only what a reservation gives to its own floating IP, or gave until just now.
+
+        Between the last look and the write the address may be released; it then waits, and is looked for in the guest
+        before anybody else has it.
+        """
         granted = {
             slot
-            for slot, owner in self.held.items()
+            for slot, owner in (*self.held.items(), *self.waiting.items())
             if slot[1] == address and self._is_guest_of(step.guest, owner)
         }
         if not granted:
@@ -110,6 +116,9 @@ class Judge:
         slot = slot_of(obj)
         old = owner_of(before) if before is not None and is_held(before) else None
         new = owner_of(change.obj) if change.obj is not None and is_held(change.obj) else None
+        self.waiting.pop(slot, None)
+        if new is None and change.obj is not None:
+            self.waiting[slot] = owner_of(change.obj)
         if new is None:
             self.held.pop(slot, None)
         else:

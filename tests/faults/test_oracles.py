@@ -121,6 +121,16 @@ def test_a_guest_may_not_be_written_what_nobody_holds_for_it() -> None:
     assert Story().reserve(reservation(A)).carry("c-m-b", ADDRESS).broken() == ["I1"]
 
 
+def test_a_guest_may_be_written_what_was_released_a_moment_ago_and_must_lose_it_before_another_has_it() -> (
+    None
+):
+    story = Story().reserve(reservation(A)).reserve(reservation(A, until=UNTIL)).carry("c-m-a", ADDRESS)
+    assert story.broken() == []
+    assert story.reserve(None, at=UNTIL_SECONDS + 1).broken() == ["I3"]
+    freed = Story().reserve(reservation(A, until=UNTIL)).reserve(None, at=UNTIL_SECONDS + 1)
+    assert freed.carry("c-m-a", ADDRESS).broken() == ["I1"]
+
+
 def test_what_an_admin_wrote_into_a_guest_is_no_fault_of_ours() -> None:
     assert Story().carry("c-m-a", ADDRESS, by_admin=True).broken() == []
 
