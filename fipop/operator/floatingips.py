@@ -32,7 +32,7 @@ from fipop.operator.guests import GuestDirectory
 from fipop.operator.links import GuestLink, find_range, link_guest
 from fipop.operator.request import Request, SpecError, in_order, read_request
 from fipop.operator.reservations import ReservationDesk
-from fipop.operator.standing import addresses_had, build_owner, is_made_by_us, read_addresses
+from fipop.operator.standing import addresses_had, build_owner, inherit, is_made_by_us, read_addresses
 from fipop.operator.status import build_status
 from fipop.operator.world import World
 from fipop.rancher.matching import is_on_network
@@ -102,7 +102,7 @@ class FloatingIPReconciler:
             if self._world.floating_ips.get(*key) != floating_ip:
                 return RetryAfter(0.0)
         try:
-            return await self._round(floating_ip, held)
+            return await self._round(floating_ip, inherit(held, floating_ip))
         except ApiConflictError:
             await self._read_again(floating_ip)
             return RetryAfter(CONTENTION_SECONDS)

@@ -231,7 +231,8 @@ def _granted(known: Reservation, claim: Claim, now: datetime) -> Reservation:
         known,
         owner=claim.owner,
         range=claim.range,
-        requested=known.requested if kept else claim.requested,
+        # An object that was created again under the name need not ask for what the dead one asked for.
+        requested=known.requested if kept and known.owner.uid == claim.owner.uid else claim.requested,
         since=known.since if kept else now,
         quarantined_until=None,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, Owner, Reservation
+from fipop.api.models import FloatingIP, Owner, Requested, Reservation
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
 from fipop.operator.links import GuestLink
@@ -30,6 +30,20 @@ def build_owner(floating_ip: FloatingIP, link: GuestLink, held: tuple[Reservatio
         uid=floating_ip.uid,
         cluster=cluster.name if cluster is not None else "",
         imported=cluster.is_imported if cluster is not None else False,
+    )
+
+
+def inherit(held: tuple[Reservation, ...], floating_ip: FloatingIP) -> tuple[Reservation, ...]:
+    """Give what is held as its owner sees it now: an address that only a dead object of his name asked for is chosen.
+
+    What was chosen stays so though the spec names it: fipop wrote it there, and a restored backup brings it back.
+    """
+    named = read_addresses(floating_ip.ipaddress.split(","))
+    return tuple(
+        replace(each, requested=Requested.DYNAMIC)
+        if each.owner.uid != floating_ip.uid and parse_address(each.address) not in named
+        else each
+        for each in held
     )
 
 

@@ -3,7 +3,7 @@ import pytest
 from fipop.ipam.addresses import parse_address
 from fipop.operator.links import GuestLink
 from fipop.operator.request import read_request
-from fipop.operator.standing import addresses_had, build_owner, is_made_by_us, read_addresses
+from fipop.operator.standing import addresses_had, build_owner, inherit, is_made_by_us, read_addresses
 from fipop.rancher.objects import parse_provisioning_cluster
 from tests.unit.operator.objects import floating_ip, held_by, reservation
 
@@ -45,3 +45,14 @@ def test_its_own_are_the_addresses_of_its_status_and_for_an_inherited_one_those_
 
 def test_what_cannot_be_read_is_passed_over_and_spellings_are_one() -> None:
     assert read_addresses(["", "x", "FD00::0:1", "fd00::1"]) == {parse_address("fd00::1")}
+
+
+def test_what_only_a_dead_object_of_the_name_asked_for_is_no_more_asked_for() -> None:
+    asked = reservation("10.0.0.1", uid="uid-of-the-dead", requested="static")
+    chosen = reservation("10.0.0.1", uid="uid-of-the-dead", requested="dynamic")
+    made_again = floating_ip()
+    restored = floating_ip(ipaddress="10.0.0.1")
+    assert [each.requested.value for each in inherit((asked, chosen), made_again)] == ["dynamic", "dynamic"]
+    assert [each.requested.value for each in inherit((asked, chosen), restored)] == ["static", "dynamic"]
+    own = reservation("10.0.0.1", requested="static", uid=made_again.uid)
+    assert inherit((own,), made_again) == (own,)
