@@ -13,7 +13,7 @@ from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.waiting import eventually
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
 from tests.faults.lane import Lane
-from tests.faults.oracles import Setting, allocations, condition, is_held, replay, unsettled
+from tests.faults.oracles import Setting, allocations, condition, is_held, replay, seconds, unsettled
 from tests.faults.plans import Plan
 from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail
 
@@ -192,9 +192,10 @@ def picture(lane: Lane, model: Model) -> Json:
     """What is to be the same however it came about: of chosen addresses how many, of asked-for ones which."""
     now = lane.recorder.now
     held = Counter(
-        f"{obj['spec']['space']} {obj['spec']['range']} {'held' if is_held(obj) else 'waits'}"
+        f"{obj['spec']['space']} {obj['spec']['range']}"
         for key, obj in now.items()
-        if key[0] == RESERVATIONS
+        # How long a released address waits depends on the range that was there when it was released.
+        if key[0] == RESERVATIONS and is_held(obj)
     )
     fips = {}
     for number, fip in sorted(model.fips.items()):
@@ -261,19 +262,19 @@ async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
 
 async def _settle(lane: Lane, result: Result) -> None:
     def problems() -> list[str]:
-        waiting = [
-            key[2] for key, obj in lane.recorder.now.items() if key[0] == RESERVATIONS and not is_held(obj)
+        late = [
+            f"{key[2]} still waits, though only until {obj['spec']['quarantinedUntil']}"
+            for key, obj in lane.recorder.now.items()
+            if key[0] == RESERVATIONS
+            and not is_held(obj)
+            and seconds(obj["spec"]["quarantinedUntil"]) < time.time()
         ]
         unready = [
             f"{key[1]}/{key[2]} is not ready: {condition(obj, 'Ready')}"
             for key, obj in lane.recorder.now.items()
             if key[0] == FLOATING_IPS and condition(obj, "Ready")[0] != "True"
         ]
-        return (
-            unsettled(lane.recorder.now, lane.carried())
-            + [f"{name} still waits" for name in waiting]
-            + unready
-        )
+        return unsettled(lane.recorder.now, lane.carried()) + late + unready
 
     if not await lane.wait(
         lambda: quiet_for(lane) >= SILENCE_SECONDS and not problems(), seconds=SETTLE_SECONDS

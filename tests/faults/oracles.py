@@ -153,7 +153,7 @@ class Judge:
     def _freed(self, change: Change, slot: Slot, before: Json) -> None:
         if change.name in self.setting.admin_freed:
             return
-        until = _seconds(before["spec"]["quarantinedUntil"])
+        until = seconds(before["spec"]["quarantinedUntil"])
         if change.at and change.at < until - EARLY_SECONDS:
             self._say(change.revision, "I3", f"{slot} leaves quarantine {until - change.at:.1f} s early")
         if slot in self.written and not self._carried_for_another_space(slot):
@@ -436,5 +436,6 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Read a time of the API as seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()
