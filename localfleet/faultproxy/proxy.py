@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Self
 
 from aiohttp import (
@@ -38,12 +39,16 @@ Signal = Callable[[signal.Signals], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """A request that came by: what it was, when (monotonic), what the client was told (0: nothing), what was done."""
+    """A request that came by: what it was, when it came (monotonic), what the client was told (0: nothing), what was done.
+
+    `holder` is who holds the Lease that was written, by the API server's answer; empty for everything else.
+    """
 
     seen: Seen
     at: float
     status: int
     struck: Do | None
+    holder: str = ""
 
 
 class FaultProxy:
@@ -115,24 +120,26 @@ class FaultProxy:
         return [each for each in self.passed if each.seen.verb is On.WRITE and each.seen.is_counted]
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        seen = classify(request.method, request.path, request.query_string)
+        seen, arrived = classify(request.method, request.path, request.query_string), time.monotonic()
         if seen.verb is On.WRITE and seen.is_counted:
-            self.last_write_at = time.monotonic()
+            self.last_write_at = arrived
         rule = self.schedule.decide(seen)
         if seen.verb is On.WATCH:
             return await self._watch(request, seen, rule)
         body = await request.read() if request.can_read_body else b""
-        status = 0
+        status, holder = 0, ""
         try:
             if rule is not None and rule.do in _ALWAYS_HELD:
                 response = await self._refuse(request, body, rule)
             else:
                 response = await self._pass(request, body, rule)
             status = response.status if response.status != _CUT else 0
+            if seen.verb is On.WRITE and seen.plural == "leases" and isinstance(response, web.Response):
+                holder = _holder(response)
             return response
         finally:
             struck = rule.do if rule is not None else None
-            self.passed.append(Passed(seen=seen, at=time.monotonic(), status=status, struck=struck))
+            self.passed.append(Passed(seen=seen, at=arrived, status=status, struck=struck, holder=holder))
 
     async def _refuse(self, request: web.BaseRequest, body: bytes, rule: Rule) -> web.StreamResponse:
         """Do what is done instead of passing the request on."""
@@ -279,6 +286,13 @@ _REASONS = {
 def _refusal(rule: Rule) -> web.Response:
     headers = {"Retry-After": str(max(1, round(rule.seconds)))} if rule.status == 429 else {}
     return web.json_response(_status(rule.status), status=rule.status, headers=headers)
+
+
+def _holder(answer: web.Response) -> str:
+    """Who holds the Lease of an answer that shows one."""
+    if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES or not isinstance(answer.body, bytes):
+        return ""
+    return str((json.loads(answer.body).get("spec") or {}).get("holderIdentity") or "")
 
 
 def _status(code: int) -> dict[str, Any]:

@@ -55,6 +55,7 @@ _ADOPT, _BURST, _CLAIMS, _MOVES = (undisturbed(name) for name in ("adopt", "burs
 _RETURNS, _RANGES, _CAREFUL, _APPEAR = (
     undisturbed(name) for name in ("returns", "ranges", "careful", "appear")
 )
+_ASLEEP = (Rule(on=On.WRITE, do=Do.FREEZE_BEFORE, nth=6, seconds=25),)
 
 BUGS = (
     _bug(
@@ -244,6 +245,72 @@ BUGS = (
             "operator/fleet.py",
             'return base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)',
             'return kept.setdefault(guest.id, base64.b64decode(found["data"]["value"]))',
+        ),
+    ),
+    _bug(
+        "free-on-failed-list",
+        "a list that fails shows that nothing is there",
+        Plan(
+            scenario="claims",
+            family="seeded",
+            rules=(Rule(on=On.LIST, do=Do.STATUS, status=500, nth=2, count=1000, plural="floatingips"),),
+        ),
+        "I",
+        (
+            "control/resync.py",
+            "            return False\n        self._failing.discard(plural)",
+            (
+                "            listing = Listing(items=(), resource_version=seen_before)\n"
+                "        self._failing.discard(plural)"
+            ),
+        ),
+        (
+            "operator/release.py",
+            "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
+            "live = None",
+        ),
+    ),
+    _bug(
+        "event-before-list",
+        "what events show is worked with before the first lists are in",
+        Plan(
+            scenario="burst",
+            family="seeded",
+            rules=(
+                Rule(on=On.WRITE, do=Do.KILL_AFTER, nth=30),
+                Rule(on=On.LIST, do=Do.DELAY, seconds=4, rate=1.0, plural="floatingips"),
+            ),
+        ),
+        "I",
+        ("operator/app.py", "            await self._resync.refresh()\n", ""),
+        (
+            "operator/release.py",
+            "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
+            "live = None",
+        ),
+    ),
+    _bug(
+        "lease-not-checked",
+        "a leader that slept past its lease goes on until it hears that another leads",
+        Plan(
+            scenario="burst",
+            family="seeded",
+            rules=_ASLEEP,
+            others=_ASLEEP,
+            operators=2,
+            election=True,
+        ),
+        "lease",
+        (
+            "control/leadership.py",
+            "return self._leading and (self._lease is None or self._clock() < self._work_until(self._lease))",
+            "return self._leading",
+        ),
+        ("control/leadership.py", "            if left <= 0:\n                return\n", ""),
+        (
+            "control/leadership.py",
+            "asyncio.timeout(min(self._call_seconds, left))",
+            "asyncio.timeout(self._call_seconds)",
         ),
     ),
     _bug(

@@ -1,16 +1,17 @@
 """The invariants of the design as functions over a recorded history: nothing is asked of the product.
 
-`replay` judges every revision (I1 to I3), `unsettled` a state at rest (I2, I4), `normalize` makes an end state
-comparable with that of another run.
+`replay` judges every revision (I1 to I3), `unsettled` a state at rest (I2, I4), `led_by_two` what came by from two
+operators, `normalize` makes an end state comparable with that of another run.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_address
 from typing import Any
 
+from localfleet.faultproxy import On, Passed
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change, History, Json, Key
 
 Slot = tuple[str, str]
@@ -18,6 +19,9 @@ Slot = tuple[str, str]
 Owner = tuple[str, str]
 EARLY_SECONDS = 1.5
 """The API server's time has whole seconds; by so much a quarantine may seem to have ended early."""
+
+ON_THE_WAY_SECONDS = 0.5
+"""So long a request may be on its way when the Lease changes hands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +293,26 @@ def normalize(
             if addresses
         },
     }
+
+
+def led_by_two(passed: Mapping[str, Sequence[Passed]]) -> list[str]:
+    """Writes of our kinds that came from an operator after another one had gained the Lease.
+
+    `passed` is what came by from each operator. What was on its way when the Lease changed hands is let off.
+    """
+    holder, held_since, found = "", 0.0, []
+    for at, name, each in sorted(
+        ((each.at, name, each) for name, requests in passed.items() for each in requests),
+        key=lambda one: one[:2],
+    ):
+        if each.holder and name != holder:
+            holder, held_since = name, at
+        ours = each.seen.verb is On.WRITE and each.seen.plural in {FLOATING_IPS, RANGES, RESERVATIONS}
+        if ours and holder and name != holder and at > held_since + ON_THE_WAY_SECONDS:
+            found.append(
+                f"lease: {name} writes {each.seen.plural} {at - held_since:.1f} s after {holder} took the lead"
+            )
+    return found
 
 
 def takes_any(now: Mapping[Key, Json]) -> frozenset[Owner]:

@@ -15,6 +15,7 @@ from tests.faults.oracles import (
     allocations,
     creations,
     difference,
+    led_by_two,
     normalize,
     replay,
     takes_any,
@@ -200,6 +201,8 @@ async def _judge(
     history = lane.recorder.history
     setting = Setting(clusters=lane.clusters, admin_freed=scenario.admin_freed)
     result.violations += [str(each) for each in replay(history, setting)]
+    if result.plan.election:
+        result.violations += led_by_two({operator.name: operator.proxy.passed for operator in operators})[:8]
     result.struck = sum(operator.proxy.schedule.struck for operator in operators)
     result.killed = sum(operator.killed for operator in operators)
     result.writes = sum(len(operator.proxy.writes()) for operator in operators)

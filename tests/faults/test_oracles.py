@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
+from localfleet.faultproxy.proxy import Passed
+from localfleet.faultproxy.rules import classify
 from tests.faults.history import Carried, Change, History, addresses_in
 from tests.faults.oracles import (
     Setting,
     allocations,
     creations,
     difference,
+    led_by_two,
     normalize,
     replay,
     unsettled,
@@ -254,3 +257,30 @@ def test_two_writers_may_forget_whether_an_address_was_chosen_and_nothing_else()
     assert difference(normalize(now(settled()), carried), normalize(now(asked), carried))
     lost = normalize(now(Story().name(A, floating_ip(A, ADDRESS))), carried, chosen=chosen)
     assert difference(ends[0], lost)
+
+
+def lease(at: float, *, holder: str = "somebody") -> Passed:
+    seen = classify("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-fip/leases/fipop-operator", "")
+    return Passed(seen=seen, at=at, status=200, struck=None, holder=holder)
+
+
+def request(at: float, path: str = "/floatingipreservations/x", *, method: str = "PUT") -> Passed:
+    seen = classify(method, f"/apis/kubefip.k8s.binbash.org/v1{path}", "")
+    return Passed(seen=seen, at=at, status=200, struck=None)
+
+
+def test_a_write_of_who_led_before_is_seen() -> None:
+    mine, theirs = [lease(1.0), request(2.0), request(9.0)], [lease(8.0), request(8.5)]
+    assert [line[:20] for line in led_by_two({"a": mine, "b": theirs})] == ["lease: a writes floa"]
+
+
+def test_who_leads_again_may_write_and_everybody_may_read_or_release() -> None:
+    mine = [
+        lease(1.0),
+        request(8.2),
+        request(9.0, method="GET"),
+        lease(9.5, holder=""),
+        lease(20.0),
+        request(21.0),
+    ]
+    assert led_by_two({"a": mine, "b": [lease(8.0), request(9.0)]}) == []
