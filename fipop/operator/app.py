@@ -188,8 +188,8 @@ class Operator:
                     controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
                 ),
                 asyncio.create_task(controllers.passes.run(controllers.fleet.visit, concurrency=concurrency)),
+                asyncio.create_task(controllers.startup.look_when_in_doubt()),
             ]
-            await controllers.startup.look_at_guests()
             await asyncio.gather(*tasks)
         finally:
             controllers.stop_working()

@@ -188,10 +188,21 @@ class Books:
         """Say why a range would not give out this address, whoever holds it; None where it would."""
         return self._ledger_of(range_name).refusal(address, range_name)
 
-    def is_nobodys(self, range_name: str, address: Address) -> bool:
-        """Whether an address is of a range, be it draining or overlapped, and nobody has it."""
+    def is_nobodys(self, range_name: str, address: Address, *, carrier: str) -> bool:
+        """Whether an address is of a range, be it draining or overlapped, and nobody has it.
+
+        A wish that a spec names is no possession, unless it is one of the guest that carries the address.
+        """
         pool = self._pools.get(range_name)
-        return pool is not None and address in pool and self._ledger_of(range_name).record(address) is None
+        if pool is None or address not in pool:
+            return False
+        entry = self._space(self._space_of[range_name]).entries.get(address)
+        if entry is None:
+            return True
+        if entry.reservation is not None or entry.claims:
+            return False
+        wishes = {namespace for (namespace, _), name in entry.named_by.items() if not name.is_had}
+        return len(wishes) == len(entry.named_by) and wishes != {carrier}
 
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
         """Give another floating IP whose status names an address that has no reservation (any more)."""

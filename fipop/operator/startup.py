@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fipop.api.models import FloatingIP, Owner, Requested
 from fipop.errors import FipopError
@@ -24,7 +24,7 @@ TURN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Startup:
-    """The two steps before new addresses: first `adopt_all`, then `look_at_guests`.
+    """The two steps before new addresses: first `adopt_all`, then `look_when_in_doubt`.
 
     `adopt` does a round over one floating IP; `discover` resolves a guest's links and tells whether it can be looked
     at; `look` gives what a guest carries. `opened` is called when new addresses may be given out.
@@ -37,6 +37,7 @@ class Startup:
     discover: Callable[[str], Awaitable[bool]]
     look: Callable[[str], Awaitable[CarriedAddresses]]
     opened: Callable[[], None]
+    _doubt: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def adopt_all(self) -> None:
         """Let every floating IP that has an address claim it, the oldest first, before anything new is given out."""
@@ -58,6 +59,22 @@ class Startup:
                 )
         self.gates.adopted = True
 
+    def doubt(self) -> None:
+        """Give out nothing new before the guests were looked at again: the ledger may lack what they carry.
+
+        So it is at a start, and when reservations are gone that nobody was seen to delete: the store may have been
+        restored from a backup that is older than they were.
+        """
+        self.gates.looked = False
+        self._doubt.set()
+
+    async def look_when_in_doubt(self) -> None:
+        """Look at the guests whenever there is doubt, until cancelled."""
+        while True:
+            await self._doubt.wait()
+            self._doubt.clear()
+            await self.look_at_guests()
+
     async def look_at_guests(self) -> None:
         """Ask all connected guests what they carry, at most a minute; what nobody owns goes to quarantine."""
         ids = sorted({cluster.cluster_name for cluster in self.world.clusters.all() if cluster.cluster_name})
@@ -76,8 +93,9 @@ class Startup:
                 if isinstance(error, Exception):
                     logger.error("a look at a guest crashed", exc_info=error)
             logger.info("guests were looked at", extra={"guests": len(tasks), "unanswered": len(late)})
-        self.gates.looked = True
-        self.opened()
+        if not self._doubt.is_set():
+            self.gates.looked = True
+            self.opened()
 
     async def _look_at(self, guest_id: str) -> None:
         try:
@@ -94,7 +112,7 @@ class Startup:
         books = self.world.books
         for each in self.world.ranges.all():
             unreadable = books.problem_of(each.name) is not None
-            if unreadable or not books.is_nobodys(each.name, address):
+            if unreadable or not books.is_nobodys(each.name, address, carrier=guest_id):
                 continue
             clusters = self.world.guest_clusters(guest_id)
             owner = Owner(

@@ -101,6 +101,7 @@ class Controllers:
         )
         self.router = Router(world=self.world, work=self.work, passes=self.passes)
         self.world.on_change = self._changed
+        self.world.on_loss = self._lost_reservation
         self._fleet_parts = FleetParts(
             client=client,
             world=self.world,
@@ -202,7 +203,8 @@ class Controllers:
         """Forget what an earlier time of leading found: another replica may have led meanwhile."""
         self.guests.start_afresh()
         self._served.clear()
-        self.gates.adopted = self.gates.looked = False
+        self.gates.adopted = False
+        self.startup.doubt()
         self.is_working = True
 
     def stop_working(self) -> None:
@@ -226,6 +228,13 @@ class Controllers:
     def _changed(self, resource: Resource, change: Change[Any]) -> None:
         if self.is_working:
             self.router.route(resource, change)
+
+    def _lost_reservation(self) -> None:
+        if self.is_working and self.gates.looked:
+            logger.warning(
+                "a reservation is gone that nobody was seen to delete; the guests are looked at again"
+            )
+        self.startup.doubt()
 
     def _trace(self) -> None:
         """Log the whole ledger after a round, once a second at most: it is as long as the fleet is large."""

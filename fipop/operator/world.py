@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
-from fipop.control.resync import Feed
+from fipop.control.resync import Feed, Source
 from fipop.control.store import Change, Projection, Store
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -87,6 +87,8 @@ class World:
     books: Books = field(default_factory=Books)
     on_change: Callable[[Resource, Change[Any]], None] = lambda _resource, _change: None
     """Told of every change after it is on the books, whether an event, a list or the answer of our write brought it."""
+    on_loss: Callable[[], None] = lambda: None
+    """Told, before it is on the books, that a list lacks a reservation which no event said was deleted."""
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Give the store of a kind that is watched."""
@@ -122,7 +124,7 @@ class World:
         return Feed(
             resource=resource,
             store=self.store_of(resource),
-            on_change=lambda change, _source: self._take(resource, change),
+            on_change=lambda change, source: self._take_from_feed(resource, change, source),
         )
 
     def observe(self, resource: Resource, obj: Json) -> None:
@@ -144,6 +146,11 @@ class World:
         """Give how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
         return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
+
+    def _take_from_feed(self, resource: Resource, change: Change[Any], source: Source) -> None:
+        if resource == FLOATING_IP_RESERVATIONS and source is Source.LIST and change.new is None:
+            self.on_loss()
+        self._take(resource, change)
 
     def _take(self, resource: Resource, change: Change[Any]) -> None:
         if resource == FLOATING_IP_RESERVATIONS:

@@ -39,9 +39,10 @@ Signal = Callable[[signal.Signals], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """A request that came by: what it was, when it came (monotonic), what the client was told (0: nothing), what was done.
+    """A request that came by: what it was, when it came (monotonic), what its client was told, what was done to it.
 
-    `holder` is who holds the Lease that was written, by the API server's answer; empty for everything else.
+    `status` is 0 where the client was told nothing. `holder` is who holds the Lease that was written, by the API
+    server's answer; empty for everything else.
     """
 
     seen: Seen

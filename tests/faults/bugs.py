@@ -314,6 +314,17 @@ BUGS = (
         ),
     ),
     _bug(
+        "every-key-is-ours",
+        "a key of a guest's ConfigMap that is not wanted is taken out, whoever wrote it",
+        _MOVES,
+        "which is not fipop's",
+        (
+            "guest/configmap.py",
+            "if name not in wanted and name.startswith(_PREFIXES) and self.is_ours(name)",
+            "if name not in wanted and name.startswith(_PREFIXES)",
+        ),
+    ),
+    _bug(
         "tombstone-forgotten",
         "an old event brings back what was deleted",
         _OLD,

@@ -274,7 +274,7 @@ async def _settle(lane: Lane, result: Result) -> None:
             for key, obj in lane.recorder.now.items()
             if key[0] == FLOATING_IPS and condition(obj, "Ready")[0] != "True"
         ]
-        return unsettled(lane.recorder.now, lane.carried()) + late + unready
+        return unsettled(lane.recorder.now, lane.carried()) + lane.bereft() + late + unready
 
     if not await lane.wait(
         lambda: quiet_for(lane) >= SILENCE_SECONDS and not problems(), seconds=SETTLE_SECONDS

@@ -166,6 +166,20 @@ class RecordedGuest(SimulatedGuest):
     recorder: Recorder | None = None
     writes: int = 0
     hook: Callable[[], None] = lambda: None
+    theirs: dict[str, str] = field(default_factory=dict)
+
+    def furnish(self, **data: str) -> None:
+        """Have a ConfigMap `kubevip` with what people of the guest wrote, and with `data` that others left."""
+        self.theirs = dict(THEIRS)
+        self.put(
+            "configmaps",
+            {"metadata": {"namespace": "kube-system", "name": "kubevip"}, "data": {**THEIRS, **data}},
+        )
+
+    def bereft_of(self) -> list[str]:
+        """The keys of people of the guest that are no longer as they wrote them."""
+        found = self.objects.get(("configmaps", "kube-system", "kubevip"), {}).get("data") or {}
+        return sorted(key for key, value in self.theirs.items() if found.get(key) != value)
 
     async def answer(
         self, method: str, path: str, query: Mapping[str, str], accept: str, content_type: str, body: bytes
@@ -201,6 +215,14 @@ class RecordedGuest(SimulatedGuest):
                 for value in (obj.get("data") or {}).values():
                     found |= addresses_in(value)
         return frozenset(found)
+
+
+THEIRS = {
+    "cidr-theirs": "192.0.2.0/24",
+    "range-team-a": "198.51.100.10-198.51.100.20",
+    "search-order": "desc",
+}
+"""Keys of a guest's ConfigMap that are none of fipop's."""
 
 
 def addresses_in(text: str) -> frozenset[str]:

@@ -228,6 +228,7 @@ class Lane:
         target = RecordedGuest(guest_id=plan.cluster_id, recorder=self.recorder, latency_seconds=0.0)
         self.guests[plan.cluster_id] = target
         self.clusters[plan.cluster_id] = plan.name
+        _furnish(target)
         return await self.player.create_guest(plan, target)
 
     async def _finish_namespace(self, name: str) -> None:
@@ -348,6 +349,14 @@ class Lane:
         """What each guest carries now."""
         return {guest_id: guest.addresses() for guest_id, guest in sorted(self.guests.items())}
 
+    def bereft(self) -> list[str]:
+        """What fipop took from people of the guests, or changed."""
+        return [
+            f"guest {guest_id} lacks {key}, which is not fipop's"
+            for guest_id, guest in sorted(self.guests.items())
+            for key in guest.bereft_of()
+        ]
+
     def fip(self, guest: str, name: str) -> Json:
         """A floating IP as it is; empty where there is none."""
         return self.recorder.now.get((FLOATING_IPS, guest, name), {})
@@ -382,7 +391,16 @@ class Lane:
             await self.remove_guest(guest_id)
         for guest in self.guests.values():
             guest.objects.clear()
+            _furnish(guest)
         await self._delete(_CONFIG)
         await self._delete(_PREDECESSOR)
         await self.recorder.catch_up()
         self.recorder.begin()
+
+
+def _furnish(guest: RecordedGuest) -> None:
+    """Every second guest has a ConfigMap before fipop comes."""
+    if guest.guest_id[-1] in "13579":
+        guest.furnish()
+    else:
+        guest.theirs = {}

@@ -155,7 +155,7 @@ async def _come_to_rest(
         return
 
     def problems() -> list[str]:
-        found = unsettled(lane.recorder.now, lane.carried(), unwritten=scenario.unwritten)
+        found = unsettled(lane.recorder.now, lane.carried(), unwritten=scenario.unwritten) + lane.bereft()
         if reference is not None:
             found += _compare(lane, reference, two=len(operators) > 1)
         return found

@@ -373,13 +373,7 @@ async def _adopt_before(lane: Lane) -> None:
     for number, address in ((0, "10.6.0.10"), (1, "10.6.0.11"), (2, "10.6.0.11"), (3, "10.6.0.99")):
         name = f"steady-{number}-kubevip"
         guest = lane.guests[guests[number]]
-        guest.put(
-            "configmaps",
-            {
-                "metadata": {"namespace": "kube-system", "name": "kubevip"},
-                "data": {"cidr-global": f"{address}/32"},
-            },
-        )
+        guest.furnish(**{"cidr-global": f"{address}/32"})
         guest.note(await lane.recorder.revision(), by_admin=True)
         await lane.create_fip(guests[number], name, ipaddress=address)
         if number == 1:
@@ -450,13 +444,7 @@ async def _careful_before(lane: Lane) -> None:
     guests = [await lane.guest(number) for number in range(4)]
     await lane.create_range("r1", "10.9.0.10-10.9.0.20,fd00:9::1")
     foreign = lane.guests[guests[3]]
-    foreign.put(
-        "configmaps",
-        {
-            "metadata": {"namespace": "kube-system", "name": "kubevip"},
-            "data": {"cidr-mine": "10.9.0.10/32"},
-        },
-    )
+    foreign.furnish(**{"cidr-mine": "10.9.0.10/32"})
     foreign.note(await lane.recorder.revision(), by_admin=True)
     await lane.create_fip(guests[0], "dynamic")
     await lane.create_fip(guests[1], "both", ipFamilyPolicy="RequireDualStack")

@@ -20,7 +20,7 @@ from localfleet.fleet import PROGRAMS, LocalFleet
 from tests.faults.bugs import BUGS, Bug
 from tests.faults.lane import Lane
 from tests.faults.plans import undisturbed
-from tests.faults.runner import Reference, Result, run_plan
+from tests.faults.runner import PATIENCE_SECONDS, Reference, Result, run_plan
 
 PACKAGE = Path(fipop.__file__).parent
 
@@ -65,7 +65,13 @@ class Hunt:
         reference = await self._reference(lane, bug.plan.scenario)
         environment = {"PYTHONPATH": str(copy_with(bug, self._folder))}
         return await run_plan(
-            lane, bug.plan, reference, environment=environment, variant=bug.name, patience_seconds=25.0
+            lane,
+            bug.plan,
+            reference,
+            environment=environment,
+            variant=bug.name,
+            # Who sleeps past a lease takes longer than what a bug keeps from ending.
+            patience_seconds=PATIENCE_SECONDS if bug.plan.election else 25.0,
         )
 
     async def _reference(self, lane: Lane, scenario: str) -> Reference:

@@ -238,3 +238,33 @@ def _choice(books: Books, range_name: str) -> str:
         return str(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, both must say the same
         return repr(error)
+
+
+def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carries_it_may() -> None:
+    """A store set back lacked the reservation; a stranger's new wish made the address look owned, and got it."""
+    world = world_of(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.9")],
+        floating_ips=[
+            build_floating_ip(
+                "wish", namespace="tenant", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1"
+            ),
+            build_floating_ip(
+                "own", namespace="c-m-1", annotations={"fiprange": "pool"}, ipaddress="10.0.0.2"
+            ),
+            build_floating_ip("had", namespace="c-m-2", status=held_by(["10.0.0.3"])),
+        ],
+        reservations=[build_reservation("10.0.0.4")],
+    )
+
+    def is_nobodys(text: str) -> bool:
+        return world.books.is_nobodys("pool", parse_address(text), carrier="c-m-1")
+
+    assert {text: is_nobodys(f"10.0.0.{text}") for text in "123456"} == {
+        "1": True,
+        "2": False,
+        "3": False,
+        "4": False,
+        "5": True,
+        "6": True,
+    }
+    assert not world.books.is_nobodys("pool", parse_address("10.0.1.1"), carrier="c-m-1")

@@ -1,7 +1,11 @@
 """What happens before new addresses are given out, with guests that tell what they carry."""
 
+import asyncio
+
+from fipop.control.events import EventType
 from fipop.errors import ApiUnreachableError
 from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
 from fipop.operator.gates import Gates
 from fipop.operator.reservations import ReservationDesk
@@ -18,7 +22,7 @@ class Start:
         self.world = world
         self.api = Reservations()
         self.adopted: list[str] = []
-        self.opened = False
+        self.opened = asyncio.Event()
         self.carried = carried or {}
         for number, guest_id in enumerate(self.carried):
             metadata = {"name": f"cluster-{number}", "namespace": "fleet-default", "uid": guest_id}
@@ -69,7 +73,7 @@ class Start:
         return addresses_in([config_map], [])
 
     def _open(self) -> None:
-        self.opened = True
+        self.opened.set()
 
 
 async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stops_nobody() -> None:
@@ -100,4 +104,45 @@ async def test_what_guests_carry_and_nobody_owns_goes_to_quarantine_before_new_a
     assert set(found) == {"default.10.0.0.8", "default.10.0.1.9"}
     owner = found["default.10.0.0.8"].owner
     assert (owner.namespace, owner.name, owner.imported) == ("c-m-1", "", True)
-    assert start.opened
+    assert start.opened.is_set()
+
+
+async def test_a_reservation_that_only_a_list_shows_to_be_gone_closes_the_gate_before_its_address_is_free() -> (
+    None
+):
+    """A store that was restored lacks it, and the guest that has it since carries it."""
+    gone = build_reservation("10.0.0.8")
+    world = world_of(ranges=[build_range("pool", "10.0.0.0/24")], reservations=[gone])
+    start = Start(world, {"c-m-1": "10.0.0.8/32"})
+    seen: list[bool] = []
+    world.on_loss = start.startup.doubt
+    world.on_change = lambda *_: seen.append(start.startup.gates.looked)
+    start.startup.gates.looked = True
+    looking = asyncio.create_task(start.startup.look_when_in_doubt())
+    feed = world.feed(FLOATING_IP_RESERVATIONS)
+    feed.take_list(Listing(items=(), resource_version=1_000_000), seen_before=feed.store.highest_version)
+    assert seen == [False]
+    await asyncio.wait_for(start.opened.wait(), 5)
+    assert [(each.name, each.is_held) for each in world.reservations.all()] == [("default.10.0.0.8", False)]
+    looking.cancel()
+
+
+async def test_one_that_an_event_shows_to_be_gone_was_deleted_by_somebodys_will() -> None:
+    gone = build_reservation("10.0.0.8")
+    world = world_of(ranges=[build_range("pool", "10.0.0.0/24")], reservations=[gone])
+    lost: list[str] = []
+    world.on_loss = lambda: lost.append("lost")
+    world.feed(FLOATING_IP_RESERVATIONS).take_event(
+        EventType.DELETED, {**gone, "metadata": {**gone["metadata"], "resourceVersion": "1000000"}}
+    )
+    assert world.reservations.all() == ()
+    assert lost == []
+
+
+async def test_doubt_that_comes_up_during_a_look_leaves_the_gate_closed_for_another() -> None:
+    world = world_of(ranges=[build_range("pool", "10.0.0.0/24")])
+    start = Start(world, {"c-m-1": "10.0.0.8/32"})
+    start.startup.doubt()
+    await start.startup.look_at_guests()
+    assert not start.startup.gates.looked
+    assert not start.opened.is_set()

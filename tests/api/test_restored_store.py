@@ -1,0 +1,208 @@
+"""The management cluster's store is set back while guests carry addresses that it knows nothing of any more."""
+
+import asyncio
+import base64
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from localfleet.etcd import Etcd
+from localfleet.fleet import LocalFleet
+from localfleet.installation import OperatorProcess
+from localfleet.processes import Process
+from localfleet.rancher_plan import Guest
+from localfleet.simulated import SimulatedGuest
+from localfleet.stack import (
+    RANGES,
+    RESERVATIONS,
+    Json,
+    Stack,
+    build_floating_ip,
+    build_range,
+    condition,
+    floating_ips,
+    open_stack,
+)
+from localfleet.waiting import eventually
+
+TENANT = "tenant"
+NEWER = {"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.6"}
+"""What guests carry that the restored store does not know of."""
+KNOWN, UNUSED = "10.0.0.1", {"10.0.0.5", "10.0.0.7"}
+QUARANTINE_SECONDS = 2
+RESYNC = "--resync-seconds=4"
+BUMP = 3000
+
+
+class When(Enum):
+    """What the operator does while the store is set back, and how that is done."""
+
+    STOPPED = "stopped"
+    RUNNING = "running"
+    BUMPED = "running, revisions go on"
+    """As with `etcdutl snapshot restore --bump-revision`: no list is ever older than one that was seen."""
+
+
+@asynccontextmanager
+async def kept_running(operator: OperatorProcess) -> AsyncIterator[list[int]]:
+    """Do the kubelet's part: start the operator again when it ends; the exit codes."""
+    ended: list[int] = []
+
+    async def keep(process: Process) -> None:
+        while True:
+            ended.append(await process.wait())
+            await process.start()
+
+    keeping = asyncio.create_task(keep(operator.process))
+    try:
+        yield ended
+    finally:
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
+
+
+async def bump_revision(etcd: Etcd, by: int) -> None:
+    body = {"key": base64.b64encode(b"/bumped").decode(), "value": ""}
+    async with aiohttp.ClientSession() as session:
+        for _ in range(by):
+            async with session.post(f"{etcd.url}/v3/kv/put", json=body) as answer:
+                answer.raise_for_status()
+
+
+def service(address: str) -> Json:
+    """What a user of the guest has: it keeps its address whatever stands in the ConfigMap."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "ingress", "namespace": "default"},
+        "spec": {"type": "LoadBalancer", "loadBalancerIP": address},
+        "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
+    }
+
+
+class Fleet:
+    """Guests that get their addresses before the snapshot (`early`) or after it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.targets: dict[str, SimulatedGuest] = {}
+        self.guests: dict[str, Guest] = {}
+
+    async def create_guest(self, name: str) -> None:
+        plan = self.stack.player.plan_guest(
+            name, annotations={"kubefip.k8s.binbash.org/floating-ip": "false"}
+        )
+        self.targets[name] = SimulatedGuest(latency_seconds=0.0)
+        self.guests[name] = await self.stack.player.create_guest(plan, self.targets[name])
+
+    async def give(self, name: str, address: str = "") -> None:
+        """Make a floating IP for a guest and wait until the guest carries the address."""
+        namespace = self.guests[name].cluster_id
+        wish = {"ipaddress": address} if address else {}
+        await self.stack.client.create(
+            floating_ips(namespace),
+            build_floating_ip(namespace, name, cluster=name, range_name="pool", **wish),
+        )
+
+    async def carries(self, name: str, address: str) -> None:
+        async def is_so() -> bool:
+            held = self.targets[name].get("configmaps", "kube-system", "kubevip")
+            return held is not None and held["data"].get("cidr-global") == f"{address}/32"
+
+        await eventually(is_so, seconds=20, what=f"guest {name} to carry {address}")
+        self.targets[name].put("services", service(address))
+
+
+async def allocated(stack: Stack) -> set[str]:
+    """The addresses that the tenant's floating IPs have got."""
+    return {
+        address
+        for each in await stack.client.items(floating_ips(TENANT))
+        for address in (each.get("status") or {}).get("addresses") or ()
+    }
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name.lower())
+async def test_addresses_that_guests_carry_are_not_given_out_after_the_store_was_set_back(
+    fleet: LocalFleet, when: When, tmp_path: Path
+) -> None:
+    async with open_stack(fleet, f"restored-{when.name.lower()}") as stack:
+        there, plane = Fleet(stack), stack.plane
+        await plane.create_namespace(TENANT)
+        pool = build_range("pool", "10.0.0.1-10.0.0.7", quarantineSeconds=QUARANTINE_SECONDS)
+        await stack.client.create(RANGES, pool)
+        operator = await stack.start_operator(RESYNC)
+        for name in ("early", "late", "later", "asking"):
+            await there.create_guest(name)
+        await there.give("early")
+        await there.carries("early", KNOWN)
+        await plane.etcd.snapshot(tmp_path / "snapshot")
+
+        await there.give("late")
+        await there.carries("late", "10.0.0.2")
+        await there.give("later")
+        await there.carries("later", "10.0.0.3")
+        await there.give("asking", "10.0.0.4")
+        await there.carries("asking", "10.0.0.4")
+        await stack.client.patch(
+            f"{floating_ips(there.guests['early'].cluster_id)}/early", {"spec": {"ipaddress": "10.0.0.6"}}
+        )
+        await there.carries("early", "10.0.0.6")
+
+        if when is When.STOPPED:
+            await operator.stop()
+        async with contextlib.AsyncExitStack() as exits:
+            ended: list[int] = []
+            if when is not When.STOPPED:
+                ended = await exits.enter_async_context(kept_running(operator))
+            await plane.stop_api()
+            await plane.etcd.restore(tmp_path / "snapshot")
+            if when is When.BUMPED:
+                await bump_revision(plane.etcd, BUMP)
+            await plane.restart()
+            if when is When.STOPPED:
+                await operator.start()
+            for number in range(6):
+                await stack.client.create(
+                    floating_ips(TENANT), build_floating_ip(TENANT, f"new-{number}", range_name="pool")
+                )
+            asks = build_floating_ip(TENANT, "asks", range_name="pool", ipaddress="10.0.0.3")
+            await stack.client.create(floating_ips(TENANT), asks)
+
+            async def unused_are_given() -> bool:
+                return await allocated(stack) >= UNUSED
+
+            await eventually(unused_are_given, seconds=60, what="what nobody carries to be given out")
+            await quarantines_outlast_their_time(stack)
+            # The former state is that of the store: who had an address in it has it again.
+            await there.carries("early", KNOWN)
+            assert await allocated(stack) == UNUSED
+            told = condition(await stack.floating_ip(TENANT, "asks"), "Ready")["message"]
+            assert f"in guest {there.guests['later'].cluster_id} carries 10.0.0.3" in told
+            assert set(ended) <= {1}
+            assert bool(ended) is (when is not When.STOPPED), "a restored store ends the process"
+
+
+async def quarantines_outlast_their_time(stack: Stack) -> None:
+    """Wait until each newer address was kept in quarantine for longer than its time."""
+
+    async def have() -> bool:
+        now = time.time()
+        waiting = {
+            each["spec"]["address"]: datetime.fromisoformat(each["spec"]["quarantinedUntil"]).timestamp()
+            for each in await stack.client.items(RESERVATIONS)
+            if "quarantinedUntil" in each["spec"]
+        }
+        assert set(waiting) == NEWER, await stack.held()
+        assert all(now > until + 2 * QUARANTINE_SECONDS for until in waiting.values()), (now, waiting)
+        return True
+
+    await eventually(have, seconds=60, what="the newer addresses to stay in quarantine")
