@@ -204,7 +204,7 @@ async def main(options: argparse.Namespace) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
-    parser.add_argument("--lanes", type=int, default=5)
+    parser.add_argument("--lanes", type=int, default=7, help="how many plans run side by side")
     parser.add_argument("--scenario", nargs="*", default=[])
     parser.add_argument("--family", default="")
     parser.add_argument("--every", type=int, default=1, help="only every n-th plan")
