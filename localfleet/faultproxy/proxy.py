@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from aiohttp import (
     ClientConnectionError,
+    ClientPayloadError,
     ClientResponse,
     ClientSession,
     ClientTimeout,
@@ -174,7 +175,7 @@ class FaultProxy:
         # What the client began is finished, also where it hangs up meanwhile.
         try:
             status, reason, headers, payload = await asyncio.shield(self._exchange(request, body))
-        except ClientConnectionError:
+        except (ClientConnectionError, ClientPayloadError):
             return _cut(request)
         if rule is not None and do in {Do.KILL_AFTER, Do.CUT_AFTER}:
             if do is Do.KILL_AFTER:
@@ -216,7 +217,7 @@ class FaultProxy:
                 await self._stream(answer, response, seen)
                 await response.write_eof()
                 return response
-        except ClientConnectionError:
+        except (ClientConnectionError, ClientPayloadError):
             return _cut(request)
 
     async def _stream(self, answer: ClientResponse, response: web.StreamResponse, seen: Seen) -> None:

@@ -20,6 +20,8 @@ class On(StrEnum):
     WATCH = "watch"
     REQUEST = "request"
     """Every request but watches."""
+    ALL = "all"
+    """Every request, watches, Leases and what is no resource too."""
     EVENT = "event"
     """Every event of a watch."""
 
@@ -140,9 +142,9 @@ class Schedule:
 
     def decide(self, seen: Seen) -> Rule | None:
         """Count a request; the rule that strikes it."""
-        if not seen.is_counted or not seen.plural:
-            return None
-        kinds = {seen.verb} if seen.verb is On.WATCH else {seen.verb, On.REQUEST}
+        kinds = {On.ALL}
+        if seen.is_counted and seen.plural:
+            kinds |= {seen.verb} if seen.verb is On.WATCH else {seen.verb, On.REQUEST}
         return self._first(
             lambda rule: (
                 rule.on in kinds and rule.plural in {"", seen.plural} and rule.method in {"", seen.method}

@@ -20,6 +20,7 @@ from tests.faults import plans as made
 from tests.faults.crowd import crowd, run_crowd
 from tests.faults.generator import generated, run_generated
 from tests.faults.lane import Lane
+from tests.faults.outages import OUTAGE, outages, run_outage
 from tests.faults.plans import Plan
 from tests.faults.runner import Reference, Result, run_plan
 from tests.faults.scenarios import ALL, SLOW
@@ -78,6 +79,8 @@ class Run:
             async with asyncio.timeout(CROWD_SECONDS if plan.scenario == CROWD else PLAN_SECONDS):
                 if plan.scenario == CROWD:
                     return await run_crowd(lane, plan, self.crowd)
+                if plan.scenario == OUTAGE:
+                    return await run_outage(lane, plan)
                 if plan.scenario == GENERATED:
                     return await run_generated(lane, plan, OPERATIONS)
                 return await run_plan(lane, plan, self.references.get(plan.scenario))
@@ -171,6 +174,8 @@ async def main(options: argparse.Namespace) -> int:
         chosen = replayed or choose(run.references)
         if not replayed and (not options.scenario or GENERATED in options.scenario):
             chosen += generated(SEQUENCES)
+        if not replayed and (not options.scenario or OUTAGE in options.scenario):
+            chosen[:0] = outages()
         if not replayed and (not options.scenario or CROWD in options.scenario):
             chosen.insert(0, crowd())
         chosen = [plan for plan in chosen if options.family in plan.family]

@@ -1,0 +1,156 @@
+"""The API server is away, or answers every request with a 500, for minutes; the probes are asked all the time."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from localfleet.faultproxy import Do, On, Rule, Schedule
+from tests.faults.lane import Lane, Operator
+from tests.faults.oracles import Setting, allocations, replay, unsettled
+from tests.faults.plans import Plan
+from tests.faults.runner import RESYNC, Result, tail
+
+OUTAGE = "outage"
+UNREADY_SECONDS = (20.0, 45.0)
+"""Readiness turns red 30 s after the last good answer, which may be some seconds older than the outage."""
+BACK_SECONDS = 30.0
+START_SECONDS = 60.0
+_LOOK_SECONDS = 0.25
+
+
+def outages() -> list[Plan]:
+    """What is asked of an operator: five minutes without an API server, two with one that fails."""
+    return [
+        Plan(
+            scenario=OUTAGE,
+            family=family,
+            election=True,
+            rules=(Rule(on=On.ALL, do=do, status=500, rate=1.0, seconds=seconds),),
+        )
+        for family, do, seconds in (
+            ("API server away for 5 min", Do.CUT_BEFORE, 300.0),
+            ("500 to everything for 2 min", Do.STATUS, 120.0),
+        )
+    ]
+
+
+@dataclass(slots=True)
+class Probes:
+    """What the probes of an operator said since `began`: every change, with the seconds since then."""
+
+    operator: Operator
+    began: float = field(default_factory=time.monotonic)
+    live: bool = True
+    ready: bool = True
+    was_dead: bool = False
+    unready_after: float | None = None
+
+    async def look(self) -> None:
+        """Ask both once."""
+        process = self.operator.process
+        self.live, self.ready = await process.is_live(), await process.is_ready()
+        self.was_dead |= not self.live
+        if not self.ready and self.unready_after is None:
+            self.unready_after = time.monotonic() - self.began
+
+    async def look_for_ever(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def outage(lane: Lane, operator: Operator, rule: Rule) -> AsyncIterator[None]:
+    """Have one: connections are refused by an API server that does not run, or its answers are replaced."""
+    if rule.do is Do.CUT_BEFORE:
+        await lane.plane.stop_api()
+        try:
+            yield
+        finally:
+            await lane.plane.start_api()
+        return
+    operator.proxy.schedule = Schedule((rule,))
+    try:
+        yield
+    finally:
+        operator.proxy.schedule = Schedule()
+
+
+async def run_outage(lane: Lane, plan: Plan) -> Result:
+    """Work, outage, work: what was begun before and asked for meanwhile is there at the end, without a restart."""
+    result = Result(plan=plan)
+    began = time.monotonic()
+    (rule,) = plan.rules
+    operator = await lane.operator("elected-0", RESYNC)
+    try:
+        await lane.reset()
+        guests = [await lane.guest(number) for number in range(3)]
+        await lane.create_range("r1", "10.11.0.10-10.11.0.20")
+        await operator.start(Schedule())
+        for name in ("stays", "goes"):
+            await lane.create_fip(guests[0], name, serviceNamespace=name)
+        if not await lane.wait(lambda: _have(lane, guests[0], "stays", "goes"), seconds=START_SECONDS):
+            result.violations.append("I4: nothing is served before the outage")
+        process = operator.process.process.pid
+        probes = Probes(operator)
+        looking = asyncio.create_task(probes.look_for_ever())
+        try:
+            async with outage(lane, operator, rule):
+                if rule.do is Do.STATUS:
+                    # Others can write: what the operator's watches never show.
+                    await lane.create_fip(guests[1], "meanwhile")
+                    await lane.delete_fip(guests[0], "goes")
+                await asyncio.sleep(rule.seconds - (time.monotonic() - probes.began))
+            back = time.monotonic()
+            await lane.create_fip(guests[2], "after")
+            wanted = {guests[2]: ("after",), guests[1]: ("meanwhile",) if rule.do is Do.STATUS else ()}
+            await lane.wait(
+                lambda: all(_have(lane, guest, *names) for guest, names in wanted.items()) and probes.ready,
+                seconds=START_SECONDS,
+            )
+            away = time.monotonic() - back
+        finally:
+            looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await looking
+        await lane.wait(lambda: not _unrest(lane), seconds=START_SECONDS)
+        result.violations += [f"I4: {problem}" for problem in _unrest(lane)]
+        result.violations += judge(probes, back_after=away)
+        if operator.ended or operator.process.process.pid != process:
+            result.violations.append(f"I6: the operator was restarted: it ended with {operator.ended}")
+    finally:
+        result.struck = max(1, operator.proxy.schedule.struck)
+        await operator.stop()
+    await lane.recorder.catch_up()
+    result.violations += [
+        str(each) for each in replay(lane.recorder.history, Setting(clusters=lane.clusters))
+    ]
+    result.allocations = allocations(lane.recorder.history)
+    result.writes = len(operator.proxy.writes())
+    result.log = tail(operator.process.process.log) if result.violations else ""
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def judge(probes: Probes, *, back_after: float) -> list[str]:
+    """What health said wrongly, and whether work went on too late."""
+    found = []
+    if probes.was_dead:
+        found.append("I6: liveness was red while the API server was away: a restart would not have helped")
+    first, last = UNREADY_SECONDS
+    if probes.unready_after is None or not first < probes.unready_after < last:
+        found.append(f"I6: readiness turned red after {probes.unready_after} s")
+    if not probes.ready or back_after > BACK_SECONDS:
+        found.append(f"I4: back at work after {back_after:.1f} s, ready: {probes.ready}")
+    return found
+
+
+def _have(lane: Lane, guest: str, *names: str) -> bool:
+    return all(lane.addresses(guest, name) for name in names)
+
+
+def _unrest(lane: Lane) -> list[str]:
+    return unsettled(lane.recorder.now, lane.carried()) + lane.bereft()
