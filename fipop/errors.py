@@ -37,7 +37,10 @@ FipopError
 │   ├── HelmError                 a helm process failed, by the class of its failure
 │   ├── ChartError                a chart cannot be had, or is not what was asked for
 │   ├── ReleaseRecordError        a release's Secret cannot be read
-│   └── ReleaseTakenError         a release of the wanted name is of another chart
+│   ├── ReleaseTakenError         a release of the wanted name is of another chart
+│   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
+│   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
+│   └── CarriedElsewhereError     another guest carries the address that would be written
 └── SettingsError             one bad value of kube-fip-config
 """
 
@@ -182,6 +185,15 @@ class KubeAccessError(FipopError):
 
 class GuestError(FipopError):
     """One guest cluster cannot be dealt with as wanted; the others do not suffer."""
+
+
+class CarriedElsewhereError(GuestError):
+    """An address may not be written to its owner's guest: another guest carries it."""
+
+    def __init__(self, *, address: str, carrier: str) -> None:
+        self.address = address
+        self.carrier = carrier
+        super().__init__(f"{address} is held for this guest and not written: {carrier}")
 
 
 class KubeconfigError(GuestError):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,20 +10,21 @@ from random import Random
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.control.workqueue import RetryAfter
-from fipop.errors import ApiForbiddenError, GuestError
 from fipop.guest.carried import CarriedAddresses
 from fipop.guest.configmap import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.guest.sync import GuestRoom
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import SECRETS
 from fipop.metrics import GuestEvent, Metrics
 from fipop.operator.allocation import address_of
+from fipop.operator.gates import Gates
 from fipop.operator.guests import GuestDirectory
+from fipop.operator.kubeconfigs import KubeconfigMissingError, read_kubeconfig
 from fipop.operator.links import link_guest
 from fipop.operator.observations import GuestObservation, observe, unreachable
 from fipop.operator.reservations import ReservationDesk
+from fipop.operator.rivals import Rivals
 from fipop.operator.world import BY_OWNER_NAMESPACE, World
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
@@ -34,15 +33,6 @@ from fipop.settings import GuestInstall, Settings
 logger = logging.getLogger(__name__)
 
 DEEP_CHECK_SECONDS = 3600.0
-
-
-class KubeconfigMissingError(GuestError):
-    """Rancher's Secret with the guest's kubeconfig is not there, may not be read, or holds none."""
-
-    def __init__(self, *, secret: str, problem: str) -> None:
-        self.secret = secret
-        self.problem = problem
-        super().__init__(f"Secret {secret} {problem}")
 
 
 @dataclass(slots=True)
@@ -76,8 +66,8 @@ class Visits:
 class FleetParts:
     """What the fleet works with.
 
-    `leads` tells whether this replica leads for as long as a write may take; `observed` hears of a guest whose last
-    pass found something new.
+    `leads` tells whether this replica leads for as long as a write may take; `gates` and `rivals` what guests were seen
+    to carry; `observed` hears of a guest whose last pass found something new.
     """
 
     client: KubeClient
@@ -88,6 +78,8 @@ class FleetParts:
     settings: Callable[[], Settings]
     leads: Callable[[], bool]
     desk: ReservationDesk
+    gates: Gates
+    rivals: Rivals
     observed: Callable[[str], None]
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
@@ -100,6 +92,12 @@ class Fleet:
     def __init__(self, parts: FleetParts) -> None:
         self._parts = parts
         self._visits: dict[str, Visits] = {}
+        self._held_up: set[str] = set()
+
+    def held_up(self) -> frozenset[str]:
+        """Give the guests that were not written because not all guests had been looked at, and forget them."""
+        held_up, self._held_up = frozenset(self._held_up), set()
+        return held_up
 
     async def visit(self, guest_id: str) -> RetryAfter | None:
         """Make a pass, or note why there is none; the answer says when the next is due."""
@@ -149,7 +147,7 @@ class Fleet:
             raise KubeconfigMissingError(
                 secret=f"of guest {guest_id}", problem="is not in use: not connected"
             )
-        kubeconfig = await self._kubeconfig(guest)
+        kubeconfig = await read_kubeconfig(self._parts.client, guest)
         return await self._parts.room.look(guest_id, kubeconfig)
 
     def last_pass_at(self, guest_id: str) -> float | None:
@@ -165,7 +163,7 @@ class Fleet:
             message = "Rancher is not connected to the guest"
             return unreachable("GuestDisconnected", message, installs=installing), None
         try:
-            kubeconfig = await self._kubeconfig(guest)
+            kubeconfig = await read_kubeconfig(self._parts.client, guest)
         except KubeconfigMissingError as error:
             visits.failures += 1
             self._count(guest, GuestEvent.API_CONNECTION, success=False)
@@ -210,23 +208,6 @@ class Fleet:
             interval = min(interval, retry_seconds)
         return interval * self._parts.random.uniform(0.9, 1.0)
 
-    async def _kubeconfig(self, guest: Guest) -> bytes:
-        """Read Rancher's Secret, each time: it is deleted and made again when URL, CA or token change."""
-        secret = guest.kubeconfig_secret
-        name = f"{secret.namespace}/{secret.name}"
-        try:
-            found = await self._parts.client.get(SECRETS, secret.name, namespace=secret.namespace)
-        except ApiForbiddenError as error:
-            raise KubeconfigMissingError(
-                secret=name, problem="may not be read: is its namespace among those that the chart grants?"
-            ) from error
-        if found is None:
-            raise KubeconfigMissingError(secret=name, problem="is not there")
-        try:
-            return base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
-            raise KubeconfigMissingError(secret=name, problem="holds no kubeconfig") from error
-
     def _served(self, guest: Guest) -> list[FloatingIP]:
         """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
         return [
@@ -262,11 +243,16 @@ class Fleet:
             granted=granted,
             retired=retired - granted,
             settings=settings,
-            before_write=lambda: self._confirm(held),
+            before_write=lambda: self._confirm(guest.id, held),
         )
 
-    async def _confirm(self, held: list[Reservation]) -> bool:
-        """Ask the API server, right before a guest is written, whether all of it is still its owners'."""
+    async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
+        """Ask right before a guest is written whether all of it is still its owners', and no other guest carries it."""
+        if not self._parts.gates.looked:
+            self._held_up.add(guest_id)
+            return False
+        for reservation in held:
+            await self._parts.rivals.check(reservation)
         for reservation in held:
             if not await self._parts.desk.is_held_by(reservation.name, reservation.owner):
                 return False

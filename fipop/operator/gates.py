@@ -10,7 +10,7 @@ class Gates:
     """The state of the start, shared by the reconcilers.
 
     `adopted`: every floating IP that already has an address has claimed it. `looked`: the guests told what they
-    carry, so that new addresses can be chosen.
+    carry, so that new addresses can be chosen, and guests written.
     """
 
     adopted: bool = False

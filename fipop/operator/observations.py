@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
+from fipop.errors import CarriedElsewhereError
 from fipop.guest.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
 
@@ -70,6 +71,8 @@ def observe(
 
 def _configured(report: PassReport, name: FloatingIPName) -> Finding:
     config_map = report.config_map
+    if isinstance(config_map.error, CarriedElsewhereError):
+        return Finding(verdict=Verdict.FALSE, reason="CarriedElsewhere", message=str(config_map.error))
     if config_map.error is not None:
         return Finding(verdict=Verdict.FALSE, reason="WriteFailed", message=str(config_map.error))
     if config_map.outcome is ConfigMapOutcome.WITHHELD:

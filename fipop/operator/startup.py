@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fipop.api.models import FloatingIP, Owner, Requested
@@ -27,7 +27,8 @@ class Startup:
     """The two steps before new addresses: first `adopt_all`, then `look_when_in_doubt`.
 
     `adopt` does a round over one floating IP; `discover` resolves a guest's links and tells whether it can be looked
-    at; `look` gives what a guest carries. `opened` is called when new addresses may be given out.
+    at; `look` gives what a guest carries; `seen` hears what all of them carry, before `opened` is called: new addresses
+    may be given out.
     """
 
     world: World
@@ -36,6 +37,7 @@ class Startup:
     adopt: Callable[[tuple[str, str]], Awaitable[object]]
     discover: Callable[[str], Awaitable[bool]]
     look: Callable[[str], Awaitable[CarriedAddresses]]
+    seen: Callable[[Mapping[str, CarriedAddresses]], None]
     opened: Callable[[], None]
     _doubt: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -79,10 +81,11 @@ class Startup:
         """Ask all connected guests what they carry, at most a minute; what nobody owns goes to quarantine."""
         ids = sorted({cluster.cluster_name for cluster in self.world.clusters.all() if cluster.cluster_name})
         room = asyncio.Semaphore(LOOK_CONCURRENCY)
+        seen: dict[str, CarriedAddresses] = {}
 
         async def look_at(guest_id: str) -> None:
             async with room:
-                await self._look_at(guest_id)
+                await self._look_at(guest_id, seen)
 
         tasks = [asyncio.create_task(look_at(guest_id)) for guest_id in ids]
         if tasks:
@@ -93,15 +96,16 @@ class Startup:
                 if isinstance(error, Exception):
                     logger.error("a look at a guest crashed", exc_info=error)
             logger.info("guests were looked at", extra={"guests": len(tasks), "unanswered": len(late)})
+        self.seen(seen)
         if not self._doubt.is_set():
             self.gates.looked = True
             self.opened()
 
-    async def _look_at(self, guest_id: str) -> None:
+    async def _look_at(self, guest_id: str, seen: dict[str, CarriedAddresses]) -> None:
         try:
             if not await self.discover(guest_id):
                 return
-            carried = await self.look(guest_id)
+            carried = seen[guest_id] = await self.look(guest_id)
             for ip in carried.single:
                 await self._keep_from_others(from_ip(ip), guest_id)
         except FipopError as error:

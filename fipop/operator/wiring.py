@@ -31,6 +31,7 @@ from fipop.operator.guests import GuestDirectory
 from fipop.operator.ranges import RangeReconciler
 from fipop.operator.release import Releaser, Surroundings
 from fipop.operator.reservations import ReservationDesk
+from fipop.operator.rivals import Rivals
 from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.startup import Startup
 from fipop.operator.tracing import trace_ipam_data
@@ -102,6 +103,11 @@ class Controllers:
         self.router = Router(world=self.world, work=self.work, passes=self.passes)
         self.world.on_change = self._changed
         self.world.on_loss = self._lost_reservation
+        self.rivals = Rivals(
+            world=self.world,
+            exists=self.guests.exists,
+            look=lambda guest_id, address: self.fleet.look(guest_id, address),
+        )
         self._fleet_parts = FleetParts(
             client=client,
             world=self.world,
@@ -111,6 +117,8 @@ class Controllers:
             settings=lambda: configuration.settings,
             leads=lambda: leadership.still_leading_for(GUEST_WRITE_SECONDS),
             desk=self.desk,
+            gates=self.gates,
+            rivals=self.rivals,
             observed=self.router.add_guest_floating_ips,
             now=client.server_now,
             monotonic=time.monotonic,
@@ -169,7 +177,8 @@ class Controllers:
             adopt=self.floating_ips.reconcile,
             discover=self._can_be_looked_at,
             look=self.fleet.look_around,
-            opened=self.router.wake_waiting,
+            seen=self.rivals.learn,
+            opened=self._opened,
         )
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
@@ -228,6 +237,12 @@ class Controllers:
     def _changed(self, resource: Resource, change: Change[Any]) -> None:
         if self.is_working:
             self.router.route(resource, change)
+
+    def _opened(self) -> None:
+        """Go on with what waited for the look at the guests."""
+        self.router.wake_waiting()
+        for guest_id in self.fleet.held_up():
+            self.router.add_pass(guest_id)
 
     def _lost_reservation(self) -> None:
         if self.is_working and self.gates.looked:

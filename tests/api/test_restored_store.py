@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from localfleet.etcd import Etcd
 from localfleet.fleet import LocalFleet
@@ -35,7 +36,9 @@ from localfleet.waiting import eventually
 TENANT = "tenant"
 NEWER = {"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.6"}
 """What guests carry that the restored store does not know of."""
-KNOWN, UNUSED = "10.0.0.1", {"10.0.0.5", "10.0.0.7"}
+INHERITED = "10.0.0.1"
+"""What the restored store says is one guest's, and another carries by now."""
+UNUSED = {"10.0.0.5", "10.0.0.7"}
 QUARANTINE_SECONDS = 2
 RESYNC = "--resync-seconds=4"
 BUMP = 3000
@@ -112,12 +115,16 @@ class Fleet:
             build_floating_ip(namespace, name, cluster=name, range_name="pool", **wish),
         )
 
+    def config_map(self, name: str) -> Json:
+        """The data of a guest's ConfigMap."""
+        held = self.targets[name].get("configmaps", "kube-system", "kubevip")
+        return dict(held["data"]) if held is not None else {}
+
     async def carries(self, name: str, address: str) -> None:
         async def is_so() -> bool:
-            held = self.targets[name].get("configmaps", "kube-system", "kubevip")
-            return held is not None and held["data"].get("cidr-global") == f"{address}/32"
+            return self.config_map(name).get("cidr-global") == f"{address}/32"
 
-        await eventually(is_so, seconds=20, what=f"guest {name} to carry {address}")
+        await eventually(is_so, seconds=40, what=f"guest {name} to carry {address}")
         self.targets[name].put("services", service(address))
 
 
@@ -130,21 +137,38 @@ async def allocated(stack: Stack) -> set[str]:
     }
 
 
+@pytest_asyncio.fixture(scope="module")
+async def runs(
+    fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[dict[When, "asyncio.Task[None]"]]:
+    """All three at once: each is mostly waiting."""
+    folder = tmp_path_factory.mktemp("restored")
+    tasks = {when: asyncio.create_task(set_back(fleet, when, folder / when.name)) for when in When}
+    yield tasks
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
 @pytest.mark.parametrize("when", When, ids=lambda when: when.name.lower())
-async def test_addresses_that_guests_carry_are_not_given_out_after_the_store_was_set_back(
-    fleet: LocalFleet, when: When, tmp_path: Path
+async def test_what_guests_carry_is_not_given_out_again_after_the_store_was_set_back(
+    runs: dict[When, "asyncio.Task[None]"], when: When
 ) -> None:
+    await runs[when]
+
+
+async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
     async with open_stack(fleet, f"restored-{when.name.lower()}") as stack:
         there, plane = Fleet(stack), stack.plane
         await plane.create_namespace(TENANT)
         pool = build_range("pool", "10.0.0.1-10.0.0.7", quarantineSeconds=QUARANTINE_SECONDS)
         await stack.client.create(RANGES, pool)
         operator = await stack.start_operator(RESYNC)
-        for name in ("early", "late", "later", "asking"):
+        for name in ("early", "late", "later", "asking", "heir"):
             await there.create_guest(name)
         await there.give("early")
-        await there.carries("early", KNOWN)
-        await plane.etcd.snapshot(tmp_path / "snapshot")
+        await there.carries("early", INHERITED)
+        await plane.etcd.snapshot(snapshot)
 
         await there.give("late")
         await there.carries("late", "10.0.0.2")
@@ -156,6 +180,8 @@ async def test_addresses_that_guests_carry_are_not_given_out_after_the_store_was
             f"{floating_ips(there.guests['early'].cluster_id)}/early", {"spec": {"ipaddress": "10.0.0.6"}}
         )
         await there.carries("early", "10.0.0.6")
+        await there.give("heir", INHERITED)
+        await there.carries("heir", INHERITED)
 
         if when is When.STOPPED:
             await operator.stop()
@@ -164,31 +190,51 @@ async def test_addresses_that_guests_carry_are_not_given_out_after_the_store_was
             if when is not When.STOPPED:
                 ended = await exits.enter_async_context(kept_running(operator))
             await plane.stop_api()
-            await plane.etcd.restore(tmp_path / "snapshot")
+            await plane.etcd.restore(snapshot)
             if when is When.BUMPED:
                 await bump_revision(plane.etcd, BUMP)
             await plane.restart()
             if when is When.STOPPED:
                 await operator.start()
-            for number in range(6):
-                await stack.client.create(
-                    floating_ips(TENANT), build_floating_ip(TENANT, f"new-{number}", range_name="pool")
-                )
-            asks = build_floating_ip(TENANT, "asks", range_name="pool", ipaddress="10.0.0.3")
-            await stack.client.create(floating_ips(TENANT), asks)
-
-            async def unused_are_given() -> bool:
-                return await allocated(stack) >= UNUSED
-
-            await eventually(unused_are_given, seconds=60, what="what nobody carries to be given out")
-            await quarantines_outlast_their_time(stack)
-            # The former state is that of the store: who had an address in it has it again.
-            await there.carries("early", KNOWN)
-            assert await allocated(stack) == UNUSED
-            told = condition(await stack.floating_ip(TENANT, "asks"), "Ready")["message"]
-            assert f"in guest {there.guests['later'].cluster_id} carries 10.0.0.3" in told
+            await ask_for_everything(stack)
+            await nothing_is_given_out_twice(there)
             assert set(ended) <= {1}
             assert bool(ended) is (when is not When.STOPPED), "a restored store ends the process"
+
+
+async def ask_for_everything(stack: Stack) -> None:
+    """Want more addresses than there are, and one by name that a guest carries."""
+    for number in range(6):
+        await stack.client.create(
+            floating_ips(TENANT), build_floating_ip(TENANT, f"new-{number}", range_name="pool")
+        )
+    asks = build_floating_ip(TENANT, "asks", range_name="pool", ipaddress="10.0.0.3")
+    await stack.client.create(floating_ips(TENANT), asks)
+
+
+async def nothing_is_given_out_twice(there: Fleet) -> None:
+    stack, guests = there.stack, there.guests
+
+    async def unused_are_given() -> bool:
+        return await allocated(stack) >= UNUSED
+
+    await eventually(unused_are_given, seconds=60, what="what nobody carries to be given out")
+    await quarantines_outlast_their_time(stack)
+    assert await allocated(stack) == UNUSED
+    told = condition(await stack.floating_ip(TENANT, "asks"), "Ready")["message"]
+    assert f"in guest {guests['later'].cluster_id} carries 10.0.0.3" in told
+
+    async def early_is_told() -> bool:
+        found = condition(await stack.floating_ip(guests["early"].cluster_id, "early"), "GuestConfigured")
+        assert found["reason"] == "CarriedElsewhere", found
+        return f"in guest {guests['heir'].cluster_id} carries {INHERITED}" in found["message"]
+
+    await eventually(early_is_told, seconds=30, what="the owner to learn who has its address")
+    assert there.config_map("early")["cidr-global"] == "10.0.0.6/32"
+    assert there.config_map("heir")["cidr-global"] == f"{INHERITED}/32"
+    there.targets["heir"].objects.clear()
+    # The former state is that of the store: who had an address in it has it again when it can be had.
+    await there.carries("early", INHERITED)
 
 
 async def quarantines_outlast_their_time(stack: Stack) -> None:

@@ -231,18 +231,18 @@ BUGS = (
         _CAREFUL,
         "chapter 3",
         (
-            "operator/fleet.py",
-            ("        secret = guest.kubeconfig_secret\n        name"),
+            "operator/kubeconfigs.py",
+            "    secret = guest.kubeconfig_secret\n    name",
             (
-                "        kept = self.__dict__.setdefault('kept', {})\n"
-                "        if guest.id in kept:\n"
-                "            return kept[guest.id]\n"
-                "        secret = guest.kubeconfig_secret\n"
-                "        name"
+                "    kept = read_kubeconfig.__dict__.setdefault('kept', {})\n"
+                "    if guest.id in kept:\n"
+                "        return kept[guest.id]\n"
+                "    secret = guest.kubeconfig_secret\n"
+                "    name"
             ),
         ),
         (
-            "operator/fleet.py",
+            "operator/kubeconfigs.py",
             'return base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)',
             'return kept.setdefault(guest.id, base64.b64decode(found["data"]["value"]))',
         ),

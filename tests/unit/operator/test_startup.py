@@ -22,6 +22,7 @@ class Start:
         self.world = world
         self.api = Reservations()
         self.adopted: list[str] = []
+        self.seen: dict[str, CarriedAddresses] = {}
         self.opened = asyncio.Event()
         self.carried = carried or {}
         for number, guest_id in enumerate(self.carried):
@@ -47,6 +48,7 @@ class Start:
             adopt=self._adopt,
             discover=self._discover,
             look=self._look,
+            seen=self.seen.update,
             opened=self._open,
         )
 

@@ -1,0 +1,109 @@
+"""What two guests have a claim to after a restored backup is written to neither anew."""
+
+import pytest
+
+from fipop.errors import CarriedElsewhereError
+from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.ipam.addresses import Address, format_address
+from fipop.operator.rivals import Rivals
+from fipop.operator.world import World
+from tests.unit.operator.objects import build_floating_ip, build_reservation, held_by, world_of
+
+OWNER, RIVAL = "c-m-owner", "c-m-rival"
+
+
+class Guests:
+    """Guests by what their ConfigMaps say now; `gone` are those that Rancher no longer knows."""
+
+    def __init__(self, world: World, **carried: str) -> None:
+        self.carried = {f"c-m-{name}": value for name, value in carried.items()}
+        self.gone: set[str] = set()
+        self.asked: list[str] = []
+        self.rivals = Rivals(world=world, exists=lambda guest_id: guest_id not in self.gone, look=self._look)
+        self.rivals.learn({guest_id: self.around(guest_id) for guest_id in self.carried})
+
+    def around(self, guest_id: str) -> CarriedAddresses:
+        metadata = {"name": "kubevip", "namespace": "kube-system"}
+        return addresses_in([{"metadata": metadata, "data": {"cidr-global": self.carried[guest_id]}}], [])
+
+    async def _look(self, guest_id: str, address: Address) -> str | None:
+        self.asked.append(guest_id)
+        carrier = self.around(guest_id).carrier_of(format_address(address))
+        return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
+
+
+def held_world(**fields: object) -> World:
+    return world_of(reservations=[build_reservation("10.0.0.1", namespace=OWNER, **fields)])  # type: ignore[arg-type]
+
+
+async def check(guests: Guests, world: World) -> None:
+    (reservation,) = world.reservations_of((OWNER, "web"))
+    await guests.rivals.check(reservation)
+
+
+async def test_an_address_that_another_guest_carries_is_not_written_until_that_one_gives_it_up() -> None:
+    world = held_world()
+    guests = Guests(world, owner="10.0.0.6/32", rival="10.0.0.1/32")
+    for _ in range(2):
+        with pytest.raises(CarriedElsewhereError, match=r"10\.0\.0\.1 .* ConfigMap .* in guest c-m-rival"):
+            await check(guests, world)
+    guests.carried[RIVAL] = ""
+    await check(guests, world)
+    await check(guests, world)
+    assert guests.asked == [RIVAL, RIVAL, RIVAL], "once it is given up nobody is asked any more"
+
+
+async def test_one_that_its_owner_did_not_tell_of_counts_as_not_carried_by_it() -> None:
+    world = held_world()
+    with pytest.raises(CarriedElsewhereError):
+        await check(Guests(world, rival="10.0.0.1/32"), world)
+
+
+async def test_a_rival_that_left_rancher_is_asked_no_more() -> None:
+    world = held_world()
+    guests = Guests(world, owner="", rival="10.0.0.1/32")
+    guests.gone.add(RIVAL)
+    await check(guests, world)
+    assert guests.asked == []
+
+
+async def test_what_both_carry_the_owner_keeps() -> None:
+    world = held_world()
+    guests = Guests(world, owner="10.0.0.1/32", rival="10.0.0.1/32")
+    await check(guests, world)
+    assert guests.asked == []
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"reservations": [build_reservation("10.0.0.1", namespace=RIVAL, space="blue")]},
+        {
+            "reservations": [
+                build_reservation(
+                    "10.0.0.1", namespace=RIVAL, space="blue", quarantined_until="2026-03-01T00:00:00Z"
+                )
+            ]
+        },
+        {
+            "floating_ips": [
+                build_floating_ip("own", namespace=RIVAL, status=held_by(["10.0.0.1"], space="blue"))
+            ]
+        },
+    ],
+    ids=["held", "in quarantine", "named"],
+)
+async def test_the_same_address_of_another_space_is_carried_by_right(right: dict[str, list[object]]) -> None:
+    own = build_reservation("10.0.0.1", namespace=OWNER)
+    world = world_of(**{**right, "reservations": [own, *right.get("reservations", [])]})  # type: ignore[arg-type]
+    guests = Guests(world, owner="", rival="10.0.0.1/32")
+    await check(guests, world)
+    assert guests.asked == []
+
+
+async def test_a_later_look_replaces_what_an_earlier_one_found() -> None:
+    world = held_world()
+    guests = Guests(world, owner="", rival="10.0.0.1/32")
+    guests.rivals.learn({RIVAL: CarriedAddresses()})
+    await check(guests, world)
+    assert guests.asked == []
