@@ -1,0 +1,53 @@
+"""The page on conditions names every reason that the operator gives."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import fipop.operator
+from fipop import errors
+from fipop.rancher.matching import NoRange
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "conditions.md").read_text()
+SOURCES = sorted(Path(fipop.operator.__file__).parent.glob("*.py"))
+CLAIMS = (
+    errors.AddressHeldError,
+    errors.AddressOutOfRangeError,
+    errors.AddressQuarantinedError,
+    errors.FamilyMissingError,
+    errors.RangeDrainingError,
+    errors.RangeFullError,
+)
+"""What a ledger answers to a claim. The first never comes so: whoever is in the way is asked for at the API server."""
+REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-zA-Z]+)*")
+
+
+def constants(tree: ast.AST) -> Iterator[str]:
+    """The texts that stand for a reason: `reason="…"`, `*_REASON = "…"`, and those given to events."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "reason":
+            yield from (each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            if name in {"complain", "record", "warn", "_warn", "unreachable"}:
+                yield from (each.value for each in node.args if isinstance(each, ast.Constant))
+
+
+def test_every_reason_is_on_the_page() -> None:
+    found = {text for source in SOURCES for text in constants(ast.parse(source.read_text()))}
+    reasons = {text for text in found if isinstance(text, str) and REASON.fullmatch(text)}
+    reasons |= {reason.value for reason in NoRange}
+    reasons |= {error.__name__.removesuffix("Error") for error in CLAIMS} - {"AddressHeld"}
+    reasons -= {"Error"}  # what is cut off the name of an error
+    assert len(reasons) > 30
+    assert sorted(reason for reason in reasons if f"`{reason}`" not in PAGE) == []
+
+
+def test_every_reason_of_the_page_is_given_somewhere() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    named = {reason for line in rows for reason in re.findall(r"`([A-Z][a-zA-Z]+)`", line.split("|")[1])}
+    text = "\n".join(source.read_text() for source in SOURCES)
+    given = {reason.value for reason in NoRange} | {error.__name__.removesuffix("Error") for error in CLAIMS}
+    assert sorted(each for each in named - given if f'"{each}"' not in text) == []
