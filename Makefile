@@ -19,7 +19,7 @@ fmt: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: setup ## Format, lint, types, import contract
+check: setup ## Format, lint, types, import contract, chart
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -35,8 +35,8 @@ check: lint-chart
 lint-chart: setup ## Lint the helm chart (helm is built where it is missing)
 	helm=$$($(BIN)/python -m localfleet.assets helm) && $$helm lint --strict .
 
-manifest: setup ## Render everything into out/fipop.yaml, for kubectl apply -f
-	helm=$$($(BIN)/python -m localfleet.assets helm) && scripts/manifest.sh "$$helm" out/fipop.yaml
+manifest: setup ## Render everything into out/fipop.yaml, for kubectl apply -f (VALUES="--set image.repository=…")
+	helm=$$($(BIN)/python -m localfleet.assets helm) && scripts/manifest.sh "$$helm" out/fipop.yaml $(VALUES)
 
 image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_ARGS=…)
 	scripts/image.sh $(IMAGE)

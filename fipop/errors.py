@@ -1,4 +1,4 @@
-"""The exception tree of fipop: every error has typed fields and writes its own message.
+"""The exception tree of fipop. Every error has typed fields and writes its own message.
 
 FipopError
 ├── IpamError                 the core: pools and allocation (values that conditions quote)
@@ -31,6 +31,7 @@ FipopError
 ├── StartError                what the program is started with is missing or cannot be used
 ├── NotLeadingError           a write by a replica that does not lead, or not any more; nothing was sent
 ├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
+├── WatcherEndedError         the thread that watches ended by itself
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
 │   ├── KubeconfigError           a field of the kubeconfig is refused
 │   ├── PassTimeoutError          the pass over a guest took longer than it may
@@ -41,7 +42,9 @@ FipopError
 │   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
 │   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
 │   └── CarriedElsewhereError     another guest carries the address that would be written
-└── SettingsError             one bad value of kube-fip-config
+└── in the modules that raise them: SettingsError and YamlRefusedError (one bad value of kube-fip-config),
+    SpecError and ContendedError (one floating IP), MetricsPortError, SchemaError, RestoredStoreError and
+    LeaderWorkStuckError (the process)
 """
 
 from __future__ import annotations
@@ -181,6 +184,13 @@ class KubeAccessError(FipopError):
         self.server = server
         self.problem = problem
         super().__init__(f"no connection to {server or 'the API server'}: {problem}")
+
+
+class WatcherEndedError(FipopError):
+    """The thread that watches ended though nobody stopped it: the process has to start afresh."""
+
+    def __init__(self) -> None:
+        super().__init__("the thread that watches ended by itself")
 
 
 class GuestError(FipopError):

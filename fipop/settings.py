@@ -7,7 +7,7 @@ that is absent has its default, one with a bad value keeps the last good one and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -138,10 +138,15 @@ def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settin
         bad.append(BadOption(option="kubevipChartRepoUrl", value="", reason=REPO_URL_REASON))
     known = {option.name for option in _OPTIONS}
     bad += [
-        BadOption(option=_clean(name), value=_withheld(data[name]), reason="is no option of fipop")
+        BadOption(option=_clean(name), value=_withheld(data[name]), reason=_no_option(name, known))
         for name in sorted(set(data) - known)
     ]
     return settings, tuple(bad)
+
+
+def _no_option(name: str, known: Collection[str]) -> str:
+    meant = [option for option in known if option.lower() == name.strip().lower()]
+    return "is no option of fipop" + (f", {meant[0]} is" if meant else "")
 
 
 def settings_data(settings: Settings) -> dict[str, str]:

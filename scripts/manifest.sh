@@ -1,9 +1,10 @@
 #!/bin/sh
-# Render everything into one file for `kubectl apply -f`: manifest.sh HELM FILE
+# Render everything into one file for `kubectl apply -f`: manifest.sh HELM FILE [OPTION OF helm template…]
 # The namespaces of the chart's secretNamespaces (Rancher makes them) must exist where it is applied.
 set -eu
 helm=$1
 file=$2
+shift 2
 chart=$(dirname "$0")/..
 mkdir -p "$(dirname "$file")"
 # Written beside and moved, so that nobody applies the half of it.
@@ -16,6 +17,6 @@ metadata:
   name: kube-fip
 NAMESPACE
     # The version only has to satisfy the chart: nothing that is rendered depends on it.
-    "$helm" template fipop "$chart" --namespace kube-fip --include-crds --kube-version 1.30.0
+    "$helm" template fipop "$chart" --namespace kube-fip --include-crds --kube-version 1.30.0 "$@"
 } > "$file.part"
 mv "$file.part" "$file"

@@ -71,7 +71,9 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     help="Folder with fipop's CRDs; those of the cluster are brought up to date from it.",
 )
 @click.option(
-    "--no-crd-update", is_flag=True, help="Leave the cluster's CRDs alone; not ready on older ones."
+    "--no-crd-update",
+    is_flag=True,
+    help="Leave the cluster's CRDs alone; not ready on older ones than those of --crds.",
 )
 @click.option(
     "--no-leader-election",

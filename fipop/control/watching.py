@@ -22,6 +22,7 @@ import kopf
 from fipop.api.names import GROUP
 from fipop.control.events import Callback, EventType, Mailbox
 from fipop.control.streams import EndlessBackoffs, SignsOfLife, StreamSessions
+from fipop.errors import WatcherEndedError
 from fipop.kube.connection import Connection
 from fipop.kube.resources import Resource
 
@@ -114,7 +115,7 @@ class Watcher:
         threading.Thread(target=work, name="kopf", daemon=True).start()
         try:
             await ended.wait()
-            raise RuntimeError("the thread that watches ended by itself")
+            raise WatcherEndedError
         finally:
             if not ended.is_set():
                 kopf_loop.call_soon_threadsafe(stop.set)

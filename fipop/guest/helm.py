@@ -86,11 +86,6 @@ class HelmRunner:
             name: surroundings[name] for name in _PASSED_TO_FETCHES if name in surroundings
         }
 
-    async def version(self) -> str:
-        """Give helm's version, such as `v3.22.0`: a check at the start that the program is there and runs."""
-        async with self._private_folder("start") as folder:
-            return str(await _Command(self, folder, action="start", subject="helm").version())
-
     async def upgrade(self, kubeconfig: str, order: ReleaseOrder) -> None:
         """Install or upgrade a release without waiting for its workloads. Raises HelmError.
 

@@ -121,6 +121,16 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
         "Options of kube-fip-config that were not taken: unknown, or with a bad value.",
         value=fleet.bad_options,
     )
+    yield GaugeMetricFamily(
+        "fipop_predecessor_running",
+        "Whether kube-fip-operator has replicas, so that nothing is done here.",
+        value=float(fleet.predecessor_runs),
+    )
+    yield GaugeMetricFamily(
+        "fipop_withheld_releases",
+        "Held addresses that lost their floating IPs unseen and wait for a confirmation.",
+        value=fleet.withheld_releases,
+    )
     depth = GaugeMetricFamily("fipop_queue_depth", "Keys that wait in a work queue.", labels=("queue",))
     for queue, keys in sorted(fleet.queue_depths.items()):
         depth.add_metric((queue,), keys)

@@ -55,6 +55,8 @@ class FleetSnapshot:
     guests: tuple[GuestSample, ...] = ()
     queue_depths: Mapping[str, int] = field(default_factory=dict)
     bad_options: int = 0
+    predecessor_runs: bool = False
+    withheld_releases: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,12 @@ from fipop.guest.tools import GuestTools
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
-from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, FLOATING_IP_RESERVATIONS
+from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.metrics import FleetSnapshot, Metrics, MetricsPortError, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.options import OperatorOptions
+from fipop.operator.predecessor import Predecessor
 from fipop.operator.snapshot import build_snapshot
 from fipop.operator.wiring import Controllers
 from fipop.operator.world import WATCHED
@@ -40,8 +41,6 @@ TRACE = 5
 OBJECT_CONCURRENCY = 32
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 START_RETRY_SECONDS = 2.0
-PREDECESSOR_GONE_SECONDS = 2.0
-PREDECESSOR_BACK_SECONDS = 15.0
 HEALTH_LOOK_SECONDS = 5.0
 
 
@@ -102,6 +101,7 @@ class Operator:
             times=build_resync_times(options.resync_seconds),
             on_round=self._check_owners,
         )
+        self._predecessor = Predecessor(self._client)
         self._listening: asyncio.Task[None] | None = None
         self._working_since = 0.0
 
@@ -161,9 +161,9 @@ class Operator:
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
         while True:
-            await self._wait_for_predecessor(runs=False)
+            await self._predecessor.wait(runs=False)
             working = asyncio.create_task(self._work_as_leader())
-            watching = asyncio.create_task(self._wait_for_predecessor(runs=True))
+            watching = asyncio.create_task(self._predecessor.wait(runs=True))
             try:
                 await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
                 if working.done():
@@ -196,32 +196,6 @@ class Operator:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _wait_for_predecessor(self, *, runs: bool) -> None:
-        """Wait until kube-fip-operator works, or does not (any more)."""
-        told = False
-        while await self._predecessor_runs() is not runs:
-            if not runs and not told:
-                logger.error("kube-fip-operator still has replicas: nothing is done until it has none")
-                told = True
-            await asyncio.sleep(PREDECESSOR_BACK_SECONDS if runs else PREDECESSOR_GONE_SECONDS)
-        if told:
-            logger.info("kube-fip-operator has no replicas any more")
-
-    async def _predecessor_runs(self) -> bool | None:
-        """Tell whether the predecessor's Deployment has replicas, wanted or still there; None where unknown."""
-        try:
-            found = await self._client.get(
-                DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=names.OPERATOR_NAMESPACE
-            )
-        except FipopError as error:
-            logger.debug("predecessor cannot be asked for", extra={"error": str(error)})
-            return None
-        if found is None:
-            return False
-        wanted = (found.get("spec") or {}).get("replicas", 1)
-        present = (found.get("status") or {}).get("replicas", 0)
-        return bool(wanted or present)
 
     async def _settle_crds(self) -> None:
         await settle_crds(self._client, self._crds, update=self._options.update_crds)
@@ -305,12 +279,9 @@ class Operator:
         watcher = self._watcher
         unserved = ", ".join(watcher.waiting_for) if watcher is not None else ""
         blind = {"watches": f"the API server does not serve {unserved}"} if unserved else {}
-        silences = watcher.silences() if watcher is not None else {}
-        if (heard_at := self._configuration.last_heard_at) is not None:
-            silences[names.SETTINGS_CONFIG_MAP] = max(0.0, time.monotonic() - heard_at)
         return HealthFacts(
             watching=watcher is None or watcher.running,
-            silences=silences,
+            silences=self._silences(),
             since_good_answer=self._answers.since_good_answer,
             answering_for=self._answers.answering_for,
             ledger_loaded=self._resync.loaded,
@@ -330,6 +301,7 @@ class Operator:
             self._controllers,
             leading=self._leadership.is_leader,
             bad_options=len(self._configuration.bad_options),
+            predecessor_runs=bool(self._predecessor.runs),
         )
 
     def _note_request(self, target: str, record: RequestRecord) -> None:

@@ -105,7 +105,9 @@ class Configuration:
             self._about = reference_to(CONFIG_MAPS, dict(config_map))
         for bad in self.bad_options:
             if bad not in self._told:
-                message = f"{bad.option}: {bad.value!r} {bad.reason}; the last good value stays"
+                message = f"{bad.option}: {bad.value!r} {bad.reason}"
+                if bad.option in settings_data(DEFAULTS):
+                    message += "; the last good value stays"
                 logger.error("bad option", extra={"option": bad.option, "error": bad.reason})
                 self.complain("BadOption", message)
         unwise = warnings(self.settings)

@@ -62,6 +62,14 @@ class ReleaseGuard:
                 self.tell(suspicious)
         return suspicious == self.confirmed()
 
+    def withheld(self) -> int:
+        """Give how many addresses wait for a confirmation; 0 where none do."""
+        if not self._told:
+            return 0
+        suspicious, held = self._count()
+        is_few = suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held)
+        return 0 if is_few or suspicious == self.confirmed() else suspicious
+
     def _count(self) -> tuple[int, int]:
         """Count the suspicious ones, and all that are held."""
         if self.monotonic() >= self._counted_at + COUNT_SECONDS:

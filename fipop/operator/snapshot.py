@@ -6,7 +6,9 @@ from fipop.metrics import FleetSnapshot, GuestSample, RangeSample
 from fipop.operator.wiring import Controllers
 
 
-def build_snapshot(controllers: Controllers, *, leading: bool, bad_options: int) -> FleetSnapshot:
+def build_snapshot(
+    controllers: Controllers, *, leading: bool, bad_options: int, predecessor_runs: bool
+) -> FleetSnapshot:
     """Read stores, books and observations; nothing is counted up or down, so nothing can drift."""
     world = controllers.world
     ranges = []
@@ -43,4 +45,6 @@ def build_snapshot(controllers: Controllers, *, leading: bool, bad_options: int)
         guests=tuple(guests),
         queue_depths={"objects": controllers.work.depth, "passes": controllers.passes.depth},
         bad_options=bad_options,
+        predecessor_runs=predecessor_runs,
+        withheld_releases=controllers.guard.withheld(),
     )

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 from fipop.operator.world import World
 
 logger = logging.getLogger(__name__)
 
+PAUSE_SECONDS = 1.0
+"""What is as long as the fleet is large is logged once a second at most; rounds in between are told together."""
 
-def trace_ipam_data(world: World) -> None:
+
+class IpamTracer:
+    """Logs the ledger after rounds, while `wanted` says so: no round goes untold, some are told by the same lines."""
+
+    def __init__(self, world: World, *, wanted: Callable[[], bool]) -> None:
+        self._world = world
+        self._wanted = wanted
+        self._next_at = float("-inf")
+        self._pending: asyncio.TimerHandle | None = None
+
+    def note_round(self) -> None:
+        """Note that a round ended; the ledger is logged now, or when the pause is over."""
+        if not self._wanted() or self._pending is not None:
+            return
+        loop = asyncio.get_running_loop()
+        self._pending = loop.call_at(max(loop.time(), self._next_at), self._log)
+
+    def _log(self) -> None:
+        self._pending = None
+        self._next_at = asyncio.get_running_loop().time() + PAUSE_SECONDS
+        if self._wanted():
+            log_ipam_data(self._world)
+
+
+def log_ipam_data(world: World) -> None:
     """Log every range with its counts, and every address with its holder."""
     for each in world.ranges.all():
         capacity = world.books.capacity(each.name)

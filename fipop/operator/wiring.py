@@ -34,7 +34,7 @@ from fipop.operator.reservations import ReservationDesk
 from fipop.operator.rivals import Rivals
 from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.startup import Startup
-from fipop.operator.tracing import trace_ipam_data
+from fipop.operator.tracing import IpamTracer
 from fipop.operator.world import World
 from fipop.rancher.matching import Guest
 
@@ -45,8 +45,6 @@ GUEST_WRITE_SECONDS = 10.0
 
 Less than what a lease has left between two renewals, else no guest was ever written; shorter than any quarantine.
 """
-
-TRACE_SECONDS = 1.0
 
 Served = tuple[object, ...]
 
@@ -68,11 +66,11 @@ class Controllers:
         self._events = events
         self._configuration = configuration
         self._metrics = metrics
-        self._traced_at = float("-inf")
         self.is_working = False
         self._served: dict[tuple[str, str], Served] = {}
         random = SystemRandom()
         self.world = World()
+        self._tracer = IpamTracer(self.world, wanted=lambda: configuration.settings.trace_ipam_data)
         self.gates = Gates()
         self.guests = GuestDirectory(world=self.world, client=client)
         self.world.books.is_inherited = self.guests.is_inherited
@@ -183,17 +181,18 @@ class Controllers:
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
         """Do one round over the object of a key."""
-        match key.kind:
-            case Kind.FLOATING_IP:
-                result = await self.floating_ips.reconcile((key.namespace, key.name))
-                self._trace()
-                return result
-            case Kind.RANGE:
-                return await self.ranges.reconcile(key.name)
-            case Kind.GUEST:
-                return await self.clusters.reconcile(key.name)
-            case Kind.RESERVATION:
-                return await self.releaser.reconcile(key.name)
+        try:
+            match key.kind:
+                case Kind.FLOATING_IP:
+                    return await self.floating_ips.reconcile((key.namespace, key.name))
+                case Kind.RANGE:
+                    return await self.ranges.reconcile(key.name)
+                case Kind.GUEST:
+                    return await self.clusters.reconcile(key.name)
+                case Kind.RESERVATION:
+                    return await self.releaser.reconcile(key.name)
+        finally:
+            self._tracer.note_round()
 
     def enqueue_all(self) -> None:
         """Look at everything once: what happened while nobody looked causes no event."""
@@ -250,15 +249,6 @@ class Controllers:
                 "a reservation is gone that nobody was seen to delete; the guests are looked at again"
             )
         self.startup.doubt()
-
-    def _trace(self) -> None:
-        """Log the whole ledger after a round, once a second at most: it is as long as the fleet is large."""
-        if (
-            self._configuration.settings.trace_ipam_data
-            and time.monotonic() >= self._traced_at + TRACE_SECONDS
-        ):
-            self._traced_at = time.monotonic()
-            trace_ipam_data(self.world)
 
     def _observe_reservation(self, answer: Json) -> Reservation:
         self.world.observe(FLOATING_IP_RESERVATIONS, answer)

@@ -2,29 +2,47 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import pytest_asyncio
 
+from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.fleet import LocalFleet
 from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, Stack, condition, open_stack
 from localfleet.waiting import eventually
+from tests.api.proxied import Proxied, proxied
 from tests.api.tenant import Json, Tenant, open_tenant
 
 CLAIMS = 200
+LOST_SHARE = 0.1
+"""Of the answers to writes, each of which the API server has done."""
 
 
 @pytest_asyncio.fixture(scope="module")
 async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
     async with open_stack(fleet, "two-operators") as stack:
-        await asyncio.gather(
-            *(stack.start_operator("--no-leader-election", name=name) for name in ("left", "right"))
-        )
         yield stack
 
 
+@pytest_asyncio.fixture(scope="module")
+async def operators(stack: Stack) -> AsyncIterator[list[Proxied]]:
+    """Two at work; what their proxies do to their requests is for each test to say."""
+    async with AsyncExitStack() as exits:
+        found = [
+            await exits.enter_async_context(proxied(stack, name, "--no-leader-election"))
+            for name in ("left", "right")
+        ]
+        await asyncio.gather(*(each.operator.start() for each in found))
+        yield found
+
+
 @pytest_asyncio.fixture
-async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
+async def tenant(
+    stack: Stack,
+    operators: list[Proxied],
+    numbers: Iterator[int],
+) -> AsyncIterator[Tenant]:
     async with open_tenant(stack, numbers) as tenant:
         yield tenant
 
@@ -111,9 +129,14 @@ class History:
                 self.events.append((int(version), event["type"], obj))
 
 
-async def test_200_claims_side_by_side_make_no_duplicate_at_any_revision_and_leave_no_leak(
-    stack: Stack, tenant: Tenant
+async def test_200_claims_side_by_side_with_lost_answers_make_no_duplicate_at_any_revision_and_leave_no_leak(
+    stack: Stack, operators: list[Proxied], tenant: Tenant
 ) -> None:
+    lost = [
+        Schedule([Rule(on=On.WRITE, do=Do.CUT_AFTER, rate=LOST_SHARE)], seed=number) for number in range(2)
+    ]
+    for each, schedule in zip(operators, lost, strict=True):
+        each.proxy.schedule = schedule
     history = History(stack)
     await history.begin()
     pool = await tenant.offer("pool", "10.251.0.0/23", quarantineSeconds=1)
@@ -127,6 +150,9 @@ async def test_200_claims_side_by_side_make_no_duplicate_at_any_revision_and_lea
     await tenant.all_served(living)
     await eventually(lambda: _is_settled(tenant, living), seconds=60)
     await history.end()
+    for each in operators:
+        each.proxy.schedule = Schedule()
+    assert all(schedule.struck > CLAIMS * LOST_SHARE for schedule in lost), "both lost answers"
     assert history.violations() == []
     assert len({event[2]["metadata"]["uid"] for event in history.events}) >= 2 * CLAIMS, "it was looked at"
 

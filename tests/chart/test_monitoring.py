@@ -34,4 +34,12 @@ def test_monitor_service_and_pod_find_each_other(chart: Chart) -> None:
     assert service["spec"]["selector"].items() <= rendered.pod["metadata"]["labels"].items()
     assert service["spec"]["ports"] == [{"name": "metrics", "port": 80, "targetPort": 9090}]
     assert monitor["spec"]["endpoints"] == [{"port": "metrics", "interval": "30s"}]
+    assert rendered.pod["spec"]["containers"][0]["ports"][0]["containerPort"] == 9090
     assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"] == "kube-fip"
+
+
+def test_the_pod_and_its_service_follow_the_port_that_the_settings_are_made_with(chart: Chart) -> None:
+    rendered = chart.render({"settings": {"metricsPort": 9090}})
+    (port,) = rendered.only("Service")["spec"]["ports"]
+    assert port["targetPort"] == 9090
+    assert rendered.pod["spec"]["containers"][0]["ports"][0]["containerPort"] == 9090

@@ -344,9 +344,9 @@ BUGS = (
         undisturbed("predecessor"),
         "chapter 1",
         (
-            "operator/app.py",
-            "return bool(wanted or present)",
-            "return bool(wanted and present is None)",
+            "operator/predecessor.py",
+            "self.runs = found is not None and bool(",
+            "self.runs = found is None and bool(",
         ),
     ),
     _bug(
