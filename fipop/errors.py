@@ -33,6 +33,7 @@ FipopError
 ├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
 ├── WatcherEndedError         the thread that watches ended by itself
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
+│   ├── GuestUnreadableError      the guest cannot be asked what it carries
 │   ├── KubeconfigError           a field of the kubeconfig is refused
 │   ├── PassTimeoutError          the pass over a guest took longer than it may
 │   ├── HelmError                 a helm process failed, by the class of its failure
@@ -204,6 +205,15 @@ class CarriedElsewhereError(GuestError):
         self.address = address
         self.carrier = carrier
         super().__init__(f"{address} is held for this guest and not written: {carrier}")
+
+
+class GuestUnreadableError(GuestError):
+    """A guest cannot be asked what it carries: its API, or the way to it, failed."""
+
+    def __init__(self, *, guest_id: str, cause: str) -> None:
+        self.guest_id = guest_id
+        self.cause = cause
+        super().__init__(f"guest {guest_id} cannot be asked: {cause}")
 
 
 class KubeconfigError(GuestError):

@@ -120,10 +120,20 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
     )
 
 
-def plan_standstill(held: Sequence[Reservation], had: frozenset[Address], obstacle: Obstacle) -> Plan:
-    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known."""
+def plan_standstill(
+    held: Sequence[Reservation], had: frozenset[Address], obstacle: Obstacle, *, made_by_us: bool
+) -> Plan:
+    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known.
+
+    Of a family of which nothing is held, an address that the status names is claimed again.
+    """
     found = _by_family(held, lambda each: (address_of(each) not in had, each.since, each.name))
-    return Plan(keep=tuple(found[family][0] for family in sorted(found)), obstacles=(obstacle,))
+    lost = {address.family: address for address in sorted(had, reverse=True) if address.family not in found}
+    return Plan(
+        keep=tuple(found[family][0] for family in sorted(found)),
+        claim=tuple(_confirm(lost[family], made_by_us=made_by_us) for family in sorted(lost)),
+        obstacles=(obstacle,),
+    )
 
 
 def obstacle_of(error: IpamError) -> Obstacle:
@@ -168,13 +178,14 @@ def _decide(
 ) -> Reservation | Want:
     wanted_range = facts.range
     if not mine:
+        had = min((address for address in facts.had if address.family is family), default=None)
         if static is None:
             # A reservation that vanished is made again, also where the spec was emptied meanwhile.
-            had = min((address for address in facts.had if address.family is family), default=None)
             return Want(family=family, address=had, requested=Requested.DYNAMIC, confirms=had is not None)
-        known = static in facts.had
-        requested = Requested.DYNAMIC if known and facts.made_by_us else Requested.STATIC
-        return Want(family=family, address=static, requested=requested, confirms=known)
+        if had is not None:
+            # Also where another address is wanted by now: the move comes after that, and may be refused.
+            return _confirm(static if static in facts.had else had, made_by_us=facts.made_by_us)
+        return Want(family=family, address=static, requested=Requested.STATIC)
     held = mine[0]
     address = address_of(held)
     if static is not None and static != address:
@@ -190,6 +201,12 @@ def _decide(
     begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))
     new = Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
     return next(begun, new)
+
+
+def _confirm(address: Address, *, made_by_us: bool) -> Want:
+    """Want an address again that the floating IP had before its reservation vanished."""
+    requested = Requested.DYNAMIC if made_by_us else Requested.STATIC
+    return Want(family=address.family, address=address, requested=requested, confirms=True)
 
 
 def _obstacle_to(want: Want, facts: Circumstances) -> Obstacle | None:

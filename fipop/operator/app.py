@@ -188,7 +188,7 @@ class Operator:
                     controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
                 ),
                 asyncio.create_task(controllers.passes.run(controllers.fleet.visit, concurrency=concurrency)),
-                asyncio.create_task(controllers.startup.look_when_in_doubt()),
+                asyncio.create_task(controllers.looks.run()),
             ]
             await asyncio.gather(*tasks)
         finally:

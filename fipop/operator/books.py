@@ -62,6 +62,7 @@ class Books:
         self._pools: dict[str, Pool] = {}
         self._problems: dict[str, IpamError] = {}
         self._named_by: dict[OwnerKey, _Named] = {}
+        self._made_from: dict[str, set[tuple[str, Address]]] = {}
         self.is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False
         self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
 
@@ -69,16 +70,25 @@ class Books:
 
     def range_changed(self, old: FloatingIPRange | None, new: FloatingIPRange | None) -> None:
         """Enter, change or forget a range; what is held stays on the books."""
-        if new is None or (old is not None and old.address_space != new.address_space):
-            assert old is not None
+        latest = new if new is not None else old
+        assert latest is not None
+        spaces = {side.address_space for side in (old, new) if side is not None}
+        if old is not None and (new is None or old.address_space != new.address_space):
             self._space(old.address_space).ledger.remove_range(old.name)
             self._space_of.pop(old.name, None)
         if new is None:
-            assert old is not None
-            self._pools.pop(old.name, None)
-            self._problems.pop(old.name, None)
-            return
-        self._space_of[new.name] = new.address_space
+            self._pools.pop(latest.name, None)
+            self._problems.pop(latest.name, None)
+        else:
+            self._space_of[new.name] = new.address_space
+            self._enter_range(new)
+        if old is None or new is None or len(spaces) > 1:
+            # What was given out before the range changed its space counts in the new one.
+            for space, address in self._made_from.get(latest.name, set()):
+                for other in spaces - {space}:
+                    self._enter(other, address)
+
+    def _enter_range(self, new: FloatingIPRange) -> None:
         ledger = self._space(new.address_space).ledger
         try:
             pool = parse_pool(
@@ -113,7 +123,14 @@ class Books:
         if address is None:
             return
         self._entry(latest.space, address).reservation = new
+        for side in (old, new):
+            if side is not None:
+                made = self._made_from.setdefault(side.range, set())
+                (made.add if side is new else made.discard)((latest.space, address))
         self._enter(latest.space, address)
+        for other in {self._space_of.get(side.range) for side in (old, new) if side is not None}:
+            if other is not None and other != latest.space:
+                self._enter(other, address)
 
     def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
         """Take in which addresses the status of a floating IP names.
@@ -196,7 +213,10 @@ class Books:
         pool = self._pools.get(range_name)
         if pool is None or address not in pool:
             return False
-        entry = self._space(self._space_of[range_name]).entries.get(address)
+        space = self._space_of[range_name]
+        entry = self._space(space).entries.get(address)
+        if self._elsewhere(space, address) is not None:
+            return False
         if entry is None:
             return True
         if entry.reservation is not None or entry.claims:
@@ -205,9 +225,17 @@ class Books:
         return len(wishes) == len(entry.named_by) and wishes != {carrier}
 
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
-        """Give another floating IP whose status names an address that has no reservation (any more)."""
+        """Give another floating IP that has an address though no reservation of this space says so.
+
+        Its status names it, or it has it from a range that was of another space.
+        """
         entry = self._space(space).entries.get(address)
-        if entry is None or entry.reservation is not None:
+        if entry is not None and entry.reservation is not None:
+            return None
+        earlier = self._elsewhere(space, address)
+        if earlier is not None and earlier.owner.key != owner:
+            return earlier.owner.key
+        if entry is None:
             return None
         return min(
             (key for key, name in entry.named_by.items() if name.is_had and key != owner), default=None
@@ -260,6 +288,18 @@ class Books:
     def _entry(self, space: str, address: Address) -> _Entry:
         return self._space(space).entries.setdefault(address, _Entry())
 
+    def _elsewhere(self, space: str, address: Address) -> Reservation | None:
+        """Give the reservation of another space that was made from a range which is of this space by now.
+
+        It is the same address of the same network: until its owner has moved, or it is free, nobody else gets it.
+        """
+        for other, room in self._spaces.items():
+            entry = room.entries.get(address) if other != space else None
+            found = entry.reservation if entry is not None else None
+            if found is not None and self._space_of.get(found.range) == space:
+                return found
+        return None
+
     def _abandon(self, owner: OwnerKey, family: Family, *, but: Address | None = None) -> None:
         claim = self._unsettled.get((owner, family))
         if claim is not None and claim.address != but:
@@ -270,10 +310,12 @@ class Books:
         room = self._space(space)
         entry = room.entries.get(address)
         room.ledger.free(address)
+        reservation = entry.reservation if entry is not None else None
         if entry is None or entry.is_empty:
             room.entries.pop(address, None)
-            return
-        reservation = entry.reservation
+            reservation = self._elsewhere(space, address)
+            if reservation is None:
+                return
         if reservation is not None:
             room.ledger.adopt(
                 address,
@@ -282,6 +324,7 @@ class Books:
                 quarantined_until=reservation.quarantined_until,
             )
             return
+        assert entry is not None
         if entry.claims:
             owner, range_name = min(entry.claims.items())
         else:

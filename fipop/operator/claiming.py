@@ -174,7 +174,11 @@ class Claimer:
                     requested=Requested.DYNAMIC,
                 )
                 is_here = address.family is family and reservation.space == books.space_of(range_name)
-                if is_here and self._desk.may_take(reservation, claim):
+                if (
+                    is_here
+                    and books.why_refused(range_name, address) is None
+                    and self._desk.may_take(reservation, claim)
+                ):
                     return address
         return books.next_free(range_name, family, owner.key)
 

@@ -10,6 +10,7 @@ from random import Random
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.control.workqueue import RetryAfter
+from fipop.errors import ApiError, GuestUnreadableError, KubeAccessError
 from fipop.guest.carried import CarriedAddresses
 from fipop.guest.configmap import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
@@ -26,7 +27,7 @@ from fipop.operator.observations import GuestObservation, observe, unreachable
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.rivals import Rivals
 from fipop.operator.world import BY_OWNER_NAMESPACE, World
-from fipop.rancher.discovery import retry_delay_seconds
+from fipop.rancher.discovery import NotAGuest, retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.settings import GuestInstall, Settings
 
@@ -138,17 +139,21 @@ class Fleet:
         return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
 
     async def look_around(self, guest_id: str) -> CarriedAddresses:
-        """Give all that a guest carries; GuestError or ApiError where it cannot be asked."""
+        """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
         guest = self._parts.guests.known(guest_id)
         if guest is None:
-            await self._parts.guests.discover(guest_id)
+            if isinstance(await self._parts.guests.discover(guest_id), NotAGuest):
+                return CarriedAddresses()  # no pass is ever made there, nothing was written
             guest = self._parts.guests.known(guest_id)
         if guest is None or not guest.connected:
             raise KubeconfigMissingError(
                 secret=f"of guest {guest_id}", problem="is not in use: not connected"
             )
         kubeconfig = await read_kubeconfig(self._parts.client, guest)
-        return await self._parts.room.look(guest_id, kubeconfig)
+        try:
+            return await self._parts.room.look(guest_id, kubeconfig)
+        except (ApiError, KubeAccessError) as error:
+            raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error
 
     def last_pass_at(self, guest_id: str) -> float | None:
         """Give the Unix time of the last whole pass; None before it."""

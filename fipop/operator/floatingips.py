@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiConflictError
@@ -161,10 +162,16 @@ class FloatingIPReconciler:
         self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink, obstacle: Obstacle
     ) -> Outcome:
         """Keep what is held, for its owner as he is now."""
-        plan = plan_standstill(held, read_addresses(floating_ip.status.addresses), obstacle)
-        owner = build_owner(floating_ip, link, held)
+        status = floating_ip.status
+        plan = plan_standstill(
+            held, read_addresses(status.addresses), obstacle, made_by_us=is_made_by_us(floating_ip)
+        )
         return await self._claimer.carry_out(
-            plan, floating_ip=floating_ip, owner=owner, space="", range_name=""
+            plan,
+            floating_ip=floating_ip,
+            owner=build_owner(floating_ip, link, held),
+            space=status.address_space or DEFAULT_ADDRESS_SPACE,
+            range_name=status.range or "",
         )
 
     def _view(self, found: FloatingIPRange) -> RangeView | Obstacle:

@@ -62,6 +62,10 @@ class ReleaseGuard:
                 self.tell(suspicious)
         return suspicious == self.confirmed()
 
+    def count_again(self) -> None:
+        """Forget the last count: a list has just shown that objects are gone."""
+        self._counted_at = float("-inf")
+
     def withheld(self) -> int:
         """Give how many addresses wait for a confirmation; 0 where none do."""
         if not self._told:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from fipop.api.models import Reservation
 from fipop.control.workqueue import RetryAfter
-from fipop.errors import ApiConflictError, FipopError
+from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
@@ -39,12 +39,14 @@ class Surroundings:
     """What letting go asks of the rest of the operator.
 
     `look` gives who in a guest carries an address (a sentence), None where nobody does; FipopError where the guest
-    cannot be asked. `may_release` is the guard against a mass release. `clean` wants a pass over a guest, which takes
-    our keys out of it. `owner_changed` wants a round over a floating IP, `still_carried` over all that wait for an
-    address: their conditions name who carries it.
+    cannot be asked. `look_at_rivals` asks the other guests, beside the named one, that were seen to carry it without
+    right. `may_release` is the guard against a mass release. `clean` wants a pass over a guest, which takes our keys
+    out of it. `owner_changed` wants a round over a floating IP, `still_carried` over all that wait for an address:
+    their conditions name who carries it.
     """
 
     look: Callable[[str, Address], Awaitable[str | None]]
+    look_at_rivals: Callable[[Address, str], Awaitable[str | None]]
     may_release: Callable[[Reservation], bool]
     clean: Callable[[str], None]
     owner_changed: Callable[[tuple[str, str]], None]
@@ -71,6 +73,7 @@ class Releaser:
         self._surroundings = surroundings
         self._now = now
         self._carriers: dict[str, str] = {}
+        self._gone_since: dict[str, datetime] = {}
 
     def carrier_of(self, name: str) -> str | None:
         """Say who still carries an address in quarantine, as the last look found."""
@@ -117,11 +120,8 @@ class Releaser:
         rest = (self._until(reservation) - self._now()).total_seconds()
         if rest > 0:
             return RetryAfter(rest)
-        guest_id = reservation.owner.namespace
-        if self._guests.exists(guest_id) and not self._is_ours_again(reservation):
-            carrier = await self._look(reservation, guest_id)
-            if carrier is not None:
-                return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
+        if await self._look(reservation) is not None:
+            return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
         self._carriers.pop(reservation.name, None)
         if not await self._desk.free(reservation):
             return RetryAfter(0.0)
@@ -129,20 +129,33 @@ class Releaser:
         return None
 
     def _until(self, reservation: Reservation) -> datetime:
-        """Give the earliest end: that written, or a day after the release of an imported guest that left Rancher."""
-        assert reservation.quarantined_until is not None
-        until = reservation.quarantined_until
-        left = reservation.owner.imported and not self._guests.exists(reservation.owner.namespace)
-        if left:
-            released = reservation.history[0].released_at if reservation.history else reservation.since
-            return max(until, released + timedelta(hours=IMPORTED_HOURS))
-        return until
+        """Give the earliest end: that written, or a day after the release of an imported guest that left Rancher.
 
-    async def _look(self, reservation: Reservation, guest_id: str) -> str | None:
-        """Ask the guest; who cannot be asked counts as carrying. A carrier gets a pass that takes our keys out."""
-        address = address_of(reservation)
+        Where the last look found the address there, a day after the guest left: by then the release may be long ago.
+        """
+        assert reservation.quarantined_until is not None
+        until, guest_id = reservation.quarantined_until, reservation.owner.namespace
+        if self._guests.exists(guest_id):
+            self._gone_since.pop(guest_id, None)
+            return until
+        if not reservation.owner.imported:
+            return until
+        since = reservation.history[0].released_at if reservation.history else reservation.since
+        if reservation.name in self._carriers:
+            since = self._gone_since.setdefault(guest_id, self._now())
+        return max(until, since + timedelta(hours=IMPORTED_HOURS))
+
+    async def _look(self, reservation: Reservation) -> str | None:
+        """Ask who may carry it: a guest that cannot be asked counts as carrying. Its own gets a pass that cleans it."""
+        address, guest_id = address_of(reservation), reservation.owner.namespace
+        carrier = None
         try:
-            carrier = await self._surroundings.look(guest_id, address)
+            if self._guests.exists(guest_id) and not self._is_ours_again(reservation):
+                carrier = await self._surroundings.look(guest_id, address)
+            if carrier is None:
+                carrier = await self._surroundings.look_at_rivals(address, guest_id)
+        except GuestUnreadableError as error:
+            carrier = str(error)
         except FipopError as error:
             carrier = f"guest {guest_id} cannot be asked: {error}"
         if carrier is None:

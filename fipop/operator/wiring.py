@@ -28,6 +28,7 @@ from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
 from fipop.operator.gates import Gates
 from fipop.operator.guard import ReleaseGuard
 from fipop.operator.guests import GuestDirectory
+from fipop.operator.looks import GuestLooks
 from fipop.operator.ranges import RangeReconciler
 from fipop.operator.release import Releaser, Surroundings
 from fipop.operator.reservations import ReservationDesk
@@ -100,7 +101,7 @@ class Controllers:
         )
         self.router = Router(world=self.world, work=self.work, passes=self.passes)
         self.world.on_change = self._changed
-        self.world.on_loss = self._lost_reservation
+        self.world.on_loss = self._lost_unseen
         self.rivals = Rivals(
             world=self.world,
             exists=self.guests.exists,
@@ -161,6 +162,7 @@ class Controllers:
             guests=self.guests,
             surroundings=Surroundings(
                 look=self.fleet.look,
+                look_at_rivals=lambda address, owner: self.rivals.carrier_of(address, but=owner),
                 may_release=self.guard.may_release,
                 clean=self.router.add_pass,
                 owner_changed=self.router.add_floating_ip,
@@ -171,11 +173,17 @@ class Controllers:
         self.startup = Startup(
             world=world,
             gates=self.gates,
-            desk=self.desk,
             adopt=self.floating_ips.reconcile,
+            discover=self.guests.discover,
+            note_inheritance=self.guests.note_inheritance,
+        )
+        self.looks = GuestLooks(
+            world=world,
+            gates=self.gates,
+            desk=self.desk,
+            rivals=self.rivals,
             discover=self._can_be_looked_at,
             look=self.fleet.look_around,
-            seen=self.rivals.learn,
             opened=self._opened,
         )
 
@@ -212,7 +220,8 @@ class Controllers:
         self.guests.start_afresh()
         self._served.clear()
         self.gates.adopted = False
-        self.startup.doubt()
+        self.rivals.start_afresh()
+        self.looks.doubt()
         self.is_working = True
 
     def stop_working(self) -> None:
@@ -243,12 +252,12 @@ class Controllers:
         for guest_id in self.fleet.held_up():
             self.router.add_pass(guest_id)
 
-    def _lost_reservation(self) -> None:
+    def _lost_unseen(self) -> None:
+        """Distrust the ledger: an object is gone that no event said was deleted."""
         if self.is_working and self.gates.looked:
-            logger.warning(
-                "a reservation is gone that nobody was seen to delete; the guests are looked at again"
-            )
-        self.startup.doubt()
+            logger.warning("objects are gone that nobody was seen to delete: the guests are looked at again")
+        self.guard.count_again()
+        self.looks.doubt()
 
     def _observe_reservation(self, answer: Json) -> Reservation:
         self.world.observe(FLOATING_IP_RESERVATIONS, answer)
@@ -273,6 +282,8 @@ class Controllers:
     def _learned(self, guest: Guest) -> None:
         self.router.add_guest_floating_ips(guest.id)
         self.router.add_pass(guest.id)
+        if guest.connected:
+            self.looks.note_guest(guest.id)
 
     def _lost(self, guest: Guest) -> None:
         self._metrics.forget_guest(guest.cluster_name)

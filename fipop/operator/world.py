@@ -88,7 +88,7 @@ class World:
     on_change: Callable[[Resource, Change[Any]], None] = lambda _resource, _change: None
     """Told of every change after it is on the books, whether an event, a list or the answer of our write brought it."""
     on_loss: Callable[[], None] = lambda: None
-    """Told, before it is on the books, that a list lacks a reservation which no event said was deleted."""
+    """Told, before it is on the books, that a list lacks what holds an address and no event said was deleted."""
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Give the store of a kind that is watched."""
@@ -148,7 +148,7 @@ class World:
         return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
 
     def _take_from_feed(self, resource: Resource, change: Change[Any], source: Source) -> None:
-        if resource == FLOATING_IP_RESERVATIONS and source is Source.LIST and change.new is None:
+        if resource in _HOLDING and source is Source.LIST and change.new is None:
             self.on_loss()
         self._take(resource, change)
 
@@ -161,6 +161,8 @@ class World:
             self.books.range_changed(change.old, change.new)
         self.on_change(resource, change)
 
+
+_HOLDING = frozenset({FLOATING_IP_RESERVATIONS, FLOATING_IPS})
 
 WATCHED: tuple[Resource, ...] = (
     # Reservations first, owners second: a list of owners that is younger than the reservations cannot miss one.

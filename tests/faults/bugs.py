@@ -90,7 +90,7 @@ BUGS = (
         "what guests carry is not looked at before new addresses are given out",
         _CAREFUL,
         "chapter 1",
-        ("operator/startup.py", "for ip in carried.single:", "for ip in ():"),
+        ("operator/looks.py", "for ip in carried.single:", "for ip in ():"),
     ),
     _bug(
         "cache-is-the-truth",

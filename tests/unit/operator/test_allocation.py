@@ -13,12 +13,13 @@ from fipop.operator.allocation import (
     Obstacle,
     Plan,
     RangeView,
+    Want,
     address_of,
     plan_allocation,
     plan_standstill,
 )
 from fipop.operator.request import SpecError, read_request
-from tests.unit.operator.objects import floating_ip, reservation
+from tests.unit.operator.objects import floating_ip, held_by, reservation, v4
 
 V4, V6 = Family.IPV4, Family.IPV6
 POOL = "10.0.0.1-10.0.0.50,fd00::1-fd00::50"
@@ -180,8 +181,29 @@ def test_an_obstacle_to_one_family_is_tolerable_where_both_are_only_preferred() 
 def test_nothing_moves_while_nothing_can_be_decided() -> None:
     known, begun, other = reservation("10.0.0.7"), reservation("10.0.0.1"), reservation("fd00::1")
     obstacle = Obstacle(reason="InvalidSpec", message="no")
-    decided = plan_standstill([begun, known, other], frozenset({parse_address("10.0.0.7")}), obstacle)
+    decided = plan_standstill(
+        [begun, known, other], frozenset({parse_address("10.0.0.7")}), obstacle, made_by_us=False
+    )
     assert decided == Plan(keep=(known, other), obstacles=(obstacle,))
+
+
+def test_what_the_status_names_is_claimed_again_also_while_nothing_can_be_decided() -> None:
+    """Without that the status lost it, and the next to come got what the guest still carried."""
+    obstacle = Obstacle(reason="RangeNotFound", message="no")
+    had = frozenset({parse_address("10.0.0.7"), parse_address("fd00::7")})
+    decided = plan_standstill([reservation("fd00::1")], had, obstacle, made_by_us=True)
+    (want,) = decided.claim
+    assert (format_address(want.address or v4("0.0.0.0")), want.confirms) == ("10.0.0.7", True)
+    assert decided.obstacles == (obstacle,)
+
+
+def test_a_vanished_reservation_is_made_again_before_another_address_is_asked_for() -> None:
+    moved = floating_ip(ipaddress="10.0.0.9", status=held_by(["10.0.0.7"]))
+    facts = Circumstances(range=view(), held=(), had=frozenset({parse_address("10.0.0.7")}), made_by_us=False)
+    (want,) = plan_allocation(read_request(moved), facts).claim
+    assert want == Want(
+        family=V4, address=parse_address("10.0.0.7"), requested=Requested.STATIC, confirms=True
+    )
 
 
 hosts = st.integers(1, 60)

@@ -268,3 +268,52 @@ def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carr
         "6": True,
     }
     assert not world.books.is_nobodys("pool", parse_address("10.0.1.1"), carrier="c-m-1")
+
+
+def renamed(space: str) -> Json:
+    return newer(
+        build_range("pool", "10.0.0.1-10.0.0.3", addressSpace=space),
+        spec={"iprange": "10.0.0.1-10.0.0.3", "addressSpace": space},
+    )
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["renamed while running", "renamed before the start"])
+def test_what_was_given_out_before_a_range_changed_its_space_is_given_to_nobody_else(is_late: bool) -> None:
+    """It is the same address of the same network: its holder moves, or keeps it."""
+    first = [renamed("lab")] if is_late else [build_range("pool", "10.0.0.1-10.0.0.3")]
+    world = world_of(
+        ranges=first,
+        reservations=[
+            build_reservation("10.0.0.1", owner="me"),
+            build_reservation("10.0.0.2", owner="gone", quarantined_until="2027-01-01T00:00:00Z"),
+        ],
+    )
+    if not is_late:
+        world.observe(FLOATING_IP_RANGES, renamed("lab"))
+    assert next_free(world.books) == "10.0.0.3"
+    mine, theirs = parse_address("10.0.0.1"), parse_address("10.0.0.2")
+    assert world.books.named_by_another("lab", mine, ME) is None
+    assert world.books.named_by_another("lab", mine, ("c-m-2", "x")) == ME
+    assert world.books.named_by_another("lab", theirs, ("c-m-2", "x")) == ("c-m-1", "gone")
+    assert not world.books.is_nobodys("pool", mine, carrier="c-m-2")
+    # Moved, and freed in the space of before.
+    moved = build_reservation("10.0.0.1", owner="me", space="lab")
+    world.observe(FLOATING_IP_RESERVATIONS, moved)
+    for name in ("default.10.0.0.1", "default.10.0.0.2"):
+        gone = world.reservations.get("", name)
+        assert gone is not None
+        world.forget(FLOATING_IP_RESERVATIONS, gone)
+    assert next_free(world.books) == "10.0.0.2"
+    assert counts(world.books)[0] == 1
+
+
+def test_a_range_that_goes_back_to_its_former_space_finds_its_own_there() -> None:
+    world = world_of(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.3")], reservations=[build_reservation("10.0.0.1")]
+    )
+    for space in ("lab", "default", "lab", "default"):
+        world.observe(FLOATING_IP_RANGES, renamed(space))
+        assert next_free(world.books) == "10.0.0.2"
+    assert counts(world.books) == (1, 2, 0, 0)
+    world.observe(FLOATING_IP_RANGES, build_range("other", "10.0.0.1-10.0.0.3", addressSpace="lab"))
+    assert next_free(world.books, "other") == "10.0.0.1"

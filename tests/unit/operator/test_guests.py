@@ -2,7 +2,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fipop.kube.resources import MANAGEMENT_CLUSTERS, NAMESPACES, PROVISIONING_CLUSTERS, Resource
+from fipop.kube.resources import (
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.observations import unreachable
 from fipop.operator.world import World
@@ -74,3 +80,29 @@ def test_an_object_of_the_predecessor_is_inherited_until_it_is_served() -> None:
     )
     inherited = {each.name for each in world.floating_ips.all() if directory.is_inherited(each)}
     assert inherited == {"old"}
+
+
+def test_what_a_spec_names_after_the_adoption_is_no_inheritance() -> None:
+    """Any address, the gateway too, could have been had by an old object that had none."""
+    out_of_range = {"conditions": [{"type": "Allocated", "status": "False", "reason": "AddressOutOfRange"}]}
+    world = world_of(
+        floating_ips=[
+            build_floating_ip("kept", ipaddress="10.0.0.1"),
+            build_floating_ip("empty"),
+            build_floating_ip("refused", ipaddress="10.0.0.254", status=out_of_range),
+        ]
+    )
+    directory = GuestDirectory(
+        world=world,
+        client=NothingToRead(),  # type: ignore[arg-type]
+        ours_since=datetime(2026, 6, 1, tzinfo=UTC),
+    )
+    directory.note_inheritance()
+    for later in (
+        build_floating_ip("empty", ipaddress="10.0.0.254"),
+        build_floating_ip("young", ipaddress="10.0.0.2"),
+    ):
+        world.observe(FLOATING_IPS, later)
+    assert {each.name for each in world.floating_ips.all() if directory.is_inherited(each)} == {"kept"}
+    directory.start_afresh()
+    assert directory.inheritance is None

@@ -169,6 +169,7 @@ class SimulatedOperator:
                 **{
                     **{each.name: _ignore for each in fields(Surroundings)},
                     "may_release": lambda _: True,
+                    "look_at_rivals": _nobody,
                     "owner_changed": self.router.add_floating_ip,
                 }
             ),
@@ -187,6 +188,10 @@ class SimulatedOperator:
     def _observe(self, answer: Json) -> Any:
         self.world.observe(FLOATING_IP_RESERVATIONS, answer)
         return parse_reservation(answer)
+
+
+async def _nobody(*_: object) -> None:
+    return None
 
 
 def _ignore(*_: object) -> None:

@@ -1,0 +1,190 @@
+"""What the guests carry, asked of them before new addresses are given out, and of those that come later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fipop.api.models import Owner, Requested
+from fipop.errors import ApiServerError, ApiThrottledError, ApiUnreachableError, FipopError
+from fipop.guest.carried import CarriedAddresses
+from fipop.ipam.addresses import Address, from_ip
+from fipop.operator.gates import Gates
+from fipop.operator.reservations import Claim, ReservationDesk
+from fipop.operator.rivals import Rivals
+from fipop.operator.standing import read_addresses
+from fipop.operator.world import World
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 60.0
+AGAIN_SECONDS = 60.0
+"""How often a connected guest is asked again that did not answer yet."""
+LOOK_CONCURRENCY = 50
+LONGEST_PAUSE_SECONDS = 5.0
+PASSING = (ApiServerError, ApiThrottledError, ApiUnreachableError)
+"""What our own API server answers while it is in trouble: no guest's fault, and no reason to leave it out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GuestLooks:
+    """Looks at all guests when there is `doubt`, with the gate closed, and at each that connects later.
+
+    `discover` resolves a guest's links and tells whether it can be looked at; `look` gives what a guest carries, and
+    raises GuestError for what is the guest's own fault. `opened` is called when new addresses may be given out.
+    `pause_seconds` is the first wait after trouble of our own API server.
+    """
+
+    world: World
+    gates: Gates
+    desk: ReservationDesk
+    rivals: Rivals
+    discover: Callable[[str], Awaitable[bool]]
+    look: Callable[[str], Awaitable[CarriedAddresses]]
+    opened: Callable[[], None]
+    pause_seconds: float = 0.5
+    _in_doubt: bool = False
+    _late: set[str] = field(default_factory=set)
+    _missed: set[str] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def doubt(self) -> None:
+        """Give out nothing new before the guests were looked at again: the ledger may lack what they carry.
+
+        So it is at a start, and when objects are gone that nobody was seen to delete: the store may have been
+        restored from a backup that is older than they were.
+        """
+        self.gates.looked = False
+        self._in_doubt = True
+        self._wake.set()
+
+    def note_guest(self, guest_id: str) -> None:
+        """Look at a guest that was not looked at yet: it may have connected only now."""
+        if guest_id not in self._seen:
+            self._late.add(guest_id)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Look whenever there is reason to, until cancelled."""
+        while True:
+            await self._wait()
+            late, self._late = self._late - self._seen, set()
+            if self._in_doubt:
+                self._in_doubt = False
+                self._seen.clear()
+                await self._look_at(self._all())
+                if not self._in_doubt:
+                    self.gates.looked = True
+                    self.opened()
+            elif late:
+                await self._look_at(late)
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(AGAIN_SECONDS if self._missed else None):
+                await self._wake.wait()
+        except TimeoutError:
+            self._late |= self._missed
+        self._wake.clear()
+
+    def _all(self) -> set[str]:
+        return {cluster.cluster_name for cluster in self.world.clusters.all() if cluster.cluster_name}
+
+    async def _look_at(self, guest_ids: Collection[str]) -> None:
+        """Ask these guests, at most a minute; what nobody owns of what they carry goes to quarantine, however long."""
+        seen = await self._ask(guest_ids)
+        self._seen |= set(seen)
+        for guest_id, carried in sorted(seen.items()):
+            for ip in carried.single:
+                address = from_ip(ip)
+                await self._insist(lambda a=address, g=guest_id: self._keep_from_others(a, g))  # type: ignore[misc]
+        self.rivals.learn(seen)
+        if guest_ids:
+            logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
+
+    async def _ask(self, guest_ids: Collection[str]) -> dict[str, CarriedAddresses]:
+        room = asyncio.Semaphore(LOOK_CONCURRENCY)
+        seen: dict[str, CarriedAddresses] = {}
+
+        async def ask(guest_id: str) -> None:
+            async with room:
+                if not await self._insist(lambda: self.discover(guest_id)):
+                    self._missed.discard(guest_id)  # one that connects later is told of
+                    return
+                self._missed.add(guest_id)
+                carried = await self._insist(lambda: self.look(guest_id))
+                if carried is not None:
+                    seen[guest_id] = carried
+                    self._missed.discard(guest_id)
+
+        tasks = [asyncio.create_task(ask(guest_id)) for guest_id in sorted(guest_ids)]
+        if not tasks:
+            return seen
+        try:
+            await asyncio.wait(tasks, timeout=LOOK_SECONDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(error, Exception):
+                logger.error("a look at a guest crashed", exc_info=error)
+        return seen
+
+    async def _insist(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Do a step until our API server lets us; None where something else is in the way."""
+        pause = self.pause_seconds
+        while True:
+            try:
+                return await step()
+            except PASSING as error:
+                logger.debug("look waits for the API server", extra={"error": str(error)})
+                await asyncio.sleep(pause)
+                pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
+            except FipopError as error:
+                logger.info("guest did not tell what it carries", extra={"error": str(error)})
+                return None
+
+    async def _keep_from_others(self, address: Address, guest_id: str) -> None:
+        """Quarantine an address that a guest carries, in every space whose ranges would give it out."""
+        books = self.world.books
+        if address in self.rivals.rightful(guest_id):
+            return
+        for each in self.world.ranges.all():
+            unreadable = books.problem_of(each.name) is not None
+            if unreadable or not books.is_nobodys(each.name, address, carrier=guest_id):
+                continue
+            claim = Claim(
+                space=each.address_space,
+                address=address,
+                range=each.name,
+                owner=self._owner(guest_id, address),
+                requested=Requested.DYNAMIC,
+            )
+            found = await self.desk.quarantine_unowned(claim, seconds=each.quarantine_seconds)
+            if found is not None:
+                logger.warning(
+                    "a guest carries an address that nobody owns",
+                    extra={"guest": guest_id, "address": found.address, "range": each.name},
+                )
+
+    def _owner(self, guest_id: str, address: Address) -> Owner:
+        """Give who comes first when the quarantine ends: the one floating IP of the guest that asks for the address."""
+        clusters = self.world.guest_clusters(guest_id)
+        asking = [
+            each
+            for each in self.world.floating_ips_of(guest_id)
+            if address in read_addresses(each.ipaddress.split(","))
+        ]
+        return Owner(
+            namespace=guest_id,
+            name=asking[0].name if len(asking) == 1 else "",
+            uid=asking[0].uid if len(asking) == 1 else "",
+            cluster=clusters[0].name if clusters else "",
+            imported=bool(clusters) and clusters[0].is_imported,
+        )

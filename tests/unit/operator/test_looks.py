@@ -1,0 +1,237 @@
+"""What guests carry is known before new addresses are given out, and what later ones carry soon after."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from fipop.control.events import EventType
+from fipop.errors import ApiServerError, FipopError, GuestUnreadableError
+from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.kube.client import Listing
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
+from fipop.operator.gates import Gates
+from fipop.operator.looks import GuestLooks
+from fipop.operator.reservations import ReservationDesk
+from fipop.operator.rivals import Rivals
+from fipop.operator.world import World
+from tests.unit.operator.objects import NOW, Json, build_floating_ip, build_range, build_reservation, world_of
+from tests.unit.operator.reservation_store import Reservations
+
+BUSY = ApiServerError(verb="get", kind="Secret", name="x", status=500)
+
+
+class Looking:
+    """Looks over `world`; `carried` gives the values of each guest's ConfigMap, None for one that is away.
+
+    `troubles` are raised by the next questions to our own API server, one each.
+    """
+
+    def __init__(self, world: World, carried: dict[str, str | None]) -> None:
+        self.world = world
+        self.api = Reservations()
+        self.opened = asyncio.Event()
+        self.carried = carried
+        self.unconnected: set[str] = set()
+        self.troubles: list[FipopError] = []
+        for number, guest_id in enumerate(carried):
+            metadata = {"name": f"cluster-{number}", "namespace": "fleet-default", "uid": guest_id}
+            world.observe(
+                PROVISIONING_CLUSTERS,
+                {
+                    "metadata": metadata | {"resourceVersion": "5"},
+                    "spec": {},
+                    "status": {"clusterName": guest_id},
+                },
+            )
+        create = self.api.create
+
+        async def create_or_fail(*arguments: object) -> Json:
+            self._trouble()
+            return await create(*arguments)  # type: ignore[arg-type]
+
+        self.api.create = create_or_fail  # type: ignore[method-assign]
+        self.looks = GuestLooks(
+            world=world,
+            gates=Gates(adopted=True),
+            desk=ReservationDesk(
+                client=self.api,  # type: ignore[arg-type] # the four calls that a desk makes
+                lookup=lambda name: world.reservations.get("", name),
+                observe=self._observe,
+                forget=lambda gone: world.forget(FLOATING_IP_RESERVATIONS, gone),
+                now=lambda: NOW,
+            ),
+            rivals=Rivals(world=world, exists=lambda _: True, look=self._look_for),
+            discover=self._discover,
+            look=self._look,
+            opened=self.opened.set,
+            pause_seconds=0.0,
+        )
+        self.task = asyncio.create_task(self.looks.run())
+
+    def _trouble(self) -> None:
+        if self.troubles:
+            raise self.troubles.pop(0)
+
+    def _observe(self, answer: Json):  # type: ignore[no-untyped-def]
+        self.world.observe(FLOATING_IP_RESERVATIONS, answer)
+        return self.world.reservations.get("", answer["metadata"]["name"])
+
+    async def _discover(self, guest_id: str) -> bool:
+        self._trouble()
+        return guest_id not in self.unconnected
+
+    async def _look(self, guest_id: str) -> CarriedAddresses:
+        value = self.carried[guest_id]
+        if value is None:
+            raise GuestUnreadableError(guest_id=guest_id, cause="no answer")
+        metadata = {"name": "kubevip", "namespace": "kube-system"}
+        return addresses_in([{"metadata": metadata, "data": {"cidr-global": value}}], [])
+
+    async def _look_for(self, guest_id: str, address: object) -> str | None:
+        raise NotImplementedError
+
+    async def first(self) -> None:
+        """Have the look at a start."""
+        self.looks.doubt()
+        await asyncio.wait_for(self.opened.wait(), 5)
+        self.opened.clear()
+
+    def quarantined(self) -> set[str]:
+        return {each.name for each in self.world.reservations.all() if not each.is_held}
+
+    async def comes_to_quarantine(self, name: str) -> None:
+        async with asyncio.timeout(5):
+            while name not in self.quarantined():  # noqa: ASYNC110 - the store has no event for that
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def looking() -> Iterator[type[Looking]]:
+    made: list[Looking] = []
+
+    class Kept(Looking):
+        def __init__(self, world: World, carried: dict[str, str | None]) -> None:
+            super().__init__(world, carried)
+            made.append(self)
+
+    yield Kept
+    for each in made:
+        each.task.cancel()
+
+
+def pool_world(**more: list[Json]) -> World:
+    return world_of(ranges=[build_range("pool", "10.0.0.0/24")], **more)
+
+
+async def test_what_guests_carry_and_nobody_owns_goes_to_quarantine_before_new_addresses(
+    looking: type[Looking],
+) -> None:
+    world = world_of(
+        ranges=[build_range("pool", "10.0.0.0/24"), build_range("drained", "10.0.1.0/24", draining=True)],
+        reservations=[build_reservation("10.0.0.7")],
+    )
+    start = looking(world, {"c-m-1": "10.0.0.7/32,10.0.0.8/32,10.0.1.9/32,192.168.0.1/32", "c-m-2": None})
+    await start.first()
+    found = {each.name: each for each in world.reservations.all() if not each.is_held}
+    assert set(found) == {"default.10.0.0.8", "default.10.0.1.9"}
+    owner = found["default.10.0.0.8"].owner
+    assert (owner.namespace, owner.name, owner.imported) == ("c-m-1", "", True)
+    assert start.looks.gates.are_open
+
+
+async def test_trouble_of_our_own_api_server_leaves_no_guest_out(looking: type[Looking]) -> None:
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32,10.0.0.9/32"})
+    start.troubles = [BUSY] * 5
+    await start.first()
+    assert start.troubles == []
+    assert start.quarantined() == {"default.10.0.0.8", "default.10.0.0.9"}
+
+
+async def test_a_guest_that_connects_after_the_first_look_is_looked_at_then(looking: type[Looking]) -> None:
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
+    start.unconnected.add("c-m-1")
+    await start.first()
+    assert start.quarantined() == set()
+    start.unconnected.clear()
+    start.looks.note_guest("c-m-1")
+    await start.comes_to_quarantine("default.10.0.0.8")
+    assert start.looks.gates.looked, "the others need not wait for it"
+
+
+async def test_a_connected_guest_that_did_not_answer_is_asked_again(
+    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fipop.operator.looks.AGAIN_SECONDS", 0.01)
+    start = looking(pool_world(), {"c-m-1": None})
+    await start.first()
+    start.carried["c-m-1"] = "10.0.0.8/32"
+    await start.comes_to_quarantine("default.10.0.0.8")
+
+
+async def test_what_the_guests_own_floating_ip_asks_for_waits_for_that_one(looking: type[Looking]) -> None:
+    """A stranger asks for it too: nobody gets it but the one whose guest carries it."""
+    wishes = [
+        build_floating_ip("own", annotations={"fiprange": "pool"}, ipaddress="10.0.0.8"),
+        build_floating_ip("wish", namespace="tenant", annotations={"fiprange": "pool"}, ipaddress="10.0.0.8"),
+    ]
+    start = looking(pool_world(floating_ips=wishes), {"c-m-1": "10.0.0.8/32"})
+    await start.first()
+    (found,) = start.world.reservations.all()
+    assert not found.is_held
+    assert (found.owner.namespace, found.owner.name, found.owner.cluster) == ("c-m-1", "own", "cluster-0")
+
+
+async def test_what_a_guest_holds_in_another_space_is_not_kept_from_others(looking: type[Looking]) -> None:
+    world = pool_world(reservations=[build_reservation("10.0.0.8", space="blue", range_name="blue")])
+    start = looking(world, {"c-m-1": "10.0.0.8/32"})
+    await start.first()
+    assert start.quarantined() == set()
+
+
+async def test_an_object_that_only_a_list_shows_to_be_gone_closes_the_gate_before_its_address_is_free(
+    looking: type[Looking],
+) -> None:
+    """A store that was restored lacks it, and the guest that has it since carries it."""
+    world = pool_world(reservations=[build_reservation("10.0.0.8")])
+    start = looking(world, {"c-m-1": "10.0.0.8/32"})
+    await start.first()
+    seen: list[bool] = []
+    world.on_loss = start.looks.doubt
+    world.on_change = lambda *_: seen.append(start.looks.gates.looked)
+    feed = world.feed(FLOATING_IP_RESERVATIONS)
+    feed.take_list(Listing(items=(), resource_version=1_000_000), seen_before=feed.store.highest_version)
+    assert seen == [False]
+    await asyncio.wait_for(start.opened.wait(), 5)
+    assert [(each.name, each.is_held) for each in world.reservations.all()] == [("default.10.0.0.8", False)]
+
+
+async def test_one_that_an_event_shows_to_be_gone_was_deleted_by_somebodys_will() -> None:
+    gone = build_reservation("10.0.0.8")
+    world = pool_world(reservations=[gone])
+    lost: list[str] = []
+    world.on_loss = lambda: lost.append("lost")
+    world.feed(FLOATING_IP_RESERVATIONS).take_event(
+        EventType.DELETED, {**gone, "metadata": {**gone["metadata"], "resourceVersion": "1000000"}}
+    )
+    assert world.reservations.all() == ()
+    assert lost == []
+
+
+async def test_doubt_that_comes_up_during_a_look_leaves_the_gate_closed_for_another(
+    looking: type[Looking],
+) -> None:
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
+    asked: list[bool] = []
+    discover = start.looks.discover
+
+    async def discover_and_doubt(guest_id: str) -> bool:
+        asked.append(start.looks.gates.looked)
+        if len(asked) == 1:
+            start.looks.doubt()
+        return await discover(guest_id)
+
+    start.looks.discover = discover_and_doubt
+    await start.first()
+    assert asked == [False, False]
+    assert start.looks.gates.looked
