@@ -187,6 +187,10 @@ class KubeAccessError(FipopError):
         super().__init__(f"no connection to {server or 'the API server'}: {problem}")
 
 
+PASSING_ERRORS = (ApiServerError, ApiThrottledError, ApiUnreachableError)
+"""What an API server answers while it is in trouble: no fault of the object, and no reason to pass it over."""
+
+
 class WatcherEndedError(FipopError):
     """The thread that watches ended though nobody stopped it: the process has to start afresh."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fipop.api.models import Owner, Requested
-from fipop.errors import ApiServerError, ApiThrottledError, ApiUnreachableError, FipopError
+from fipop.errors import PASSING_ERRORS, FipopError
 from fipop.guest.carried import CarriedAddresses
 from fipop.ipam.addresses import Address, from_ip
 from fipop.operator.gates import Gates
@@ -27,8 +27,6 @@ AGAIN_SECONDS = 60.0
 """How often a connected guest is asked again that did not answer yet."""
 LOOK_CONCURRENCY = 50
 LONGEST_PAUSE_SECONDS = 5.0
-PASSING = (ApiServerError, ApiThrottledError, ApiUnreachableError)
-"""What our own API server answers while it is in trouble: no guest's fault, and no reason to leave it out."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,7 +140,7 @@ class GuestLooks:
         while True:
             try:
                 return await step()
-            except PASSING as error:
+            except PASSING_ERRORS as error:
                 logger.debug("look waits for the API server", extra={"error": str(error)})
                 await asyncio.sleep(pause)
                 pause = min(LONGEST_PAUSE_SECONDS, pause * 2)

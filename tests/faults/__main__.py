@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -85,7 +86,8 @@ class Run:
                     return await run_generated(lane, plan, OPERATIONS)
                 return await run_plan(lane, plan, self.references.get(plan.scenario))
         except Exception as error:  # noqa: BLE001 - one plan that breaks must not end the others
-            return Result(plan=plan, violations=[f"the plan could not be run: {error!r}"])
+            problem = f"the plan could not be run: {error!r}"
+            return Result(plan=plan, violations=[problem], log=traceback.format_exc())
 
     def _note(self, result: Result, left: int) -> None:
         self.results.append(result)

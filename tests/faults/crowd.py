@@ -1,13 +1,13 @@
 """Thousands of floating IPs at once, two operators without election, kills and lost answers by chance."""
 
 import asyncio
-import itertools
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from localfleet.client import Json
 from localfleet.faultproxy import Do, On, Rule, Schedule
 from tests.faults.history import FLOATING_IPS, RESERVATIONS
-from tests.faults.lane import GROUP, Lane, Operator
+from tests.faults.lane import Lane, Operator
 from tests.faults.oracles import allocations, is_held, replay, slot_of, slots_named_by
 from tests.faults.plans import Plan
 from tests.faults.runner import NO_ELECTION, RESYNC, Result, tail
@@ -58,7 +58,7 @@ async def run_crowd(lane: Lane, plan: Plan, size: int, times: Times | None = Non
         if not await lane.wait(lambda: _all_named(lane, size), seconds=times.settle, pause=PAUSE_SECONDS):
             result.violations.append(f"I4: {_named(lane)} of {size} have an address after {times.settle:g} s")
         await _compare(lane, size, operators, result)
-        await _delete(lane)
+        await _delete(lane, size)
         left = size - _count_leaving(size)
         await lane.wait(
             lambda: len(_of(lane, RESERVATIONS)) == left, seconds=times.release, pause=PAUSE_SECONDS
@@ -82,18 +82,28 @@ async def run_crowd(lane: Lane, plan: Plan, size: int, times: Times | None = Non
 
 
 async def _create(lane: Lane, size: int) -> None:
-    numbers = itertools.count()
+    await _for_each(
+        range(size),
+        lambda number: lane.create_plain_fip(f"crowd-{number % NAMESPACES}", f"f{number}", "crowd"),
+    )
+
+
+async def _delete(lane: Lane, size: int) -> None:
+    """One by one: one request for all of a namespace takes longer than a client waits for an answer."""
+    await _for_each(
+        (number for number in range(size) if number % NAMESPACES < LEAVING),
+        lambda number: lane.delete_fip(f"crowd-{number % NAMESPACES}", f"f{number}"),
+    )
+
+
+async def _for_each(numbers: Iterable[int], act: Callable[[int], Awaitable[object]]) -> None:
+    waiting = iter(numbers)
 
     async def work() -> None:
-        while (number := next(numbers)) < size:
-            await lane.create_plain_fip(f"crowd-{number % NAMESPACES}", f"f{number}", "crowd")
+        for number in waiting:
+            await act(number)
 
     await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-
-
-async def _delete(lane: Lane) -> None:
-    for number in range(LEAVING):
-        await lane.plane.client.delete(f"{GROUP}/namespaces/crowd-{number}/{FLOATING_IPS}")
 
 
 def _count_leaving(size: int) -> int:
