@@ -113,6 +113,7 @@ class SmallOperator(SmallCluster):
     async def look(self) -> None:
         """Have the look at all guests that is due, and come to rest."""
         await self.look_until(lambda: self.controllers.gates.looked)
+        await self.settle()
 
     async def look_again(self) -> None:
         """Have another look at all guests, as after a loss."""
@@ -120,6 +121,7 @@ class SmallOperator(SmallCluster):
         await self.look()
 
     async def look_until(self, is_reached: Callable[[], bool]) -> None:
+        """Look until so much is reached; no other round has a turn meanwhile."""
         looking = asyncio.create_task(self.controllers.looks.run())
         try:
             async with asyncio.timeout(5):
@@ -128,7 +130,6 @@ class SmallOperator(SmallCluster):
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
-        await self.settle()
 
     async def settle(self) -> None:
         """Do rounds until none is wanted now."""

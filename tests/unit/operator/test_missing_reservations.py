@@ -17,17 +17,18 @@ async def given_to_another(operator: SmallOperator, guest_id: str = "c-m-late") 
 
 async def test_what_a_status_alone_names_stays_its_owners_though_its_range_comes_later() -> None:
     operator = SmallOperator()
-    operator.add_guest(A)
-    operator.ask(A, has=X)
-    operator.carried.services[A] = X
+    operator.add_guest(B)
+    operator.ask(B, has=X)
+    operator.carried.services[B] = X
     await operator.start()
-    operator.ask(B)
+    assert operator.holders(X) == {B}
+    operator.ask(A)  # by its name it comes before the other
     await operator.settle()
     operator.add_range()
     await operator.settle()
-    assert operator.held() == {f"default.{X}": A, f"default.{Y}": B}
+    assert operator.held() == {f"default.{X}": B, f"default.{Y}": A}
     operator.carried.services.clear()
-    operator.give_up(A)
+    operator.give_up(B)
     await operator.settle()
     await given_to_another(operator)
 
