@@ -11,6 +11,7 @@ from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle_of
 from fipop.operator.reservations import Claim, Held, ReservationDesk
+from fipop.operator.standing import read_addresses
 from fipop.operator.world import BY_FORMER_OWNER, World
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,9 @@ class Outcome:
     held: dict[Family, Reservation] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
     fresh: list[Reservation] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)
+    undone: bool = False
+    """What was begun for several families is given back, as one of them cannot be had."""
 
     def keep(self, reservations: Iterable[Reservation]) -> None:
         """Count reservations as held."""
@@ -38,6 +42,8 @@ class Outcome:
             self.obstacles.append(answer)
             return
         self.keep([answer.reservation])
+        if answer.is_written:
+            self.written.add(answer.reservation.name)
         if answer.is_new:
             self.fresh.append(answer.reservation)
 
@@ -87,7 +93,17 @@ class Claimer:
             # What stays is for its owner as he is now, too: he may have been created again under his name.
             for reservation in _staying(plan, outcome):
                 outcome.enter(await self._refresh(reservation, owner))
+        await self._confirm(outcome, floating_ip)
         return outcome
+
+    async def _confirm(self, outcome: Outcome, floating_ip: FloatingIP) -> None:
+        """Have a write of this round behind every address that the status is to name and does not name yet.
+
+        Else another operator, which knows the reservation and has seen that nothing names it, might be giving it back.
+        """
+        for reservation in list(outcome.held.values()):
+            if reservation.name not in outcome.written and not is_named(floating_ip, reservation):
+                outcome.keep([await self._desk.confirm(reservation)])
 
     def _foresee(self, plan: Plan, *, owner: Owner, space: str, range_name: str) -> list[Obstacle]:
         """Tell what would stand in the way by all that is known: both families or none begins nothing in vain.
@@ -186,7 +202,10 @@ class Claimer:
         return describe_holder(reservation, self._carrier_of(reservation.name))
 
     async def _undo(self, outcome: Outcome, floating_ip: FloatingIP) -> None:
-        """Give back, in reverse, what serves nobody without the rest; what the floating IP had before stays."""
+        """Give back, in reverse, what serves nobody without the rest; what the floating IP had before stays.
+
+        What this round did not make goes the way of all that is held in excess.
+        """
         had = set(floating_ip.status.addresses)
         for reservation in reversed(list(outcome.held.values())):
             address = address_of(reservation)
@@ -196,11 +215,20 @@ class Claimer:
             if reservation in outcome.fresh and not reservation.history:
                 if not await self._desk.free(reservation):
                     continue
-            else:
+            elif reservation in outcome.fresh:
                 seconds = self._world.quarantine_seconds(reservation.range)
                 await self._desk.quarantine(reservation, seconds=seconds)
             del outcome.held[address.family]
         outcome.fresh.clear()
+        outcome.undone = True
+
+
+def is_named(floating_ip: FloatingIP, reservation: Reservation) -> bool:
+    """Whether the status of a floating IP names what is reserved."""
+    status = floating_ip.status
+    return status.address_space == reservation.space and address_of(reservation) in read_addresses(
+        status.addresses
+    )
 
 
 def _staying(plan: Plan, outcome: Outcome) -> list[Reservation]:

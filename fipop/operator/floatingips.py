@@ -17,7 +17,7 @@ from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiConflictError
 from fipop.ipam.addresses import format_address
-from fipop.kube.client import Json, KubeClient
+from fipop.kube.client import DEFAULT_TIMEOUT_SECONDS, Json, KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.allocation import (
     Circumstances,
@@ -27,7 +27,7 @@ from fipop.operator.allocation import (
     plan_allocation,
     plan_standstill,
 )
-from fipop.operator.claiming import Claimer, Outcome
+from fipop.operator.claiming import Claimer, Outcome, is_named
 from fipop.operator.gates import Gates
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.links import GuestLink, find_range, link_guest
@@ -44,6 +44,10 @@ MAX_WRITE_BACKS = 2
 """How often a spec.ipaddress that was emptied is written again before it is left to whoever empties it."""
 
 SPEC_REVERTED = "SpecReverted"
+NAMING_SECONDS = 10.0
+"""A round that takes longer between its claims and the status that names them begins anew."""
+UNDER_WAY_SECONDS = NAMING_SECONDS + DEFAULT_TIMEOUT_SECONDS
+"""So long after its reservation was written an address may still come to be named by who wrote it."""
 CLOSED_GATE_SECONDS = 5.0
 CONTENTION_SECONDS = 0.1
 
@@ -109,6 +113,7 @@ class FloatingIPReconciler:
             return RetryAfter(CONTENTION_SECONDS)
 
     async def _round(self, floating_ip: FloatingIP, held: tuple[Reservation, ...]) -> RetryAfter | None:
+        began = self._world.monotonic()
         link = link_guest(self._world, floating_ip)
         try:
             outcome, request = await self._allocate(floating_ip, held, link)
@@ -118,11 +123,14 @@ class FloatingIPReconciler:
         self._count(floating_ip, outcome, link)
         if request is not None:
             floating_ip = await self._write_spec(floating_ip, request, outcome)
+        is_late = self._world.monotonic() - began > NAMING_SECONDS
+        if is_late and not all(is_named(floating_ip, each) for each in outcome.held.values()):
+            return RetryAfter(0.0)
         floating_ip = await self._write_status(floating_ip, outcome, link)
-        await self._give_back(floating_ip, outcome)
+        again = await self._give_back(floating_ip, outcome)
         self._callbacks.waiting(floating_ip, bool(outcome.obstacles))
         self._callbacks.settled(floating_ip)
-        return None
+        return again
 
     async def _allocate(
         self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink
@@ -262,11 +270,11 @@ class FloatingIPReconciler:
         self._world.observe(FLOATING_IPS, answer)
         return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name) or floating_ip
 
-    async def _give_back(self, floating_ip: FloatingIP, outcome: Outcome) -> None:
+    async def _give_back(self, floating_ip: FloatingIP, outcome: Outcome) -> RetryAfter | None:
         """Release what is held beyond the outcome, once the live object names none of it any more.
 
-        Every writer of that object tests its version, so a claim that another operator has under way for it can no
-        longer be completed after this read.
+        Another operator, or this one before it was killed, may be about to name it. It wrote the reservation first, so
+        what somebody else wrote is given back only when that write can no longer be under way.
         """
         kept = {each.name for each in outcome.held.values()}
         extra = [
@@ -274,13 +282,14 @@ class FloatingIPReconciler:
             for each in self._world.reservations_of(floating_ip.meta.key)
             if each.is_held and each.name not in kept
         ]
-        if not extra or not outcome.held:
-            return
+        if not extra or not (outcome.held or outcome.undone):
+            return None
         live = await self._read_again(floating_ip)
         if live is None or live.uid != floating_ip.uid:
-            return
+            return None
         told = read_addresses(live.status.addresses)
-        asked = read_addresses(live.ipaddress.split(","))
+        asked = read_addresses(() if outcome.undone else live.ipaddress.split(","))
+        waits: list[float] = []
         for reservation in extra:
             address = address_of(reservation)
             # By another operator's word the range may be in that space by now.
@@ -288,10 +297,15 @@ class FloatingIPReconciler:
                 continue
             # The same address in another space is named in the spec for the sake of the one that is kept.
             elsewhere = any(each.address == reservation.address for each in outcome.held.values())
-            if elsewhere or address not in asked | told:
-                await self._desk.quarantine(
-                    reservation, seconds=self._world.quarantine_seconds(reservation.range)
-                )
+            if not elsewhere and address in asked | told:
+                continue
+            rest = UNDER_WAY_SECONDS - self._world.age_of(reservation)
+            if rest > 0 and not self._desk.wrote_last(reservation):
+                waits.append(rest)
+                continue
+            seconds = self._world.quarantine_seconds(reservation.range)
+            await self._desk.quarantine(reservation, seconds=seconds)
+        return RetryAfter(min(waits)) if waits else None
 
     async def _read_again(self, floating_ip: FloatingIP) -> FloatingIP | None:
         live = await self._client.get(FLOATING_IPS, floating_ip.name, namespace=floating_ip.namespace)

@@ -9,10 +9,12 @@ asks for the same name again: never for another first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
 from fipop.api.parsing import Json
 from fipop.api.rendering import render_reservation
@@ -49,10 +51,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before."""
+    """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before.
+
+    `is_written`: the reservation was written for this claim; else it was found to be the claimant's already.
+    """
 
     reservation: Reservation
     is_new: bool
+    is_written: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,7 @@ class ReservationDesk:
         self._forget = forget
         self._now = now
         self._lives = lives
+        self._written: dict[str, int] = {}
 
     def may_take(self, known: Reservation, claim: Claim) -> bool:
         """Tell whether the claim may have a reservation that exists: it is its own, or its own from before.
@@ -111,7 +118,7 @@ class ReservationDesk:
         known = self._lookup(claim.name)
         if known is None:
             try:
-                return Held(reservation=await self._create(claim), is_new=True)
+                return Held(reservation=await self._create(claim), is_new=True, is_written=True)
             except ApiAlreadyExistsError:
                 known = await self._read(claim.name)
                 if known is None:  # it went away between the two answers: the next round decides afresh
@@ -124,7 +131,7 @@ class ReservationDesk:
             # The store may lag behind a release: the API server has the last word before anybody is refused.
             live = await self._read(claim.name)
             if live is None:
-                return Held(reservation=await self._create(claim), is_new=True)
+                return Held(reservation=await self._create(claim), is_new=True, is_written=True)
             if not self.may_take(live, claim):
                 return Refused(reservation=live)
             known = live
@@ -132,7 +139,19 @@ class ReservationDesk:
         if wanted == known:
             return Held(reservation=known, is_new=False)
         is_new = not (known.is_held and known.owner.key == claim.owner.key)
-        return Held(reservation=await self._replace(wanted), is_new=is_new)
+        return Held(reservation=await self._replace(wanted), is_new=is_new, is_written=True)
+
+    async def confirm(self, reservation: Reservation) -> Reservation:
+        """Write a held reservation anew as it is, before a status names it that did not name it before.
+
+        Who meant to give it back has tested it in its former version, and fails. ApiConflictError when it changed.
+        """
+        mark = {names.ANNOTATION_CONFIRMED: uuid.uuid4().hex}  # an update that changes nothing is no write
+        return await self._replace(reservation, annotations=mark)
+
+    def wrote_last(self, reservation: Reservation) -> bool:
+        """Tell whether this process itself made a reservation what it is, so that nobody else relies on it yet."""
+        return self._written.get(reservation.name) == reservation.resource_version
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
         """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
@@ -177,6 +196,7 @@ class ReservationDesk:
         except ApiConflictError:
             await self._read(reservation.name)
             return False
+        self._written.pop(reservation.name, None)
         self._forget(reservation)
         self._count_release("freed")
         return True
@@ -190,15 +210,26 @@ class ReservationDesk:
 
     async def _create(self, claim: Claim) -> Reservation:
         body = render_reservation(_new_reservation(claim, self._now()))
-        return self._observe(await self._client.create(FLOATING_IP_RESERVATIONS, body))
+        return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body))
 
-    async def _replace(self, reservation: Reservation) -> Reservation:
+    async def _replace(
+        self, reservation: Reservation, *, annotations: Mapping[str, str] | None = None
+    ) -> Reservation:
+        body = render_reservation(reservation)
+        if annotations:
+            body["metadata"]["annotations"] = dict(annotations)
         try:
-            answer = await self._client.replace(FLOATING_IP_RESERVATIONS, render_reservation(reservation))
+            answer = await self._client.replace(FLOATING_IP_RESERVATIONS, body)
         except ApiConflictError:
             await self._read(reservation.name)  # so that the next round starts from the truth
             raise
-        return self._observe(answer)
+        return self._note(answer)
+
+    def _note(self, answer: Json) -> Reservation:
+        """Take in the answer of a write of ours."""
+        written = self._observe(answer)
+        self._written[written.name] = written.resource_version
+        return written
 
     async def _read(self, name: str) -> Reservation | None:
         known = self._lookup(name)

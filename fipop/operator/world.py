@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -89,6 +90,8 @@ class World:
     """Told of every change after it is on the books, whether an event, a list or the answer of our write brought it."""
     on_loss: Callable[[], None] = lambda: None
     """Told, before it is on the books, that a list lacks what holds an address and no event said was deleted."""
+    monotonic: Callable[[], float] = time.monotonic
+    _as_it_is: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Give the store of a kind that is watched."""
@@ -142,6 +145,14 @@ class World:
         if change is not None:
             self._take(resource, change)
 
+    def age_of(self, reservation: Reservation) -> float:
+        """Give for how many seconds, at least, a reservation has been as it is: since this process saw it so."""
+        version, since = self._as_it_is.get(reservation.name, (-1, 0.0))
+        if version != reservation.resource_version:
+            since = self.monotonic()
+            self._as_it_is[reservation.name] = reservation.resource_version, since
+        return self.monotonic() - since
+
     def quarantine_seconds(self, range_name: str) -> int:
         """Give how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
@@ -154,6 +165,10 @@ class World:
 
     def _take(self, resource: Resource, change: Change[Any]) -> None:
         if resource == FLOATING_IP_RESERVATIONS:
+            if change.new is not None:
+                self.age_of(change.new)
+            else:
+                self._as_it_is.pop(change.latest.name, None)
             self.books.reservation_changed(change.old, change.new)
         elif resource == FLOATING_IPS:
             self.books.floating_ip_changed(change.old, change.new)

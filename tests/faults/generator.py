@@ -238,7 +238,7 @@ async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
         result.violations += [
             str(each) for each in replay(lane.recorder.history, Setting(clusters=lane.clusters))
         ]
-        result.history = "\n".join(repr(step)[:600] for step in lane.recorder.history.steps())
+        result.history = "\n".join(repr(step)[:1500] for step in lane.recorder.history.steps())
         found = picture(lane, writer.model)
         result.killed, result.writes = operator.killed, len(operator.proxy.writes())
         result.log = tail(operator.process.process.log)

@@ -361,6 +361,17 @@ def allocations(history: History) -> int:
     return count
 
 
+def given_out(history: History) -> int:
+    """How many addresses were given to how many owners: what goes back to its owner is no new one."""
+    return len(
+        {
+            (slot_of(change.obj), owner_of(change.obj))
+            for change in history.changes
+            if change.plural == RESERVATIONS and change.obj is not None and is_held(change.obj)
+        }
+    )
+
+
 def slot_of(reservation: Json) -> Slot:
     spec = reservation["spec"]
     return spec["space"], str(ip_address(spec["address"]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localfleet.faultproxy import Do, Schedule
+from localfleet.faultproxy import Schedule
 from tests.faults.lane import Lane, Operator
 from tests.faults.oracles import (
     Owner,
@@ -15,6 +15,7 @@ from tests.faults.oracles import (
     allocations,
     creations,
     difference,
+    given_out,
     led_by_two,
     normalize,
     replay,
@@ -41,7 +42,7 @@ class Reference:
     chosen: frozenset[Owner]
     writes: int
     created: Counter[str]
-    allocations: int
+    given_out: int
 
     @classmethod
     def of(cls, result: "Result") -> "Reference":
@@ -52,7 +53,7 @@ class Reference:
             chosen=result.chosen,
             writes=result.writes,
             created=result.created,
-            allocations=result.allocations,
+            given_out=result.given_out,
         )
 
 
@@ -66,6 +67,7 @@ class Result:
     killed: int = 0
     writes: int = 0
     allocations: int = 0
+    given_out: int = 0
     operations: int = 0
     seconds: float = 0.0
     end: dict[str, object] = field(default_factory=dict)
@@ -206,7 +208,7 @@ async def _judge(
     result.struck = sum(operator.proxy.schedule.struck for operator in operators)
     result.killed = sum(operator.killed for operator in operators)
     result.writes = sum(len(operator.proxy.writes()) for operator in operators)
-    result.allocations = allocations(history)
+    result.allocations, result.given_out = allocations(history), given_out(history)
     result.created = creations(history)
     result.end = normalize(lane.recorder.now, lane.carried())
     result.chosen = takes_any(lane.recorder.now)
@@ -218,15 +220,13 @@ async def _judge(
         extra = result.created["+floatingips"] - reference.created["+floatingips"]
         if extra:
             result.violations.append(f"{extra} floating IPs more were made than without harm")
-        # Two writers may each choose an address, and one gives it back; one alone has no reason to. A create that
-        # comes late, when its address was released and freed already, is one more, which nobody asked for again.
-        late = any(rule.do is Do.CUT_LATE for rule in result.plan.rules)
-        more = result.allocations - reference.allocations - (result.struck if late else 0)
+        # Two writers may each choose an address, and one gives it back; one alone has no reason to.
+        more = result.given_out - reference.given_out
         if len(operators) == 1 and more > 0:
             result.violations.append(f"{more} addresses more were given out than without harm")
     if result.violations:
         result.log = "\n".join(tail(operator.process.process.log) for operator in operators)
-        result.history = "\n".join(repr(step)[:600] for step in history.steps())
+        result.history = "\n".join(repr(step)[:1500] for step in history.steps())
 
 
 def tail(log: Path) -> str:

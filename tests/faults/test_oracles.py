@@ -12,6 +12,7 @@ from tests.faults.oracles import (
     allocations,
     creations,
     difference,
+    given_out,
     led_by_two,
     normalize,
     replay,
@@ -236,6 +237,9 @@ def test_which_address_was_chosen_makes_no_difference() -> None:
 def test_creations_and_allocations_are_counted() -> None:
     story = released().reserve(None, at=UNTIL_SECONDS).reserve(reservation(B))
     assert allocations(story.history) == 2
+    assert given_out(story.history) == 2
+    returned = released().reserve(reservation(A))
+    assert (allocations(returned.history), given_out(returned.history)) == (2, 1)
     assert creations(story.history)["+floatingipreservations"] == 2
     assert creations(story.history)["-floatingips"] == 1
 

@@ -190,7 +190,7 @@ class SmallOperator(SmallCluster):
         )
         made.work = made.router.work = cast("WorkQueue[Key]", self._pending)
         made.passes = made.router.passes = cast("WorkQueue[str]", Pending())
-        made.guard.monotonic = lambda: self.memory.now.timestamp()
+        made.guard.monotonic = made.world.monotonic = lambda: self.memory.now.timestamp()
         made.looks.pause_seconds = 0.0
         return made
 

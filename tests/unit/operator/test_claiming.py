@@ -104,8 +104,10 @@ async def test_what_was_begun_is_undone_where_the_second_turns_out_to_be_taken()
     assert outcome.obstacles[0].reason == "AddressInUse"
 
 
-async def test_an_undo_leaves_what_the_floating_ip_had_and_quarantines_what_others_may_carry() -> None:
-    mine, before = build_reservation("10.0.0.1"), build_reservation("10.0.0.2")
+async def test_an_undo_leaves_what_the_floating_ip_had_and_does_not_touch_what_another_may_be_naming() -> (
+    None
+):
+    mine, before = (build_reservation(text, cluster="demo") for text in ("10.0.0.1", "10.0.0.2"))
     bench = Bench(mine)
     kept = bench.world.reservations.get("", "default.10.0.0.1")
     assert kept is not None
@@ -118,8 +120,10 @@ async def test_an_undo_leaves_what_the_floating_ip_had_and_quarantines_what_othe
     begun = bench.world.reservations.get("", "default.10.0.0.2")
     assert begun is not None
     plan = Plan(keep=(begun,), obstacles=plan.obstacles, all_or_nothing=True)
-    assert addresses(await bench.carry_out(plan)) == []
-    assert "quarantinedUntil" in bench.api.objects["default.10.0.0.2"]["spec"]
+    outcome = await bench.carry_out(plan)
+    assert addresses(outcome) == []
+    assert outcome.undone, "it is given back like all that is held in excess"
+    assert bench.api.writes == []
 
 
 async def test_the_old_address_stays_where_its_replacement_is_not_to_be_had() -> None:
@@ -163,7 +167,12 @@ async def test_an_unknown_outcome_is_asked_for_again_before_any_other_address() 
     with pytest.raises(ApiUnreachableError):
         await bench.carry_out(plan)
     assert addresses(await bench.carry_out(plan)) == ["10.0.0.1"]
-    assert bench.api.writes == ["create default.10.0.0.1"]
+    # What was found to be there already is written anew before a status names it.
+    assert bench.api.writes == ["create default.10.0.0.1", "replace default.10.0.0.1"]
+    known = bench.world.reservations.get("", "default.10.0.0.1")
+    assert known is not None
+    await bench.carry_out(Plan(keep=(known,)), had=("10.0.0.1",))
+    assert len(bench.api.writes) == 2
 
 
 async def test_an_open_claim_of_a_wish_that_is_no_more_keeps_no_address_from_others() -> None:

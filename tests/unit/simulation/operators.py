@@ -150,6 +150,7 @@ class SimulatedOperator:
             passes=cast("WorkQueue[str]", Pending()),
         )
         world.on_change = self.router.route
+        world.monotonic = lambda: self._memory.now.timestamp()
         guests = GuestDirectory(world=world, client=client)
         desk = ReservationDesk(
             client=client,
