@@ -453,7 +453,7 @@ BUGS = (
         "I1",
         (
             "operator/reservations.py",
-            "return self._observe(await self._client.create(FLOATING_IP_RESERVATIONS, body))",
+            "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body))",
             "return _new_reservation(claim, self._now())",
         ),
     ),
