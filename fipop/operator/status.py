@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus, Reservation
 from fipop.ipam.addresses import Family, format_address
@@ -15,6 +16,9 @@ from fipop.operator.observations import Finding, GuestObservation
 
 PENDING = Finding(
     verdict=Verdict.UNKNOWN, reason="Pending", message="no pass over the guest has been made yet"
+)
+PAUSED = Finding(
+    verdict=Verdict.UNKNOWN, reason="Paused", message=f"annotation {names.ANNOTATION_PAUSED} keeps fipop away"
 )
 SUMMARIZED = (
     ConditionType.ALLOCATED,
@@ -91,9 +95,12 @@ def _about_guest(
         earlier = [
             condition
             for condition in floating_ip.status.conditions
-            if condition.type in SUMMARIZED and condition.type is not ConditionType.ALLOCATED
+            if condition.type in SUMMARIZED
+            and condition.type is not ConditionType.ALLOCATED
+            and condition.reason not in {PENDING.reason, PAUSED.reason}
         ]
-        return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PENDING)]
+        paused = floating_ip.paused or (link.cluster is not None and link.cluster.paused)
+        return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
     configured = observation.unreachable or observation.configured.get(floating_ip.meta.key, PENDING)
     conditions = [_condition(ConditionType.GUEST_CONFIGURED, configured)]
     if observation.kube_vip is not None:

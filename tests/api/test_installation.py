@@ -12,6 +12,7 @@ import pytest_asyncio
 from localfleet.assets import ensure
 from localfleet.certificates import build_authority
 from localfleet.chartrepo import ChartRepository
+from localfleet.client import ApiClient
 from localfleet.controlplane import ControlPlane
 from localfleet.fleet import LocalFleet
 from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
@@ -224,6 +225,35 @@ async def test_a_quiet_pass_is_four_requests_without_a_write_and_without_helm(
         await served.label_cluster(kube_vip="true")
         await served.has_condition("KubeVipReady")
         assert revisions(await observe_guest(served.client)) == installed
+
+
+async def test_a_restart_of_the_operator_touches_no_release(
+    stack: Stack, guest: ControlPlane, numbers: Iterator[int]
+) -> None:
+    """What it remembered of the releases is gone with the process, and read again from what stands there."""
+    async with bring_up_labelled(stack, guest, next(numbers)) as served:
+        await served.has_condition(seconds=INSTALLED_SECONDS)
+        await served.passes(1)
+        before = await versions(served.client), await served.floating_ip()
+        (operator,) = stack.operators
+        await operator.stop()
+        stack.proxy.forget_requests()
+        await operator.start()
+        for requests in await served.passes(3):
+            assert not any(one.is_write or is_by_helm(one) for one in requests), requests
+        assert (await versions(served.client), await served.floating_ip()) == before
+
+
+async def versions(client: ApiClient) -> Mapping[str, str]:
+    """The version of every Secret, workload and ConfigMap of a guest, by its name."""
+    paths = ("/api/v1/secrets", "/api/v1/configmaps", "/apis/apps/v1/daemonsets", "/apis/apps/v1/deployments")
+    return {
+        f"{path} {each['metadata']['namespace']}/{each['metadata']['name']}": each["metadata"][
+            "resourceVersion"
+        ]
+        for path in paths
+        for each in await client.items(path)
+    }
 
 
 async def test_nothing_is_installed_or_parked_in_a_guest_that_is_not_opted_in(

@@ -139,3 +139,13 @@ def test_a_condition_keeps_its_time_while_its_verdict_stays_and_the_same_facts_m
 
 def floating_ip_with(found: FloatingIPStatus) -> FloatingIP:
     return replace(floating_ip(), status=found)
+
+
+def test_a_guest_that_is_paused_from_the_start_says_so_until_a_pass_is_made() -> None:
+    link = GuestLink(cluster=replace(DEMO, paused=True))
+    paused = status(link=link)
+    assert told(paused)["GuestConfigured"] == "Unknown Paused"
+    assert status(floating_ip_with(paused), link=link) == paused
+    assert told(status(floating_ip_with(paused)))["GuestConfigured"] == "Unknown Pending"
+    served = status(observation=seen(kube_vip=BAD))
+    assert told(status(floating_ip_with(served), link=link)) == told(served), "what a pass found stays told"
