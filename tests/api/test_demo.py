@@ -2,26 +2,70 @@
 
 import asyncio
 import re
+import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from localfleet.assets import ensure
 
 LAST_LINE = re.compile(r"demo: (\d+) checks passed, (\d+) failed")
+STORY_SECONDS = 180
+STOP_SECONDS = 30
 
 
-async def test_the_demo_passes_all_its_checks() -> None:
+@asynccontextmanager
+async def demo(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "localfleet.demo"),
+        *(sys.executable, "-m", "localfleet.demo", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(180):
-            output, _ = await process.communicate()
+        yield process
     finally:
         if process.returncode is None:
             process.terminate()
             await process.wait()
+
+
+def is_passed(line: str) -> bool:
+    verdict = LAST_LINE.fullmatch(line)
+    return verdict is not None and int(verdict[1]) >= 25 and int(verdict[2]) == 0
+
+
+def is_left(path: str) -> bool:
+    return Path(path).exists()
+
+
+async def test_the_demo_passes_all_its_checks() -> None:
+    async with demo() as process, asyncio.timeout(STORY_SECONDS):
+        output, _ = await process.communicate()
     story = output.decode()
-    verdict = LAST_LINE.fullmatch(story.splitlines()[-1])
-    assert verdict is not None, story
-    assert (process.returncode, int(verdict[2])) == (0, 0), story
-    assert int(verdict[1]) >= 25
+    assert process.returncode == 0, story
+    assert is_passed(story.splitlines()[-1]), story
+
+
+async def test_what_is_kept_can_be_played_with_until_ctrl_c_ends_it_all() -> None:
+    async with demo("--keep") as process, asyncio.timeout(STORY_SECONDS):
+        assert process.stdout is not None
+        story: list[str] = []
+        while not any("tail -f " in line for line in story):
+            line = await process.stdout.readline()
+            assert line, "\n".join(story)
+            story.append(line.decode().rstrip())
+        exported = re.findall(r"export KUBECONFIG=(\S+) +# (\S+)", "\n".join(story))
+        assert len(exported) == 4, "the management cluster and three guests"
+        kubectl = await asyncio.create_subprocess_exec(
+            *(ensure("kubectl"), f"--kubeconfig={exported[0][0]}", "get", "fip", "-A", "--no-headers"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        shown, _ = await kubectl.communicate()
+        assert len(shown.decode().splitlines()) >= 2
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(STOP_SECONDS):
+            rest, _ = await process.communicate()
+    assert process.returncode == 0, rest.decode()
+    assert any(is_passed(line) for line in [*story, *rest.decode().splitlines()])
+    assert [path for path, _ in exported if is_left(path)] == []

@@ -37,7 +37,13 @@ GUEST = GuestSample(
     guest="c-m-4xk8q2vz", cluster="demo", harvester_cluster="harv1", reachable=True, last_pass=1.5e9
 )
 FLEET = FleetSnapshot(
-    leading=True, ranges=(RANGE,), guests=(GUEST,), queue_depths={"guests": 7}, bad_options=2
+    leading=True,
+    ranges=(RANGE,),
+    guests=(GUEST,),
+    queue_depths={"guests": 7},
+    bad_options=2,
+    predecessor_runs=True,
+    withheld_releases=40,
 )
 
 
@@ -199,6 +205,8 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
         'fipop_helm_runs_total{command="upgrade",result="error"} 1.0',
         'fipop_queue_depth{queue="guests"} 7.0',
         "fipop_settings_bad_options 2.0",
+        "fipop_predecessor_running 1.0",
+        "fipop_withheld_releases 40.0",
         'fipop_guest_last_pass_timestamp_seconds{cluster="demo",guest="c-m-4xk8q2vz"} 1.5e+09',
     ):
         assert line in shown

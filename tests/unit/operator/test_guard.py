@@ -2,7 +2,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, MANAGEMENT_CLUSTERS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
 from fipop.operator.guard import ReleaseGuard
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.world import World
@@ -121,3 +121,29 @@ def test_many_questions_are_answered_with_one_count() -> None:
     fleet.world.reservations.all = lambda: counts.append(1) or all_reservations()  # type: ignore[method-assign,func-returns-value]
     assert not any(fleet.guard.may_release(each) for each in asked)
     assert len(counts) == 1
+
+
+def test_the_number_that_waits_is_told_until_it_is_confirmed_or_found_again() -> None:
+    fleet = Fleet(lost=30, kept=50)
+    assert fleet.guard.withheld() == 0, "nobody has asked to release any"
+    assert not fleet.may_release()
+    assert fleet.guard.withheld() == 30
+    fleet.confirmed = 30
+    assert fleet.guard.withheld() == 0
+    fleet.confirmed = 0
+    for index in range(25):
+        fleet.world.observe(FLOATING_IPS, build_floating_ip(f"lost-{index}"))
+    fleet.guard.count_again()
+    assert fleet.guard.withheld() == 0
+
+
+def test_a_count_from_before_a_list_that_lacks_floating_ips_is_not_used() -> None:
+    fleet = Fleet(lost=1, kept=60)
+    fleet.guard.monotonic = lambda: 0.0
+    assert fleet.may_release()
+    for index in range(40):
+        floating_ip = fleet.world.floating_ips.get("c-m-1", f"kept-{index}")
+        assert floating_ip is not None
+        fleet.world.forget(FLOATING_IPS, floating_ip)
+    fleet.guard.count_again()
+    assert not fleet.may_release()
