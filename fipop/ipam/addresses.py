@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
@@ -58,15 +59,21 @@ def parse_address(text: str) -> Address:
     problem = "is not an IPv4 or IPv6 address"
     if len(stripped) <= _LONGEST_TEXT:
         try:
-            if ":" not in stripped:
-                return Address(Family.IPV4, int(IPv4Address(stripped)))
             if "%" not in stripped:
-                return _from_v6(int(IPv6Address(stripped)))
+                return _parse(stripped)
             problem = "has a zone id (%...), which means nothing beyond one host"
         except ValueError:
             if _LEADING_ZERO.search(stripped):
                 problem = "has leading zeros, which some programs read as octal"
     raise AddressSyntaxError(text=text, problem=problem)
+
+
+@lru_cache(maxsize=16_384)
+def _parse(text: str) -> Address:
+    """Read an address of bounded length; the same ones are read again and again."""
+    if ":" in text:
+        return _from_v6(int(IPv6Address(text)))
+    return Address(Family.IPV4, int(IPv4Address(text)))
 
 
 def format_address(address: Address) -> str:

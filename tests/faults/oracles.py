@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -374,7 +375,7 @@ def given_out(history: History) -> int:
 
 def slot_of(reservation: Json) -> Slot:
     spec = reservation["spec"]
-    return spec["space"], str(ip_address(spec["address"]))
+    return spec["space"], _canonical(spec["address"])
 
 
 def owner_of(reservation: Json) -> Owner:
@@ -389,7 +390,12 @@ def is_held(reservation: Json) -> bool:
 def slots_named_by(floating_ip: Json) -> frozenset[Slot]:
     status = floating_ip.get("status") or {}
     space = status.get("addressSpace")
-    return frozenset((space, str(ip_address(text))) for text in status.get("addresses") or () if space)
+    return frozenset((space, _canonical(text)) for text in status.get("addresses") or () if space)
+
+
+@lru_cache(maxsize=16_384)
+def _canonical(text: str) -> str:
+    return str(ip_address(text))
 
 
 def condition(obj: Json, kind: str) -> tuple[str, str]:

@@ -4,7 +4,6 @@ Names are unique, versions grow, uids are fresh, a stale version or another uid 
 pauses before and after the work, so that whoever drives the coroutines decides what happens in between.
 """
 
-import copy
 import itertools
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -20,6 +19,13 @@ from tests.faults.oracles import Judge, Setting, is_held
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
+
+
+def copy_json(value: Any) -> Any:
+    """Copy what JSON is made of: several times faster than the general way."""
+    if isinstance(value, dict):
+        return {key: copy_json(each) for key, each in value.items()}
+    return [copy_json(each) for each in value] if isinstance(value, list) else value
 
 
 class Pause:
@@ -95,7 +101,7 @@ class MemoryClient:
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
         await self._before("get", resource, name)
-        return copy.deepcopy(self._memory.objects.get((resource.plural, namespace or "", name)))
+        return copy_json(self._memory.objects.get((resource.plural, namespace or "", name)))
 
     async def create(self, resource: Resource, body: Json) -> Json:
         name = body["metadata"]["name"]
@@ -103,7 +109,7 @@ class MemoryClient:
         await self._before("create", resource, name)
         if key in self._memory.objects:
             raise ApiAlreadyExistsError(verb="create", kind=resource.kind, name=name, status=409)
-        return await self._after("create", resource, name, self._memory.put(key, copy.deepcopy(body)))
+        return await self._after("create", resource, name, self._memory.put(key, copy_json(body)))
 
     async def replace(self, resource: Resource, body: Json) -> Json:
         name = body["metadata"]["name"]
@@ -111,7 +117,7 @@ class MemoryClient:
         await self._before("replace", resource, name)
         found = self._check("replace", resource, key, body["metadata"])
         kept = {**found["metadata"], **{k: v for k, v in body["metadata"].items() if v is not None}}
-        made = self._memory.put(key, {**copy.deepcopy(body), "metadata": kept})
+        made = self._memory.put(key, {**copy_json(body), "metadata": kept})
         return await self._after("replace", resource, name, made)
 
     async def merge_patch(
@@ -135,7 +141,7 @@ class MemoryClient:
         annotations = patch.get("metadata", {}).get("annotations")
         if annotations and not subresource:
             side["metadata"] = {"annotations": annotations}
-        wanted = merge_patch(found, copy.deepcopy(side))
+        wanted = merge_patch(found, copy_json(side))
         made = found if wanted == found else self._memory.put(key, wanted)
         return await self._after("patch", resource, name, made)
 
@@ -173,7 +179,7 @@ class MemoryClient:
             raise ApiServerError(verb=verb, kind=resource.kind, name=name, status=500)
 
     async def _after(self, verb: str, resource: Resource, name: str, made: Json) -> Json:
-        answer = copy.deepcopy(made)
+        answer = copy_json(made)
         await Pause()
         if self.trouble and self._chance.random() < self.trouble:
             raise ApiUnreachableError(verb=verb, kind=resource.kind, name=name, reason="ConnectionCut")
