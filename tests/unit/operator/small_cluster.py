@@ -121,12 +121,14 @@ class SmallCluster:
         """Delete the floating IP of a guest."""
         self.memory.remove((FLOATING_IPS.plural, guest_id, "web"))
 
-    def reserve(self, address: str, guest_id: str, *, until: datetime | None = None) -> None:
-        """Have a reservation of space "default", of the guest's floating IP if there is one."""
+    def reserve(
+        self, address: str, guest_id: str, *, until: datetime | None = None, space: str = "default"
+    ) -> None:
+        """Have a reservation, of the guest's floating IP if there is one."""
         owner = self.memory.objects.get((FLOATING_IPS.plural, guest_id, "web"))
         spec: Json = {
             "address": address,
-            "space": "default",
+            "space": space,
             "range": "pool",
             "owner": {
                 "namespace": guest_id,
@@ -139,7 +141,7 @@ class SmallCluster:
         }
         if until is not None:
             spec["quarantinedUntil"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._put(FLOATING_IP_RESERVATIONS, "", f"default.{address}", spec=spec)
+        self._put(FLOATING_IP_RESERVATIONS, "", f"{space}.{address}", spec=spec)
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand."""

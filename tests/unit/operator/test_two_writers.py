@@ -1,0 +1,77 @@
+"""What another operator is about to name is not given back, and nothing is named that another may be giving back."""
+
+from fipop.api import names
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.operator.floatingips import UNDER_WAY_SECONDS
+from tests.unit.operator.small_operator import SmallOperator
+from tests.unit.simulation.memory import Json
+
+A, X = "c-m-a", "10.0.0.10"
+
+
+def stored(operator: SmallOperator, name: str) -> Json:
+    found: Json = operator.memory.objects[FLOATING_IP_RESERVATIONS.plural, "", name]["metadata"]
+    return found
+
+
+async def serving() -> SmallOperator:
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    return operator
+
+
+async def test_what_another_has_just_reserved_is_given_back_only_when_it_can_no_longer_be_named() -> None:
+    """The other one knows already that the range is of space "lab" now: its status comes after its reservation."""
+    operator = await serving()
+    operator.reserve(X, A, space="lab")
+    await operator.settle()
+    await operator.pass_time(UNDER_WAY_SECONDS - 2)
+    assert operator.held() == {f"default.{X}": A, f"lab.{X}": A}
+    await operator.pass_time(4)
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def test_what_another_wrote_anew_meanwhile_waits_anew() -> None:
+    operator = await serving()
+    operator.reserve(X, A, space="lab")
+    await operator.pass_time(UNDER_WAY_SECONDS - 2)
+    operator.reserve(X, A, space="lab")
+    await operator.settle()
+    await operator.pass_time(UNDER_WAY_SECONDS - 2)
+    assert f"lab.{X}" in operator.held()
+    await operator.pass_time(4)
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def test_what_this_operator_reserved_itself_is_given_back_at_once_when_its_move_is_done() -> None:
+    operator = await serving()
+    operator.ask_for_another(A, "10.0.0.12")
+    await operator.settle()
+    assert operator.held() == {"default.10.0.0.12": A}
+
+
+async def test_what_is_found_reserved_is_written_anew_before_a_status_names_it() -> None:
+    """Who has seen that nothing names it, and gives it back as it was then, fails."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.ask(A)
+    operator.reserve(X, A)
+    found = stored(operator, f"default.{X}")["resourceVersion"]
+    await operator.start()
+    assert operator.held() == {f"default.{X}": A}
+    assert stored(operator, f"default.{X}")["resourceVersion"] != found
+    assert names.ANNOTATION_CONFIRMED in stored(operator, f"default.{X}")["annotations"]
+
+
+async def test_what_the_status_names_is_not_written_anew() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.ask(A, has=X)
+    operator.reserve(X, A)
+    await operator.start()
+    mark = stored(operator, f"default.{X}").get("annotations", {}).get(names.ANNOTATION_CONFIRMED)
+    assert mark is None
