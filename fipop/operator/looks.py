@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -33,6 +34,8 @@ LONGEST_PAUSE_SECONDS = 5.0
 class GuestLooks:
     """Looks at all guests when there is `doubt`, with the gate closed, and at each that connects later.
 
+    What they carry is compared with the ranges again when those change.
+
     `discover` resolves a guest's links and tells whether it can be looked at; `look` gives what a guest carries, and
     raises GuestError for what is the guest's own fault. `opened` is called when new addresses may be given out.
     `pause_seconds` is the first wait after trouble of our own API server.
@@ -47,9 +50,10 @@ class GuestLooks:
     opened: Callable[[], None]
     pause_seconds: float = 0.5
     _in_doubt: bool = False
+    _ranges_changed: bool = False
     _late: set[str] = field(default_factory=set)
     _missed: set[str] = field(default_factory=set)
-    _seen: set[str] = field(default_factory=set)
+    _seen: dict[str, tuple[Address, ...]] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def doubt(self) -> None:
@@ -62,6 +66,12 @@ class GuestLooks:
         self._in_doubt = True
         self._wake.set()
 
+    def note_ranges(self) -> None:
+        """Give out nothing new before what guests were seen to carry was compared with ranges that changed."""
+        self.gates.looked = False
+        self._ranges_changed = True
+        self._wake.set()
+
     def note_guest(self, guest_id: str) -> None:
         """Look at a guest that was not looked at yet: it may have connected only now."""
         if guest_id not in self._seen:
@@ -72,16 +82,19 @@ class GuestLooks:
         """Look whenever there is reason to, until cancelled."""
         while True:
             await self._wait()
-            late, self._late = self._late - self._seen, set()
+            late, self._late = self._late - self._seen.keys(), set()
             if self._in_doubt:
-                self._in_doubt = False
+                self._in_doubt = self._ranges_changed = False
                 self._seen.clear()
                 await self._look_at(self._all())
-                if not self._in_doubt:
-                    self.gates.looked = True
-                    self.opened()
+            elif self._ranges_changed:
+                self._ranges_changed = False
+                await self._keep_all(self._seen)
             elif late:
                 await self._look_at(late)
+            if not (self.gates.looked or self._in_doubt or self._ranges_changed):
+                self.gates.looked = True
+                self.opened()
 
     async def _wait(self) -> None:
         try:
@@ -97,14 +110,17 @@ class GuestLooks:
     async def _look_at(self, guest_ids: Collection[str]) -> None:
         """Ask these guests, at most a minute; what nobody owns of what they carry goes to quarantine, however long."""
         seen = await self._ask(guest_ids)
-        self._seen |= set(seen)
-        for guest_id, carried in sorted(seen.items()):
-            for ip in carried.single:
-                address = from_ip(ip)
-                await self._insist(lambda a=address, g=guest_id: self._keep_from_others(a, g))  # type: ignore[misc]
+        found = {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
+        self._seen |= found
+        await self._keep_all(found)
         self.rivals.learn(seen)
         if guest_ids:
             logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
+
+    async def _keep_all(self, found: Mapping[str, tuple[Address, ...]]) -> None:
+        for guest_id, addresses in sorted(found.items()):
+            for address in addresses:
+                await self._insist(functools.partial(self._keep_from_others, address, guest_id))
 
     async def _ask(self, guest_ids: Collection[str]) -> dict[str, CarriedAddresses]:
         room = asyncio.Semaphore(LOOK_CONCURRENCY)

@@ -19,7 +19,7 @@ from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
 from fipop.guest.sync import GuestRoom
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.metrics import Metrics
 from fipop.operator.clusters import GuestReconciler
 from fipop.operator.configuration import Configuration
@@ -33,7 +33,7 @@ from fipop.operator.ranges import RangeReconciler
 from fipop.operator.release import Releaser, Surroundings
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.rivals import Rivals
-from fipop.operator.routing import Key, Kind, Router
+from fipop.operator.routing import Key, Kind, Router, gives_out_more
 from fipop.operator.startup import Startup
 from fipop.operator.tracing import IpamTracer
 from fipop.operator.world import World
@@ -243,8 +243,11 @@ class Controllers:
         return take
 
     def _changed(self, resource: Resource, change: Change[Any]) -> None:
-        if self.is_working:
-            self.router.route(resource, change)
+        if not self.is_working:
+            return
+        if resource == FLOATING_IP_RANGES and gives_out_more(change):
+            self.looks.note_ranges()
+        self.router.route(resource, change)
 
     def _opened(self) -> None:
         """Go on with what waited for the look at the guests."""

@@ -134,6 +134,9 @@ class SmallOperator(SmallCluster):
     async def settle(self) -> None:
         """Do rounds until none is wanted now."""
         for _ in range(MAX_ROUNDS):
+            looks = self.controllers.looks
+            if looks._ranges_changed and not looks._in_doubt:
+                await self.look_until(lambda: self.controllers.gates.looked)
             if not self._pending.keys:
                 return
             key = next(iter(self._pending.keys))

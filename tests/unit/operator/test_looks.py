@@ -9,7 +9,7 @@ from fipop.control.events import EventType
 from fipop.errors import ApiServerError, FipopError, GuestUnreadableError
 from fipop.guest.carried import CarriedAddresses, addresses_in
 from fipop.kube.client import Listing
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
 from fipop.operator.gates import Gates
 from fipop.operator.looks import GuestLooks
 from fipop.operator.reservations import ReservationDesk
@@ -234,4 +234,18 @@ async def test_doubt_that_comes_up_during_a_look_leaves_the_gate_closed_for_anot
     start.looks.discover = discover_and_doubt
     await start.first()
     assert asked == [False, False]
+    assert start.looks.gates.looked
+
+
+async def test_what_a_guest_was_seen_to_carry_is_kept_from_others_in_a_range_that_comes_later(
+    looking: type[Looking],
+) -> None:
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32,10.7.0.9/32"})
+    await start.first()
+    assert start.quarantined() == {"default.10.0.0.8"}
+    start.world.observe(FLOATING_IP_RANGES, build_range("later", "10.7.0.0/24"))
+    start.looks.note_ranges()
+    assert not start.looks.gates.looked
+    await asyncio.wait_for(start.opened.wait(), 5)
+    assert start.quarantined() == {"default.10.0.0.8", "default.10.7.0.9"}
     assert start.looks.gates.looked
