@@ -18,7 +18,7 @@ from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
 from fipop.api.parsing import Json
 from fipop.api.rendering import render_reservation
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
 from fipop.ipam.addresses import Address, address_key, explode_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
@@ -220,9 +220,13 @@ class ReservationDesk:
             body["metadata"]["annotations"] = dict(annotations)
         try:
             answer = await self._client.replace(FLOATING_IP_RESERVATIONS, body)
-        except ApiConflictError:
+        except (ApiConflictError, ApiNotFoundError) as error:
             await self._read(reservation.name)  # so that the next round starts from the truth
-            raise
+            if isinstance(error, ApiConflictError):
+                raise
+            raise ApiConflictError(
+                verb="replace", kind=FLOATING_IP_RESERVATIONS.kind, name=reservation.name, status=404
+            ) from error
         return self._note(answer)
 
     def _note(self, answer: Json) -> Reservation:

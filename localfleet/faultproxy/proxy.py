@@ -252,6 +252,8 @@ class FaultProxy:
         return True
 
     def _freeze(self, seconds: float) -> None:
+        # Who is stopped is not at rest: silence begins when it may go on.
+        self.last_write_at = time.monotonic() + seconds
         self._send_signal(signal.SIGSTOP)
         asyncio.get_running_loop().call_later(seconds, self._send_signal, signal.SIGCONT)
 
