@@ -49,7 +49,8 @@ class Want:
     """One address to hold: a certain one, or the next free one (`address` is None).
 
     `replaces` is the reservation that is given back once this one is held; `confirms` tells that the floating IP
-    had this very address before, so that no rule of the range stands in its way.
+    had this very address before, so that no rule of the range stands in its way; `renames` that an address which was
+    chosen for it is asked for by name now.
     """
 
     family: Family
@@ -57,6 +58,7 @@ class Want:
     requested: Requested
     replaces: Reservation | None = None
     confirms: bool = False
+    renames: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +193,10 @@ def _decide(
     if static is not None and static != address:
         return Want(family=family, address=static, requested=Requested.STATIC, replaces=held)
     if held.space == wanted_range.space and held.range == wanted_range.name:
+        if static is not None and _is_asked_for_again(held, mine, facts):
+            return Want(
+                family=family, address=static, requested=Requested.STATIC, confirms=True, renames=True
+            )
         return held
     # The range, or its space, is another now: the same address where that range gives it out, else a new one;
     # but an address that somebody asked for by name is never changed for another.
@@ -201,6 +207,19 @@ def _decide(
     begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))
     new = Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
     return next(begun, new)
+
+
+def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: Circumstances) -> bool:
+    """Whether somebody moved back by name to an address that was chosen once, before it was given back.
+
+    The status names another one of the same range: nobody but people moves a floating IP within a range.
+    """
+    elsewhere = (
+        address_of(each) in facts.had and (each.space, each.range) == (held.space, held.range)
+        for each in mine
+        if each is not held
+    )
+    return held.requested is Requested.DYNAMIC and address_of(held) not in facts.had and any(elsewhere)
 
 
 def _confirm(address: Address, *, made_by_us: bool) -> Want:

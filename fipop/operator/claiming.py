@@ -149,7 +149,12 @@ class Claimer:
             if namesake is not None:
                 return describe_namesake(namesake, address)
             claim = Claim(
-                space=space, address=address, range=range_name, owner=owner, requested=want.requested
+                space=space,
+                address=address,
+                range=range_name,
+                owner=owner,
+                requested=want.requested,
+                renames=want.renames,
             )
             self._world.books.expect(claim)
             try:

@@ -42,6 +42,8 @@ class Claim:
     range: str
     owner: Owner
     requested: Requested
+    renames: bool = False
+    """What was chosen for the owner is asked for by name now."""
 
     @property
     def name(self) -> str:
@@ -267,7 +269,9 @@ def _granted(known: Reservation, claim: Claim, now: datetime) -> Reservation:
         owner=claim.owner,
         range=claim.range,
         # An object that was created again under the name need not ask for what the dead one asked for.
-        requested=known.requested if kept and known.owner.uid == claim.owner.uid else claim.requested,
+        requested=known.requested
+        if kept and known.owner.uid == claim.owner.uid and not claim.renames
+        else claim.requested,
         since=known.since if kept else now,
         quarantined_until=None,
     )

@@ -90,7 +90,7 @@ BUGS = (
         "what guests carry is not looked at before new addresses are given out",
         _CAREFUL,
         "chapter 1",
-        ("operator/looks.py", "for ip in carried.single:", "for ip in ():"),
+        ("operator/looks.py", "tuple(map(from_ip, carried.single))", "tuple(map(from_ip, ()))"),
     ),
     _bug(
         "cache-is-the-truth",

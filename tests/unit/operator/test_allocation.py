@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,7 +158,8 @@ def test_a_draining_range_gives_nothing_new_and_takes_nothing_away() -> None:
 
 def test_of_two_reservations_the_one_that_the_spec_names_is_kept_else_the_one_of_the_status() -> None:
     first, second = reservation("10.0.0.7"), reservation("10.0.0.8")
-    assert plan(first, second, ipaddress="10.0.0.8", had=("10.0.0.7",)).keep == (second,)
+    asked = reservation("10.0.0.8", requested="static")
+    assert plan(first, asked, ipaddress="10.0.0.8", had=("10.0.0.7",)).keep == (asked,)
     assert plan(first, second, had=("10.0.0.8",)).keep == (second,)
     older = reservation("10.0.0.9", since="2025-01-01T00:00:00Z")
     assert plan(first, second, older).keep == (older,)
@@ -266,3 +268,17 @@ def test_a_plan_that_was_carried_out_has_nothing_left_to_do(
 def _granted(address: Address | None, family: Family, requested: Requested) -> Reservation:
     text = format_address(address) if address else {V4: "10.0.0.40", V6: "fd00::40"}[family]
     return reservation(text, requested=requested.value)
+
+
+def test_who_moves_back_by_name_before_the_former_address_was_given_back_has_asked_for_it() -> None:
+    chosen, asked = reservation("10.0.0.7", requested="dynamic"), reservation("10.0.0.9", requested="static")
+    back = read_request(floating_ip(ipaddress="10.0.0.7", status=held_by(["10.0.0.9"])))
+    facts = Circumstances(
+        range=view(), held=(chosen, asked), had=frozenset({parse_address("10.0.0.9")}), made_by_us=False
+    )
+    (want,) = plan_allocation(back, facts).claim
+    assert (want.address, want.requested, want.renames) == (parse_address("10.0.0.7"), Requested.STATIC, True)
+    # A move to another range that was cut short before its status: what was chosen there stays chosen.
+    elsewhere = reservation("10.0.0.9", requested="dynamic", range_name="other")
+    cut_short = replace(facts, held=(chosen, elsewhere))
+    assert plan_allocation(back, cut_short).keep == (chosen,)
