@@ -124,14 +124,16 @@ class Tenant:
     async def delete_reservation(self, address: str, *, space: str = "default") -> None:
         await self.stack.client.delete(f"{RESERVATIONS}/{space}.{address}")
 
-    async def quarantined(self, address: str, *, space: str = "default") -> Json:
+    async def quarantined(
+        self, address: str, *, space: str = "default", seconds: float = SERVED_SECONDS
+    ) -> Json:
         """Wait until an address is in quarantine; its reservation."""
 
         async def is_quarantined() -> Json | None:
             found = await self.reservation(address, space=space)
             return found if found is not None and "quarantinedUntil" in found["spec"] else None
 
-        return await eventually(is_quarantined, seconds=SERVED_SECONDS, what=f"{address} in quarantine") or {}
+        return await eventually(is_quarantined, seconds=seconds, what=f"{address} in quarantine") or {}
 
     async def capacity(self, name: str, **wanted: int) -> Json:
         """Wait until a range counts so; all its counts."""

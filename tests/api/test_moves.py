@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from fipop.operator.floatingips import UNDER_WAY_SECONDS
 from localfleet.fleet import LocalFleet
 from localfleet.stack import RESERVATIONS, Stack, condition, open_stack
 from localfleet.waiting import eventually
@@ -294,7 +295,8 @@ async def test_a_second_reservation_of_the_same_floating_ip_is_given_back(
     await tenant.served("web")
     owner = {"namespace": tenant.namespace, "name": "web", "uid": made["metadata"]["uid"]}
     await stack.client.create(RESERVATIONS, _build_reservation(f"{tenant.net}40", pool, owner))
-    await tenant.quarantined(f"{tenant.net}40")
+    # Whoever wrote it might be about to name it: it is given back when that can no longer be.
+    await tenant.quarantined(f"{tenant.net}40", seconds=2 * UNDER_WAY_SECONDS)
     assert await tenant.holders() == {f"{tenant.net}1": "web"}
     assert await tenant.served("web") == [f"{tenant.net}1"]
 
