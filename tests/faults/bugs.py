@@ -96,7 +96,7 @@ BUGS = (
         "cache-is-the-truth",
         "a floating IP that the cache lacks is gone, without a live read",
         _blind(),
-        "I4",
+        "I",
         (
             "operator/release.py",
             "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
@@ -107,7 +107,7 @@ BUGS = (
         "free-on-404",
         "any 404 means that the object is gone",
         _blind(Rule(on=On.GET, do=Do.STATUS, status=404, rate=1.0, plural="floatingips")),
-        "I4",
+        "I",
         (
             "kube/answers.py",
             "    if answer.status != 404:\n        return False\n",
@@ -323,13 +323,6 @@ BUGS = (
             "if name not in wanted and name.startswith(_PREFIXES) and self.is_ours(name)",
             "if name not in wanted and name.startswith(_PREFIXES)",
         ),
-    ),
-    _bug(
-        "tombstone-forgotten",
-        "an old event brings back what was deleted",
-        _OLD,
-        "more were given out",
-        ("control/store.py", "self._tombstones[name] = version", "self._tombstones.pop(name, None)"),
     ),
     _bug(
         "old-events-count",

@@ -363,10 +363,10 @@ def allocations(history: History) -> int:
 
 
 def given_out(history: History) -> int:
-    """How many addresses were given to how many owners: what goes back to its owner is no new one."""
+    """How often an address was given out: one that goes back to its owner out of quarantine was so before."""
     return len(
         {
-            (slot_of(change.obj), owner_of(change.obj))
+            (slot_of(change.obj), owner_of(change.obj), change.obj["metadata"].get("uid"))
             for change in history.changes
             if change.plural == RESERVATIONS and change.obj is not None and is_held(change.obj)
         }
