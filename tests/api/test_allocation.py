@@ -422,7 +422,6 @@ async def test_a_burst_of_500_is_served_within_twice_what_the_bare_writes_cost(
     record_testsuite_property("burst_seconds", round(took, 2))
     record_testsuite_property("burst_ratio_to_bare_writes", round(took / bare, 2))
     assert len(await tenant.holders()) == BURST
-    # The promise is twice; the machine that runs this runs other things too.
     assert took < 2 * bare, f"{took:.1f} s, and the bare writes {bare:.1f} s"
 
 
