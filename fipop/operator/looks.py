@@ -82,19 +82,23 @@ class GuestLooks:
         """Look whenever there is reason to, until cancelled."""
         while True:
             await self._wait()
-            late, self._late = self._late - self._seen.keys(), set()
             if self._in_doubt:
                 self._in_doubt = self._ranges_changed = False
                 self._seen.clear()
+                self._late.clear()
                 await self._look_at(self._all())
             elif self._ranges_changed:
                 self._ranges_changed = False
                 await self._keep_all(self._seen)
-            elif late:
-                await self._look_at(late)
             if not (self.gates.looked or self._in_doubt or self._ranges_changed):
                 self.gates.looked = True
                 self.opened()
+            # After the gate: nobody else need wait for who comes late.
+            late, self._late = self._late - self._seen.keys(), set()
+            if late and self.gates.looked:
+                await self._look_at(late)
+            else:
+                self._late |= late
 
     async def _wait(self) -> None:
         try:

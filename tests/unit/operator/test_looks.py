@@ -249,3 +249,15 @@ async def test_what_a_guest_was_seen_to_carry_is_kept_from_others_in_a_range_tha
     await asyncio.wait_for(start.opened.wait(), 5)
     assert start.quarantined() == {"default.10.0.0.8", "default.10.7.0.9"}
     assert start.looks.gates.looked
+
+
+async def test_a_guest_that_connects_while_a_range_changes_is_looked_at_all_the_same(
+    looking: type[Looking],
+) -> None:
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
+    start.unconnected.add("c-m-1")
+    await start.first()
+    start.unconnected.clear()
+    start.looks.note_guest("c-m-1")
+    start.looks.note_ranges()
+    await start.comes_to_quarantine("default.10.0.0.8")
