@@ -76,7 +76,6 @@ HARVESTER_CONFIGS = Resource(
 )
 
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False)
-NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", namespaced=True)
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", namespaced=True)

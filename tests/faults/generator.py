@@ -13,9 +13,9 @@ from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.waiting import eventually
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
 from tests.faults.lane import Lane
-from tests.faults.oracles import Setting, allocations, condition, is_held, replay, seconds, unsettled
+from tests.faults.oracles import Setting, allocations, condition, is_held, replay, seconds
 from tests.faults.plans import Plan
-from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail
+from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail, unrest
 
 GUESTS = 4
 FIPS = 8
@@ -274,7 +274,7 @@ async def _settle(lane: Lane, result: Result) -> None:
             for key, obj in lane.recorder.now.items()
             if key[0] == FLOATING_IPS and condition(obj, "Ready")[0] != "True"
         ]
-        return unsettled(lane.recorder.now, lane.carried()) + lane.bereft() + late + unready
+        return unrest(lane) + late + unready
 
     if not await lane.wait(
         lambda: quiet_for(lane) >= SILENCE_SECONDS and not problems(), seconds=SETTLE_SECONDS

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from localfleet.faultproxy import Do, On, Rule, Schedule
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import Setting, allocations, replay, unsettled
+from tests.faults.oracles import Setting, allocations, replay
 from tests.faults.plans import Plan
-from tests.faults.runner import RESYNC, Result, tail
+from tests.faults.runner import RESYNC, Result, tail, unrest
 
 OUTAGE = "outage"
 UNREADY_SECONDS = (20.0, 45.0)
@@ -116,8 +116,8 @@ async def run_outage(lane: Lane, plan: Plan) -> Result:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await looking
-        await lane.wait(lambda: not _unrest(lane), seconds=START_SECONDS)
-        result.violations += [f"I4: {problem}" for problem in _unrest(lane)]
+        await lane.wait(lambda: not unrest(lane), seconds=START_SECONDS)
+        result.violations += [f"I4: {problem}" for problem in unrest(lane)]
         result.violations += judge(probes, back_after=away)
         if operator.ended or operator.process.process.pid != process:
             result.violations.append(f"I6: the operator was restarted: it ended with {operator.ended}")
@@ -150,7 +150,3 @@ def judge(probes: Probes, *, back_after: float) -> list[str]:
 
 def _have(lane: Lane, guest: str, *names: str) -> bool:
     return all(lane.addresses(guest, name) for name in names)
-
-
-def _unrest(lane: Lane) -> list[str]:
-    return unsettled(lane.recorder.now, lane.carried()) + lane.bereft()

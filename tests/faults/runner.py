@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -161,7 +161,7 @@ async def _come_to_rest(
         return
 
     def problems() -> list[str]:
-        found = unsettled(lane.recorder.now, lane.carried(), unwritten=scenario.unwritten) + lane.bereft()
+        found = unrest(lane, unwritten=scenario.unwritten)
         if reference is not None:
             found += _compare(lane, reference, two=len(operators) > 1)
         return found
@@ -181,6 +181,11 @@ async def _come_to_rest(
     if not await lane.wait(lambda: quiet_for(lane) >= SILENCE_SECONDS, seconds=SILENCE_SECONDS * 2):
         result.violations.append("I4: there is no silence")
     result.violations += [f"I4: after the silence {problem}" for problem in problems()[:8]]
+
+
+def unrest(lane: Lane, *, unwritten: Iterable[str] = ()) -> list[str]:
+    """What keeps a lane from rest, and what people of its guests lack; `unwritten` as in `unsettled`."""
+    return unsettled(lane.recorder.now, lane.carried(), unwritten=unwritten) + lane.bereft()
 
 
 def _compare(lane: Lane, reference: Reference, *, two: bool) -> list[str]:

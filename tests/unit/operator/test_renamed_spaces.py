@@ -55,8 +55,8 @@ async def test_a_rename_while_no_operator_ran_gives_nothing_to_an_older_floating
     assert operator.holders(X) == {NEW}
 
 
-async def test_an_owner_that_cannot_move_to_the_new_space_keeps_its_address_from_others_there() -> None:
-    """It asks for an address that it cannot have, so what it holds stays in the old space."""
+async def renamed_under_one_that_cannot_move() -> SmallOperator:
+    """A holds X and asks for what it cannot have, so it stays in the old space when the range is of a new one."""
     operator = SmallOperator()
     operator.add_range()
     await operator.start()
@@ -65,6 +65,12 @@ async def test_an_owner_that_cannot_move_to_the_new_space_keeps_its_address_from
     operator.ask_for_another(A, "10.0.0.99")
     await operator.settle()
     operator.change_range(addressSpace="lab")
+    return operator
+
+
+async def test_an_owner_that_cannot_move_to_the_new_space_keeps_its_address_from_others_there() -> None:
+    """It asks for an address that it cannot have, so what it holds stays in the old space."""
+    operator = await renamed_under_one_that_cannot_move()
     await operator.settle()
     await operator.pass_time(HOUR)
     operator.ask(NEW)
@@ -80,14 +86,7 @@ async def test_an_owner_that_cannot_move_to_the_new_space_keeps_its_address_from
 
 
 async def test_a_stranger_that_asks_by_name_does_not_get_it_in_the_new_space_either() -> None:
-    operator = SmallOperator()
-    operator.add_range()
-    await operator.start()
-    operator.ask(A)
-    await operator.settle()
-    operator.ask_for_another(A, "10.0.0.99")
-    await operator.settle()
-    operator.change_range(addressSpace="lab")
+    operator = await renamed_under_one_that_cannot_move()
     operator.ask(NEW, X)
     await operator.settle()
     assert operator.holders(X) == {A}
