@@ -150,7 +150,7 @@ class Releaser:
         address, guest_id = address_of(reservation), reservation.owner.namespace
         carrier = None
         try:
-            if self._guests.exists(guest_id) and not self._is_ours_again(reservation):
+            if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):
                 carrier = await self._surroundings.look(guest_id, address)
             if carrier is None:
                 carrier = await self._surroundings.look_at_rivals(address, guest_id)
@@ -170,9 +170,13 @@ class Releaser:
             self._surroundings.still_carried()
         return carrier
 
-    def _is_ours_again(self, reservation: Reservation) -> bool:
-        """Whether the guest holds the same address in another space: then it carries it by right, for that one."""
-        return any(
-            other.is_held and other.address == reservation.address and other.name != reservation.name
-            for other in self._world.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace)
-        )
+    async def _is_ours_again(self, reservation: Reservation) -> bool:
+        """Whether the guest holds the same address in another space: then it carries it by right, for that one.
+
+        Read live. Should that one be released before this one is deleted, its own quarantine still has to find the
+        address gone from the guest: only a held one is relied on, so that no two in quarantine rely on each other.
+        """
+        for other in self._world.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace):
+            if other.is_held and other.address == reservation.address and other.name != reservation.name:
+                return await self._desk.is_held_by(other.name, other.owner)
+        return False

@@ -132,7 +132,7 @@ BUGS = (
         "chapter 2",
         (
             "operator/release.py",
-            "if self._guests.exists(guest_id) and not self._is_ours_again(reservation):",
+            "if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):",
             "if False:",
         ),
     ),

@@ -165,9 +165,12 @@ class Judge:
             self._say(change.revision, "I3", f"{slot} is freed while guest {self.written[slot]} carries it")
 
     def _carried_for_another_space(self, slot: Slot) -> bool:
-        """Whether the guest holds the same address in another space; from now on it carries it for that one."""
+        """Whether the guest has the same address in another space too; from now on it carries it for that one.
+
+        Held, or released just now: then it is that quarantine which must not end before the guest is clean.
+        """
         guest = self.written[slot]
-        for other, owner in self.held.items():
+        for other, owner in (*self.held.items(), *self.waiting.items()):
             if other != slot and other[1] == slot[1] and self._is_guest_of(guest, owner):
                 del self.written[slot]
                 self.written[other] = guest

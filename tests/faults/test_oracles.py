@@ -180,6 +180,27 @@ def test_the_same_address_of_two_spaces_has_two_owners_by_right() -> None:
     assert story.broken() == []
 
 
+def in_two_spaces(*, newer_until: str | None) -> Story:
+    """The range of A was renamed: A's guest carries the address for the new space, where it may be released again."""
+    story = settled().reserve(reservation(A, space="blue"), space="blue").name(A, None)
+    story.reserve(reservation(A, until=UNTIL))
+    return (
+        story
+        if newer_until is None
+        else story.reserve(reservation(A, space="blue", until=newer_until), space="blue")
+    )
+
+
+@pytest.mark.parametrize("newer_until", [None, UNTIL], ids=["held", "released"])
+def test_an_address_may_leave_the_old_space_while_the_new_one_keeps_it(newer_until: str | None) -> None:
+    assert in_two_spaces(newer_until=newer_until).reserve(None, at=UNTIL_SECONDS + 1).broken() == []
+
+
+def test_two_spaces_may_not_both_let_go_of_what_the_guest_carries() -> None:
+    story = in_two_spaces(newer_until=UNTIL).reserve(None, at=UNTIL_SECONDS + 1)
+    assert story.reserve(None, at=UNTIL_SECONDS + 1, space="blue").broken() == ["I3"]
+
+
 def now(story: Story) -> dict[Any, Any]:
     return {change.key: change.obj for change in story.history.changes if change.obj is not None}
 

@@ -117,3 +117,47 @@ async def test_a_quarantine_goes_on_in_the_new_space_as_long_as_the_guest_carrie
     operator.ask(C)
     await operator.settle()
     assert operator.holders(X) == {C}
+
+
+async def quarantined_in_the_old_space(operator: SmallOperator) -> None:
+    """A moved to the new space with its address, which its guest carries; the old space's waits for its end."""
+    operator.add_range(iprange=f"{X}-{X}")
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.carried.services[A] = X
+    operator.change_range(addressSpace="lab")
+    await operator.settle()
+    assert operator.held() == {f"lab.{X}": A}
+    assert operator.quarantined() == {f"default.{X}"}
+
+
+async def test_an_address_that_its_guest_carries_for_the_new_space_is_freed_in_the_old_one() -> None:
+    operator = SmallOperator()
+    await quarantined_in_the_old_space(operator)
+    await operator.pass_time(QUARANTINE + 1)
+    assert operator.quarantined() == set()
+    assert operator.held() == {f"lab.{X}": A}
+
+
+async def test_of_two_spaces_in_quarantine_neither_ends_while_the_guest_carries_the_address() -> None:
+    operator = SmallOperator()
+    await quarantined_in_the_old_space(operator)
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(3 * QUARANTINE)
+    assert operator.quarantined() == {f"default.{X}", f"lab.{X}"}
+    operator.carried.services.clear()
+    await operator.pass_time(QUARANTINE)
+    assert operator.quarantined() == set()
+
+
+async def test_a_hold_in_the_new_space_that_only_a_late_store_still_knows_frees_nothing_in_the_old_one() -> (
+    None
+):
+    operator = SmallOperator()
+    await quarantined_in_the_old_space(operator)
+    operator.remove_unseen(f"lab.{X}")
+    await operator.pass_time(QUARANTINE + 1)
+    assert f"default.{X}" in operator.quarantined()
