@@ -55,6 +55,7 @@ class GuestLooks:
     _missed: set[str] = field(default_factory=set)
     _seen: dict[str, tuple[Address, ...]] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _wake_for_late: asyncio.Event = field(default_factory=asyncio.Event)
 
     def doubt(self) -> None:
         """Give out nothing new before the guests were looked at again: the ledger may lack what they carry.
@@ -76,12 +77,19 @@ class GuestLooks:
         """Look at a guest that was not looked at yet: it may have connected only now."""
         if guest_id not in self._seen:
             self._late.add(guest_id)
-            self._wake.set()
+            self._wake_for_late.set()
 
     async def run(self) -> None:
         """Look whenever there is reason to, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._open_gate())
+            group.create_task(self._look_at_late())
+
+    async def _open_gate(self) -> None:
+        """Do what new addresses wait for, whenever the gate was closed."""
         while True:
-            await self._wait()
+            await self._wake.wait()
+            self._wake.clear()
             if self._in_doubt:
                 self._in_doubt = self._ranges_changed = False
                 self._seen.clear()
@@ -93,20 +101,22 @@ class GuestLooks:
             if not (self.gates.looked or self._in_doubt or self._ranges_changed):
                 self.gates.looked = True
                 self.opened()
-            # After the gate: nobody else need wait for who comes late.
-            late, self._late = self._late - self._seen.keys(), set()
-            if late and self.gates.looked:
-                await self._look_at(late)
-            else:
-                self._late |= late
+            self._wake_for_late.set()
 
-    async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(AGAIN_SECONDS if self._missed else None):
-                await self._wake.wait()
-        except TimeoutError:
-            self._late |= self._missed
-        self._wake.clear()
+    async def _look_at_late(self) -> None:
+        """Look at guests that connect later, and again at those that did not answer: nobody else waits for them."""
+        while True:
+            try:
+                async with asyncio.timeout(AGAIN_SECONDS if self._missed else None):
+                    await self._wake_for_late.wait()
+            except TimeoutError:
+                self._late |= self._missed
+            self._wake_for_late.clear()
+            if not self.gates.looked:
+                continue  # the look at all comes first, and wakes us at its end
+            late, self._late = self._late - self._seen.keys(), set()
+            if late:
+                await self._look_at(late)
 
     def _all(self) -> set[str]:
         return {cluster.cluster_name for cluster in self.world.clusters.all() if cluster.cluster_name}

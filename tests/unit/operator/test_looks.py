@@ -261,3 +261,27 @@ async def test_a_guest_that_connects_while_a_range_changes_is_looked_at_all_the_
     start.looks.note_guest("c-m-1")
     start.looks.note_ranges()
     await start.comes_to_quarantine("default.10.0.0.8")
+
+
+async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(looking: type[Looking]) -> None:
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32", "c-m-2": "10.7.0.9/32"})
+    start.unconnected.add("c-m-1")
+    await start.first()
+    hangs, answers = asyncio.Event(), asyncio.Event()
+    look = start.looks.look
+
+    async def look_late(guest_id: str) -> CarriedAddresses:
+        hangs.set()
+        await answers.wait()
+        return await look(guest_id)
+
+    start.looks.look = look_late
+    start.unconnected.clear()
+    start.looks.note_guest("c-m-1")
+    await asyncio.wait_for(hangs.wait(), 5)
+    start.world.observe(FLOATING_IP_RANGES, build_range("later", "10.7.0.0/24"))
+    start.looks.note_ranges()
+    await asyncio.wait_for(start.opened.wait(), 5)
+    assert start.quarantined() == {"default.10.7.0.9"}
+    answers.set()
+    await start.comes_to_quarantine("default.10.0.0.8")
