@@ -1,32 +1,96 @@
-"""Carry the simulation on: python -m tests.unit.simulation [ALLOCATIONS] [FIRST SEED]."""
+"""Carry the simulation on: python -m tests.unit.simulation [ALLOCATIONS] [--seed N] [--processes N].
 
+A simulation: two operators made of the product's own reconcilers, over an API server in memory.
+"""
+
+import argparse
+import os
 import sys
 import time
-from random import Random
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+
+from tests.unit.simulation.chosen import Chosen, interleavings
 from tests.unit.simulation.operators import Simulation
 
-EACH = 2_000
+LIFE = 100
+"""Allocations of one simulation; then its troubles end, and it must come to rest."""
+
+PROGRESS_SECONDS = 60.0
 
 
-def main(wanted: int, seed: int) -> int:
-    began, done = time.monotonic(), 0
-    while done < wanted:
-        simulation = Simulation(Random(seed))
-        simulation.run(min(EACH, wanted - done))
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def carry_on(wanted: int, seed: int) -> tuple[int, str]:
+    """Simulate lives until so many addresses were given out; give their number, and the first violation or ""."""
+    done = 0
+    told = time.monotonic()
+
+    @seeded(seed)
+    @settings(
+        max_examples=-(-wanted // LIFE),
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+    @given(chance=interleavings(LIFE))
+    def live(chance: Chosen) -> None:
+        nonlocal done, told
+        simulation = Simulation(chance)
+        simulation.run(LIFE)
         problems = [*map(str, simulation.memory.judge.found), *simulation.settle()]
-        if problems:
-            sys.stdout.write("\n".join([f"seed {seed}:", *problems[:20], ""]))
-            return 1
+        problems = problems or [*map(str, simulation.memory.judge.found)]
+        assert not problems, "\n".join(problems[:20])
         done += simulation.memory.allocations
-        seed += 1
-        if seed % 10 == 0:
-            rate = done / (time.monotonic() - began)
-            sys.stdout.write(f"{done} allocations simulated, {rate:.0f}/s\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"simulation (in memory, no API server): allocations={done} violations=0\n")
-    return 0
+        if time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
+            say(f"seed {seed}: {done} of {wanted} allocations simulated")
+
+    try:
+        live()
+    except AssertionError as error:
+        return done, "\n".join([f"seed {seed}: {error}", *getattr(error, "__notes__", ())])
+    return done, "" if done >= wanted else f"seed {seed}: hypothesis ended after {done} allocations"
+
+
+def main(options: argparse.Namespace) -> int:
+    share = -(-options.allocations // options.processes)
+    seeds = range(options.seed, options.seed + options.processes)
+    with ProcessPoolExecutor(options.processes) as pool:
+        ends = list(pool.map(carry_on, [share] * options.processes, seeds))
+    problems = [problem for _, problem in ends if problem]
+    for problem in problems:
+        say(problem)
+    done = sum(count for count, _ in ends)
+    say(f"simulation (in memory, no API server): allocations={done} violations={len(problems)}")
+    return 1 if problems else 0
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.unit.simulation",
+        description="Two operators over an API server in memory; hypothesis chooses what goes on next.",
+    )
+    parser.add_argument("allocations", type=positive, nargs="?", default=10_000, help="default: 10000")
+    parser.add_argument("--seed", type=int, default=1, help="of the first process; the next takes the next")
+    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="default: one a core")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main(int((sys.argv[1:] or ["10000"])[0]), int((sys.argv[2:] or ["1"])[0])))
+    sys.exit(main(parse(sys.argv[1:])))

@@ -7,29 +7,16 @@ from random import Random
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fipop.operator.reservations import ReservationDesk
+from tests.unit.simulation.chosen import Chosen, interleavings
 from tests.unit.simulation.operators import Simulation
 
 
-class Chosen(Random):
-    """Decides as the bytes say, as long as there are any; then by a seed."""
-
-    def __init__(self, choices: bytes) -> None:
-        super().__init__(1)
-        self._choices = iter(choices)
-
-    def random(self) -> float:
-        fraction = super().random()
-        choice = next(self._choices, None)
-        return fraction if choice is None else (choice + fraction) / 256
-
-
 @settings(max_examples=60, deadline=None)
-@given(choices=st.binary(max_size=1500))
-def test_no_interleaving_gives_an_address_to_two_or_leaks_one(choices: bytes) -> None:
-    simulation = Simulation(Chosen(choices))
+@given(chance=interleavings(20))
+def test_no_interleaving_gives_an_address_to_two_or_leaks_one(chance: Chosen) -> None:
+    simulation = Simulation(chance)
     simulation.run(20)
     assert simulation.memory.judge.found == []
     assert simulation.settle() == []
