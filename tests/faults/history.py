@@ -61,6 +61,8 @@ class History:
 
     changes: list[Change] = field(default_factory=list)
     carried: list[Carried] = field(default_factory=list)
+    by_people: set[int] = field(default_factory=set)
+    """Revisions of specs and annotations that people wrote."""
 
     def steps(self) -> list[Step]:
         return sorted(
@@ -164,7 +166,6 @@ class RecordedGuest(SimulatedGuest):
 
     guest_id: str = ""
     recorder: Recorder | None = None
-    writes: int = 0
     hook: Callable[[], None] = lambda: None
     theirs: dict[str, str] = field(default_factory=dict)
 
@@ -189,7 +190,6 @@ class RecordedGuest(SimulatedGuest):
             return await SimulatedGuest.answer(self, method, path, query, accept, content_type, body)
         revision = await self.recorder.revision()
         answer = await SimulatedGuest.answer(self, method, path, query, accept, content_type, body)
-        self.writes += 1
         self.note(revision, by_admin=False)
         self.hook()
         return answer

@@ -243,7 +243,7 @@ class Lane:
         self, name: str, pool: str, *, annotations: Mapping[str, str] | None = None, **spec: Any
     ) -> Json:
         """A range with a short quarantine."""
-        return await self.plane.client.create(
+        return await self._create(
             f"{GROUP}/{RANGES}",
             {
                 "apiVersion": "kubefip.k8s.binbash.org/v1",
@@ -275,7 +275,7 @@ class Lane:
     ) -> Json:
         """A floating IP as an admin makes one; `ipaddress` and the rest of the spec as keywords."""
         named = {"fiprange": range_name} if range_name else {}
-        return await self.plane.client.create(
+        return await self._create(
             f"{GROUP}/namespaces/{guest}/{FLOATING_IPS}",
             {
                 "apiVersion": "kubefip.k8s.binbash.org/v1",
@@ -295,7 +295,7 @@ class Lane:
 
     async def create_plain_fip(self, namespace: str, name: str, range_name: str) -> None:
         """A floating IP in a namespace that belongs to no guest."""
-        await self.plane.client.create(
+        await self._create(
             f"{GROUP}/namespaces/{namespace}/{FLOATING_IPS}",
             {
                 "apiVersion": "kubefip.k8s.binbash.org/v1",
@@ -337,7 +337,14 @@ class Lane:
         body: Json = {"spec": spec} if spec else {}
         if annotations:
             body["metadata"] = {"annotations": annotations}
-        await self.plane.client.patch(path, body)
+        self._note_people(await self.plane.client.patch(path, body))
+
+    async def _create(self, path: str, body: Json) -> Json:
+        return self._note_people(await self.plane.client.create(path, body))
+
+    def _note_people(self, answer: Json) -> Json:
+        self.recorder.history.by_people.add(int(answer["metadata"]["resourceVersion"]))
+        return answer
 
     async def _delete(self, path: str) -> None:
         if await self.plane.client.find(path) is not None:

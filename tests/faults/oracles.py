@@ -21,6 +21,11 @@ Owner = tuple[str, str]
 EARLY_SECONDS = 1.5
 """The API server's time has whole seconds; by so much a quarantine may seem to have ended early."""
 
+LATE_SECONDS = 20.0
+"""By so much a quarantine may be shorter than its range says: its write may have hung on its way."""
+QUARANTINE_SECONDS = 600.0
+"""What a range asks for that says nothing (DESIGN.md §2)."""
+
 ON_THE_WAY_SECONDS = 0.5
 """So long a request may be on its way when the Lease changes hands."""
 
@@ -50,7 +55,7 @@ class Setting:
 
 def replay(history: History, setting: Setting | None = None) -> list[Violation]:
     """Judge every revision; the violations in their order."""
-    judge = Judge(setting=setting or Setting())
+    judge = Judge(setting=setting or Setting(), by_people=frozenset(history.by_people))
     for step in history.steps():
         if isinstance(step, Carried):
             judge.take_carried(step)
@@ -62,6 +67,7 @@ def replay(history: History, setting: Setting | None = None) -> list[Violation]:
 @dataclass(slots=True)
 class Judge:
     setting: Setting
+    by_people: frozenset[int] = frozenset()
     found: list[Violation] = field(default_factory=list)
     objects: dict[Key, Json] = field(default_factory=dict)
     held: dict[Slot, Owner] = field(default_factory=dict)
@@ -71,6 +77,13 @@ class Judge:
     carried: dict[str, frozenset[str]] = field(default_factory=dict)
     written: dict[Slot, str] = field(default_factory=dict)
     """Which guest carries an address because we wrote it there."""
+    named_at: dict[tuple[Owner, Slot], int] = field(default_factory=dict)
+    reason_at: dict[Owner, int] = field(default_factory=dict)
+    """When people last wrote a floating IP, which may give it another address."""
+    ranges_at: int = 0
+    """When any range last was another one."""
+    shortest: dict[str, float] = field(default_factory=dict)
+    """The shortest quarantine that a range of a name ever asked for, in seconds."""
 
     def take(self, change: Change) -> None:
         before = self.objects.get(change.key)
@@ -82,6 +95,8 @@ class Judge:
             self._reservation(change, before)
         elif change.plural == FLOATING_IPS:
             self._floating_ip(change, before)
+        elif change.plural == RANGES:
+            self._range(change, before)
 
     def take_carried(self, step: Carried) -> None:
         before = self.carried.get(step.guest, frozenset())
@@ -124,6 +139,8 @@ class Judge:
         self.waiting.pop(slot, None)
         if new is None and change.obj is not None:
             self.waiting[slot] = owner_of(change.obj)
+            if before is None or is_held(before):
+                self._quarantined(change, change.obj, slot)
         if new is None:
             self.held.pop(slot, None)
         else:
@@ -143,6 +160,13 @@ class Judge:
             self._say(change.revision, "I3", f"{slot} is taken from {owner}, whose status names it")
         if change.obj is None and change.name not in self.setting.admin_freed and slot in self.written:
             self._say(change.revision, "I3", f"{slot} is freed while guest {self.written[slot]} carries it")
+
+    def _quarantined(self, change: Change, obj: Json, slot: Slot) -> None:
+        """What waits must wait for as long as its range says, whatever was written."""
+        waits = seconds(obj["spec"]["quarantinedUntil"]) - change.at
+        wanted = self.shortest.get(obj["spec"]["range"], 0.0)
+        if change.at and waits < wanted - LATE_SECONDS:
+            self._say(change.revision, "I3", f"{slot} waits {waits:.0f} s, its range wants {wanted:.0f} s")
 
     def _granted(self, change: Change, slot: Slot, owner: Owner, before: Json | None) -> None:
         if before is not None and not _returns(before, change.obj or {}):
@@ -179,19 +203,43 @@ class Judge:
 
     def _floating_ip(self, change: Change, before: Json | None) -> None:
         owner = (change.namespace, change.name)
-        for slot in slots_named_by(before) if before is not None else ():
+        former = slots_named_by(before) if before is not None else frozenset[Slot]()
+        for slot in former:
             self.named[slot].discard(owner)
+        if change.revision in self.by_people or before is None:
+            self.reason_at[owner] = change.revision
         if change.obj is None:
             return
-        for slot in slots_named_by(change.obj):
+        now = slots_named_by(change.obj)
+        for slot in now - former:
+            self.named_at[owner, slot] = change.revision
+        for slot in sorted(former - now):
+            self._left(change, owner, slot)
+        for slot in now:
             self.named[slot].add(owner)
-            if self.held.get(slot) != owner and slot not in (slots_named_by(before) if before else ()):
+            if self.held.get(slot) != owner and slot not in former:
                 self._say(
                     change.revision,
                     "I1",
                     f"the status of {owner} names {slot}, held by {self.held.get(slot)}",
                 )
             self._one_owner(change.revision, slot)
+
+    def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
+        """A held address leaves a status only when people wrote something after it came there."""
+        reason_at = max(self.reason_at.get(owner, 0), self.ranges_at)
+        if self.held.get(slot) == owner and self.named_at.get((owner, slot), 0) >= reason_at:
+            self._say(
+                change.revision, "I3", f"{slot} leaves the status of {owner}, and nobody asked for that"
+            )
+
+    def _range(self, change: Change, before: Json | None) -> None:
+        spec = (change.obj or {}).get("spec") or {}
+        if spec != ((before or {}).get("spec") or {}):
+            self.ranges_at = change.revision
+        if change.obj is not None:
+            wanted = float(spec.get("quarantineSeconds", QUARANTINE_SECONDS))
+            self.shortest[change.name] = min(wanted, self.shortest.get(change.name, wanted))
 
     def _one_owner(self, revision: int, slot: Slot) -> None:
         owners = set(self.named[slot])

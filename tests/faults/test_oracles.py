@@ -71,8 +71,17 @@ class Story:
     def reserve(self, obj: dict[str, Any] | None, *, at: float = 1.0, space: str = "default") -> "Story":
         return self._add("floatingipreservations", "", f"{space}.{ADDRESS}", obj, at)
 
-    def name(self, owner: tuple[str, str], obj: dict[str, Any] | None) -> "Story":
+    def name(self, owner: tuple[str, str], obj: dict[str, Any] | None, *, by_people: bool = False) -> "Story":
+        if by_people:
+            self.history.by_people.add(self.revision + 1)
         return self._add("floatingips", *owner, obj, 1.0)
+
+    def reserve_other(self, obj: dict[str, Any]) -> "Story":
+        return self._add("floatingipreservations", "", f"default.{obj['spec']['address']}", obj, 1.0)
+
+    def define(self, pool: str, **spec: Any) -> "Story":
+        obj = {"metadata": {"name": "r1"}, "spec": {"iprange": pool, **spec}}
+        return self._add("floatingipranges", "", "r1", obj, 1.0)
 
     def carry(self, guest: str, *addresses: str, by_admin: bool = False) -> "Story":
         carried = Carried(
@@ -178,6 +187,37 @@ def test_an_address_may_not_be_freed_or_given_while_a_guest_carries_it() -> None
 def test_the_same_address_of_two_spaces_has_two_owners_by_right() -> None:
     story = settled().reserve(reservation(B, space="blue"), space="blue")
     assert story.broken() == []
+
+
+OTHER = "10.0.0.6"
+
+
+def moved(story: Story) -> Story:
+    """A holds two addresses; its status names the other one from now on."""
+    story.reserve_other(reservation(A, address=OTHER))
+    return story.name(A, floating_ip(A, OTHER))
+
+
+def test_a_held_address_may_not_leave_a_status_by_itself() -> None:
+    assert moved(settled()).broken() == ["I3"]
+
+
+def test_a_held_address_may_leave_a_status_when_people_asked_for_that_or_a_range_changed() -> None:
+    asked = settled().name(A, floating_ip(A, ADDRESS, generation=2), by_people=True)
+    assert moved(asked).broken() == []
+    assert moved(settled().define("10.0.0.6")).broken() == []
+    again = moved(asked).name(A, floating_ip(A, ADDRESS))
+    assert again.broken() == ["I3"], "one wish moves it once"
+
+
+def test_a_quarantine_may_not_be_shorter_than_its_range_says() -> None:
+    def waiting(spec: dict[str, Any]) -> Story:
+        story = Story().define("10.0.0.0/24", **spec).reserve(reservation(A))
+        return story.reserve(reservation(A, until=UNTIL), at=UNTIL_SECONDS - 60)
+
+    assert waiting({}).broken() == ["I3"]
+    assert waiting({"quarantineSeconds": 100}).broken() == ["I3"]
+    assert waiting({"quarantineSeconds": 60}).broken() == []
 
 
 def in_two_spaces(*, newer_until: str | None) -> Story:
