@@ -8,15 +8,17 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.waiting import eventually
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
-from tests.faults.lane import Lane
+from tests.faults.lane import Lane, Operator
 from tests.faults.oracles import Setting, allocations, condition, is_held, replay, seconds
 from tests.faults.plans import Plan
 from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail, unrest
 
+GENERATED = "generated"
 GUESTS = 4
 FIPS = 8
 SETTLE_SECONDS = 120.0
@@ -45,6 +47,31 @@ class Model:
     missing: set[str] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class Operations:
+    """Counts what changes what people want: an edit that says what was said before does not.
+
+    Only people's words are compared, and not what the operator made of them, so that the same seed counts the same.
+    """
+
+    count: int = 0
+    _said: dict[str, Json] = field(default_factory=dict)
+
+    def create(self, name: str, **said: Any) -> None:
+        self.count += 1
+        self._said[name] = said
+
+    def edit(self, name: str, **said: Any) -> None:
+        """An edit of some fields; one that was never named counts as empty."""
+        before = self._said[name]
+        self.count += any(before.get(key, type(value)()) != value for key, value in said.items())
+        before.update(said)
+
+    def delete(self, name: str) -> None:
+        self.count += 1
+        del self._said[name]
+
+
 def static_address(fip: int, range_name: str, number: int) -> str:
     """An address that no other floating IP asks for in the end, out of the way of chosen ones."""
     return f"10.8.{0 if range_name == 'r1' else 1}.{30 + fip * 2 + number}"
@@ -60,7 +87,7 @@ class Writer:
     def __init__(self, lane: Lane, seed: int) -> None:
         self.lane = lane
         self.model = Model()
-        self.count = 0
+        self.done = Operations()
         self._random = Random(seed)
 
     async def begin(self) -> None:
@@ -68,10 +95,11 @@ class Writer:
             await self.lane.guest(number)
         for name in POOLS:
             await self.create_range(name)
+        self.done.count = 0
 
     async def write(self, operations: int) -> None:
-        """Do that many, some at once and some with a little time between."""
-        while self.count < operations:
+        """Do that many that change anything, some at once and some with a little time between."""
+        while self.done.count < operations:
             kind = self._random.choices(
                 (self.touch_fip, self.touch_range, self.burst), weights=(6, 3, 1), k=1
             )[0]
@@ -84,10 +112,7 @@ class Writer:
         for name, pool in POOLS.items():
             if name in self.model.missing:
                 await self.create_range(name)
-            await self.lane.edit_range(
-                name, iprange=pool, draining=False, addressSpace=self.model.spaces[name]
-            )
-            self.count += 1
+            await self.edit_range(name, iprange=pool, draining=False, addressSpace=self.model.spaces[name])
         for number, fip in self.model.fips.items():
             await self.set_fip(number, fip, fip.static)
 
@@ -100,25 +125,33 @@ class Writer:
 
     async def create_range(self, name: str) -> None:
         self.model.missing.discard(name)
-        await self.lane.create_range(
-            name, POOLS[name], addressSpace=self.model.spaces[name], quarantineSeconds=1
-        )
-        self.count += 1
+        space = self.model.spaces[name]
+        await self.lane.create_range(name, POOLS[name], addressSpace=space, quarantineSeconds=1)
+        self.done.create(name, iprange=POOLS[name], addressSpace=space)
+
+    async def edit_range(self, name: str, **spec: Any) -> None:
+        await self.lane.edit_range(name, **spec)
+        self.done.edit(name, **spec)
 
     async def create_fip(self, number: int, fip: Fip) -> None:
-        address = {"ipaddress": static_address(number, fip.range, fip.static)} if fip.static else {}
+        address: Json = {}
+        if fip.static:
+            address["ipaddress"] = static_address(number, fip.range, fip.static)
         await self.lane.create_fip(
             guest_of(number), f"f{number}", range_name=fip.range, serviceNamespace=f"n{number}", **address
         )
-        self.count += 1
+        self.done.create(f"f{number}", fiprange=fip.range, **address)
+
+    async def edit_fip(self, number: int, range_name: str = "", **spec: Any) -> None:
+        """Edit the spec, and the range where one is named."""
+        noted = {"fiprange": range_name} if range_name else {}
+        await self.lane.edit_fip(guest_of(number), f"f{number}", annotations=noted, **spec)
+        self.done.edit(f"f{number}", **noted, **spec)
 
     async def set_fip(self, number: int, fip: Fip, static: int) -> None:
-        changes: Json = {"annotations": {"fiprange": fip.range}}
-        if static:
-            changes["ipaddress"] = static_address(number, fip.range, static)
         fip.static = static
-        await self.lane.edit_fip(guest_of(number), f"f{number}", **changes)
-        self.count += 1
+        address = {"ipaddress": static_address(number, fip.range, static)} if static else {}
+        await self.edit_fip(number, fip.range, **address)
 
     async def touch_fip(self) -> None:
         number = self._random.randrange(FIPS)
@@ -139,12 +172,10 @@ class Writer:
                 # What another one may have, or what no range gives: it is refused, and put right in the end.
                 wrong = self._random.choice((static_address((number + 1) % FIPS, fip.range, 1), "10.99.0.1"))
                 fip.static = fip.static or 1
-                await self.lane.edit_fip(guest_of(number), f"f{number}", ipaddress=wrong)
-                self.count += 1
+                await self.edit_fip(number, ipaddress=wrong)
             case 4 if not fip.emptied:
                 fip.emptied, fip.static = 1, 0
-                await self.lane.edit_fip(guest_of(number), f"f{number}", ipaddress="")
-                self.count += 1
+                await self.edit_fip(number, ipaddress="")
             case _:
                 await self.set_fip(number, fip, 1)
 
@@ -153,24 +184,24 @@ class Writer:
         if name in self.model.missing:
             await self.create_range(name)
             return
-        self.count += 1
         match self._random.randrange(7):
             case 0:
-                await self.lane.edit_range(name, iprange=INVALID[name])
+                await self.edit_range(name, iprange=INVALID[name])
             case 1:
-                await self.lane.edit_range(name, iprange=SMALL[name])
+                await self.edit_range(name, iprange=SMALL[name])
             case 2:
-                await self.lane.edit_range(name, iprange=OVERLAPPING[name])
+                await self.edit_range(name, iprange=OVERLAPPING[name])
             case 3:
                 self.model.spaces[name] = self._random.choice(SPACES)
-                await self.lane.edit_range(name, addressSpace=self.model.spaces[name])
+                await self.edit_range(name, addressSpace=self.model.spaces[name])
             case 4:
-                await self.lane.edit_range(name, draining=self._random.random() < 0.5)
+                await self.edit_range(name, draining=self._random.random() < 0.5)
             case 5:
                 self.model.missing.add(name)
                 await self.lane.delete_range(name)
+                self.done.delete(name)
             case _:
-                await self.lane.edit_range(name, iprange=POOLS[name])
+                await self.edit_range(name, iprange=POOLS[name])
 
     async def burst(self) -> None:
         """Several go, or come, at once."""
@@ -185,7 +216,7 @@ class Writer:
     async def delete_fip(self, number: int) -> None:
         del self.model.fips[number]
         await self.lane.delete_fip(guest_of(number), f"f{number}")
-        self.count += 1
+        self.done.delete(f"f{number}")
 
 
 def picture(lane: Lane, model: Model) -> Json:
@@ -219,7 +250,7 @@ def picture(lane: Lane, model: Model) -> Json:
     return {"reservations": dict(sorted(held.items())), "fips": fips, "ranges": ranges, "others": others}
 
 
-async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
+async def run_generated(lane: Lane, plan: Plan) -> Result:
     """A sequence against the running operator, then the same objects afresh; both must come to the same."""
     result = Result(plan=plan)
     began = time.monotonic()
@@ -230,34 +261,43 @@ async def run_generated(lane: Lane, plan: Plan, operations: int) -> Result:
         await writer.begin()
         await operator.start(Schedule(plan.rules, seed=plan.seed))
         await eventually(operator.process.is_ready, seconds=60, what="the operator to be ready")
-        await writer.write(operations)
+        await writer.write(plan.size)
         await writer.finish()
+        result.operations = writer.done.count
         result.struck, operator.proxy.schedule = operator.proxy.schedule.struck, Schedule()
         await _settle(lane, result)
-        result.allocations += allocations(lane.recorder.history)
-        result.violations += [
-            str(each) for each in replay(lane.recorder.history, Setting(clusters=lane.clusters))
-        ]
-        result.history = "\n".join(repr(step)[:1500] for step in lane.recorder.history.steps())
         found = picture(lane, writer.model)
         result.killed, result.writes = operator.killed, len(operator.proxy.writes())
-        result.log = tail(operator.process.process.log)
-        await operator.stop()
+        await _close(lane, operator, result)
         await lane.reset()
         await operator.start(Schedule())
         await writer.create_afresh()
         await _settle(lane, result)
-        result.operations = writer.count
         wanted = picture(lane, writer.model)
         if found != wanted:
             result.violations.append(
                 f"I4: the end is not that of a fresh create: {found} instead of {wanted}"
             )
-        result.allocations += allocations(lane.recorder.history)
+        await _close(lane, operator, result)
     finally:
         await operator.stop()
+    if not result.violations:
+        result.log = result.history = ""
     result.seconds = time.monotonic() - began
     return result
+
+
+async def _close(lane: Lane, operator: Operator, result: Result) -> None:
+    """End one half and judge it: the next start of the operator, and the next reset of the lane, forget it."""
+    await operator.stop()
+    if operator.ended:
+        result.violations.append(f"{operator.name} ended by itself with {operator.ended}")
+    await lane.recorder.catch_up()
+    history = lane.recorder.history
+    result.violations += [str(each) for each in replay(history, Setting(clusters=lane.clusters))]
+    result.allocations += allocations(history)
+    result.history += "\n".join(repr(step)[:1500] for step in history.steps()) + "\n"
+    result.log += tail(operator.process.process.log)
 
 
 async def _settle(lane: Lane, result: Result) -> None:
@@ -282,18 +322,19 @@ async def _settle(lane: Lane, result: Result) -> None:
         result.violations += [f"I4: {problem}" for problem in problems()[:8]] or ["I4: there is no silence"]
 
 
-def generated(seeds: int) -> list[Plan]:
-    """Sequences, every second one with an operator that is killed and loses answers."""
+def generated(seeds: int, operations: int) -> list[Plan]:
+    """Sequences of so many operations each, every second one with an operator that is killed and loses answers."""
     harm = (
         Rule(on=On.WRITE, do=Do.KILL_AFTER, rate=0.02),
         Rule(on=On.WRITE, do=Do.CUT_AFTER, rate=0.05),
     )
     return [
         Plan(
-            scenario="generated",
+            scenario=GENERATED,
             family="spec operations, harmed" if seed % 2 else "spec operations",
             rules=harm if seed % 2 else (),
             seed=seed,
+            size=operations,
         )
         for seed in range(seeds)
     ]

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -37,24 +37,33 @@ def outages() -> list[Plan]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What both probes of an operator said, and how many seconds after the outage began."""
+
+    at: float
+    live: bool
+    ready: bool
+
+
 @dataclass(slots=True)
 class Probes:
-    """What the probes of an operator said since `began`: every change, with the seconds since then."""
+    """Asks the probes of an operator from `began` on."""
 
     operator: Operator
     began: float = field(default_factory=time.monotonic)
-    live: bool = True
-    ready: bool = True
-    was_dead: bool = False
-    unready_after: float | None = None
+    looks: list[Look] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        """Whether readiness was green at last."""
+        return bool(self.looks) and self.looks[-1].ready
 
     async def look(self) -> None:
         """Ask both once."""
         process = self.operator.process
-        self.live, self.ready = await process.is_live(), await process.is_ready()
-        self.was_dead |= not self.live
-        if not self.ready and self.unready_after is None:
-            self.unready_after = time.monotonic() - self.began
+        live, ready = await process.is_live(), await process.is_ready()
+        self.looks.append(Look(at=time.monotonic() - self.began, live=live, ready=ready))
 
     async def look_for_ever(self) -> None:
         while True:
@@ -104,6 +113,7 @@ async def run_outage(lane: Lane, plan: Plan) -> Result:
                     await lane.create_fip(guests[1], "meanwhile")
                     await lane.delete_fip(guests[0], "goes")
                 await asyncio.sleep(rule.seconds - (time.monotonic() - probes.began))
+                over = time.monotonic() - probes.began
             back = time.monotonic()
             await lane.create_fip(guests[2], "after")
             wanted = {guests[2]: ("after",), guests[1]: ("meanwhile",) if rule.do is Do.STATUS else ()}
@@ -118,7 +128,7 @@ async def run_outage(lane: Lane, plan: Plan) -> Result:
                 await looking
         await lane.wait(lambda: not unrest(lane), seconds=START_SECONDS)
         result.violations += [f"I4: {problem}" for problem in unrest(lane)]
-        result.violations += judge(probes, back_after=away)
+        result.violations += judge(probes.looks, over=over, back_after=away)
         if operator.ended or operator.process.process.pid != process:
             result.violations.append(f"I6: the operator was restarted: it ended with {operator.ended}")
     finally:
@@ -130,21 +140,35 @@ async def run_outage(lane: Lane, plan: Plan) -> Result:
     ]
     result.allocations = allocations(lane.recorder.history)
     result.writes = len(operator.proxy.writes())
-    result.log = tail(operator.process.process.log) if result.violations else ""
+    if result.violations:
+        result.log = tail(operator.process.process.log)
+        result.history = "\n".join(repr(step)[:1500] for step in lane.recorder.history.steps())
     result.seconds = time.monotonic() - began
     return result
 
 
-def judge(probes: Probes, *, back_after: float) -> list[str]:
-    """What health said wrongly, and whether work went on too late."""
+def judge(looks: Sequence[Look], *, over: float, back_after: float) -> list[str]:
+    """What health said wrongly, and whether work went on too late; `over` is when the API server was to come back."""
     found = []
-    if probes.was_dead:
-        found.append("I6: liveness was red while the API server was away: a restart would not have helped")
+    dead = [look.at for look in looks if not look.live]
+    if dead:
+        found.append(f"I6: liveness was red after {dead[0]:.1f} s: a restart would not have helped")
+    unready_after = next((look.at for look in looks if not look.ready), None)
     first, last = UNREADY_SECONDS
-    if probes.unready_after is None or not first < probes.unready_after < last:
-        found.append(f"I6: readiness turned red after {probes.unready_after} s")
-    if not probes.ready or back_after > BACK_SECONDS:
-        found.append(f"I4: back at work after {back_after:.1f} s, ready: {probes.ready}")
+    if unready_after is None or not first < unready_after < last:
+        found.append(f"I6: readiness turned red after {unready_after} s")
+    early = [
+        look.at
+        for look in looks
+        if look.ready and unready_after is not None and unready_after < look.at < over
+    ]
+    if early:
+        found.append(
+            f"I6: readiness turned green after {early[0]:.1f} s, though the API server was away for {over:.1f} s"
+        )
+    ready = bool(looks) and looks[-1].ready
+    if not ready or back_after > BACK_SECONDS:
+        found.append(f"I4: back at work after {back_after:.1f} s, ready: {ready}")
     return found
 
 

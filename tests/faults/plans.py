@@ -1,6 +1,7 @@
 """Plans: which scenario, which harm. One line of JSON each, so that a failed one is run again by one command."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ class Plan:
     """`rules` are for the first operator, `others` for the second where there are two.
 
     With `election` the operators choose a leader by the Lease, else all of them work at once. `family` is for the
-    table of results alone.
+    table of results alone. `size` is how many operations a generated sequence has, or floating IPs a crowd.
     """
 
     scenario: str
@@ -23,6 +24,12 @@ class Plan:
     election: bool = False
     seed: int = 0
     restart_every_seconds: float = 0.0
+    size: int = 0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether anything is done to it but to watch: the undisturbed run of a story is the reference of its plans."""
+        return self != undisturbed(self.scenario)
 
     def to_line(self) -> str:
         """As one line of JSON."""
@@ -37,6 +44,8 @@ class Plan:
             data["election"] = True
         if self.restart_every_seconds:
             data["restart_every_seconds"] = self.restart_every_seconds
+        if self.size:
+            data["size"] = self.size
         return json.dumps(data)
 
     @classmethod
@@ -91,8 +100,12 @@ def at_rates(scenario: str, seed: int) -> list[Plan]:
     return [Plan(scenario=scenario, family=family, rules=(rule,), seed=seed) for family, rule in kinds]
 
 
-def about_events(scenario: str) -> list[Plan]:
-    """Watches that show too little, too much, too late, or break."""
+def about_events(scenario: str, shown: Collection[tuple[str, str]] | None = None) -> list[Plan]:
+    """Watches that show too little, too much, too late, or break.
+
+    `shown` are types and resources of the events of the undisturbed run: plans that could strike none are left out.
+    Without it all are made.
+    """
     plans = []
     for plural in ("floatingips", "floatingipreservations", "floatingipranges"):
         rules = (
@@ -115,7 +128,13 @@ def about_events(scenario: str) -> list[Plan]:
     plans.append(Plan(scenario=scenario, family="410 while blind", rules=blind, seed=2))
     all_old = (Rule(on=On.EVENT, do=Do.REPLAY, rate=1.0),)
     plans.append(Plan(scenario=scenario, family="old events again", rules=all_old, seed=3))
-    return plans
+    if shown is None:
+        return plans
+    return [plan for plan in plans if any(_may_strike(rule, shown) for rule in plan.rules)]
+
+
+def _may_strike(rule: Rule, shown: Collection[tuple[str, str]]) -> bool:
+    return any(rule.event in {"", event} and rule.plural in {"", plural} for event, plural in shown)
 
 
 def at_the_start(scenario: str) -> list[Plan]:

@@ -3,36 +3,40 @@
 import pytest
 
 from localfleet.faultproxy.rules import On, Rule, Schedule, classify
-from tests.faults.outages import Probes, judge, outages
+from tests.faults.outages import Look, judge, outages
 from tests.faults.plans import Plan
 
 
-def probes(**said: object) -> Probes:
-    found = Probes(operator=None)  # type: ignore[arg-type] # nobody asks it here
-    found.unready_after = 30.0
-    for name, value in said.items():
-        setattr(found, name, value)
-    return found
+def looks(*, red: tuple[float, ...] = (30.0, 320.0), dead: float | None = None) -> list[Look]:
+    """A look each second of an outage of 300 and 30 more; readiness turns with each time of `red`."""
+    times = [float(at) for at in range(1, 331)]
+    return [Look(at=at, live=at != dead, ready=sum(turn <= at for turn in red) % 2 == 0) for at in times]
 
 
 def test_health_that_told_the_truth_is_no_violation() -> None:
-    assert judge(probes(), back_after=3.0) == []
+    assert judge(looks(), over=300.0, back_after=3.0) == []
 
 
 @pytest.mark.parametrize(
-    ("said", "back_after", "sign"),
+    ("seen", "back_after", "sign"),
     [
-        ({"was_dead": True}, 3.0, "liveness was red"),
-        ({"unready_after": None}, 3.0, "readiness turned red after None"),
-        ({"unready_after": 90.0}, 3.0, "readiness turned red after 90"),
-        ({"unready_after": 2.0}, 3.0, "readiness turned red after 2"),
-        ({"ready": False}, 3.0, "ready: False"),
-        ({}, 31.0, "back at work after 31.0 s"),
+        (looks(dead=5.0), 3.0, "liveness was red after 5.0 s"),
+        (looks(dead=325.0), 3.0, "liveness was red after 325.0 s"),
+        (looks(red=()), 3.0, "readiness turned red after None"),
+        (looks(red=(90.0, 320.0)), 3.0, "readiness turned red after 90"),
+        (looks(red=(2.0, 320.0)), 3.0, "readiness turned red after 2"),
+        (looks(red=(30.0, 100.0, 101.0, 320.0)), 3.0, "readiness turned green after 100.0 s"),
+        (looks(red=(30.0,)), 3.0, "ready: False"),
+        (looks(), 31.0, "back at work after 31.0 s"),
     ],
 )
-def test_health_that_did_not_is_one(said: dict[str, object], back_after: float, sign: str) -> None:
-    (found,) = judge(probes(**said), back_after=back_after)
+def test_health_that_did_not_is_one(seen: list[Look], back_after: float, sign: str) -> None:
+    (found,) = judge(seen, over=300.0, back_after=back_after)
     assert sign in found
+
+
+def test_readiness_may_flap_once_the_api_server_is_back() -> None:
+    assert judge(looks(red=(30.0, 305.0, 306.0, 310.0)), over=300.0, back_after=3.0) == []
 
 
 def test_an_outage_spares_no_request() -> None:

@@ -69,13 +69,13 @@ async def test_the_end_is_that_of_an_undisturbed_run_and_no_revision_breaks_an_i
 
 
 async def test_a_sequence_of_edits_ends_as_a_fresh_create(lane: Lane) -> None:
-    plan = Plan(scenario="generated", family="spec operations", seed=2)
-    result = await run_generated(lane, plan, 30)
+    plan = Plan(scenario="generated", family="spec operations", seed=2, size=30)
+    result = await run_generated(lane, plan)
     assert explain(result) == ""
     assert result.operations >= 30
 
 
 async def test_two_operators_give_a_crowd_each_its_own_address(lane: Lane) -> None:
-    result = await run_crowd(lane, crowd(seed=3), 150)
+    result = await run_crowd(lane, crowd(150, seed=3))
     assert explain(result) == ""
     assert result.allocations >= 150

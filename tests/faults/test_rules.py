@@ -4,6 +4,8 @@ import pytest
 
 from localfleet.faultproxy.rules import Do, On, Rule, Schedule, classify
 from tests.faults import plans
+from tests.faults.crowd import crowd
+from tests.faults.generator import generated
 from tests.faults.plans import Plan
 
 FIPS = "/apis/kubefip.k8s.binbash.org/v1/namespaces/c-m-a/floatingips"
@@ -79,8 +81,29 @@ def test_every_plan_is_one_line_and_comes_back_from_it() -> None:
         *plans.with_two("moves", 4),
         *plans.with_a_leader("moves"),
         *plans.by_the_clock("moves"),
+        *generated(2, 40),
+        crowd(150),
     ]
     for plan in made:
         assert "\n" not in plan.to_line()
         assert Plan.from_line(plan.to_line()) == plan
     assert len({plan.to_line() for plan in made}) == len(made)
+
+
+def test_a_size_is_written_only_where_there_is_one() -> None:
+    assert "size" not in plans.undisturbed("moves").to_line()
+    assert Plan.from_line(crowd(150).to_line()).size == 150
+
+
+def test_only_a_run_to_which_nothing_is_done_is_a_reference() -> None:
+    assert not plans.undisturbed("moves").is_disturbed
+    assert all(plan.is_disturbed for plan in (*plans.with_two("moves", 0), *plans.by_the_clock("moves")))
+
+
+def test_events_that_never_come_are_not_withheld() -> None:
+    shown = {("MODIFIED", "floatingipranges"), ("ADDED", "floatingips"), ("DELETED", "floatingips")}
+    rules = [plan.rules[0] for plan in plans.about_events("moves", shown)]
+    named = {(rule.event, rule.plural) for rule in rules if rule.event}
+    assert named == {*shown, ("DELETED", "")}
+    assert {rule.plural for rule in rules} == {"floatingips", "floatingipranges", ""}
+    assert len(plans.about_events("moves")) > len(rules)

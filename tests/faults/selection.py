@@ -1,0 +1,94 @@
+"""Which plans are run: what is asked for, and of each kind of harm a share for each story."""
+
+import argparse
+from collections.abc import Mapping
+
+from tests.faults import plans as made
+from tests.faults.crowd import CROWD, crowd
+from tests.faults.generator import GENERATED, generated
+from tests.faults.outages import OUTAGE, outages
+from tests.faults.plans import Plan
+from tests.faults.runner import Reference
+from tests.faults.scenarios import ALL, SLOW
+from tests.faults.shown import Event
+
+SEQUENCES = 30
+OPERATIONS = 40
+SCENARIOS = (*ALL, GENERATED, OUTAGE, CROWD)
+WITH_A_LEADER = frozenset({"appear", "moves", "burst"})
+"""Leases take their time to run out: a few stories do."""
+
+_SLOW_PLANS = 4
+
+
+def families() -> frozenset[str]:
+    """All that a plan's `family` can be, but for the references'."""
+    every = [
+        *made.at_every_write("", 1),
+        *made.at_rates("", 0),
+        *made.about_events(""),
+        *made.at_the_start(""),
+        *made.with_two("", 0),
+        *made.with_a_leader(""),
+        *made.by_the_clock(""),
+        *generated(2, OPERATIONS),
+        *outages(),
+        crowd(1),
+    ]
+    return frozenset(plan.family for plan in every)
+
+
+def stories(options: argparse.Namespace) -> list[str]:
+    """The stories whose undisturbed runs are needed."""
+    asked = [plan.scenario for plan in options.replay] or options.scenario or list(ALL)
+    return [name for name in dict.fromkeys(asked) if name in ALL]
+
+
+def select(
+    options: argparse.Namespace,
+    references: Mapping[str, Reference],
+    shown: Mapping[str, frozenset[Event]],
+) -> list[Plan]:
+    """The plans of one call, in their order."""
+    chosen = list(options.replay) or _ask_for(options, references, shown)
+    chosen = [plan for plan in chosen if options.family in plan.family]
+    return chosen[options.every // 2 :: options.every][: options.limit]
+
+
+def _ask_for(
+    options: argparse.Namespace,
+    references: Mapping[str, Reference],
+    shown: Mapping[str, frozenset[Event]],
+) -> list[Plan]:
+    """Without a word on scenarios all of them, the longest first."""
+    asked = options.scenario or SCENARIOS
+    chosen = [crowd(options.crowd)] if CROWD in asked else []
+    chosen += outages() if OUTAGE in asked else []
+    chosen += choose(references, shown)
+    return chosen + (generated(SEQUENCES, OPERATIONS) if GENERATED in asked else [])
+
+
+def choose(references: Mapping[str, Reference], shown: Mapping[str, frozenset[Event]]) -> list[Plan]:
+    """Every write of every story, and of each other kind of harm a share for each story.
+
+    `shown` are the events of each story's undisturbed run; a share is taken of what can strike.
+    """
+    chosen: list[Plan] = []
+    for number, (name, reference) in enumerate(references.items()):
+        if name in SLOW:
+            step = max(1, reference.writes // _SLOW_PLANS)
+            chosen += made.at_every_write(name, reference.writes)[::step]
+            continue
+        chosen += made.at_every_write(name, reference.writes)
+        for plans, share in (
+            (made.at_rates(name, seed=10 + number), 2),
+            (made.about_events(name, shown.get(name)), 3),
+            (made.at_the_start(name), 2),
+            (made.with_two(name, seed=20 + number), 2),
+            (made.by_the_clock(name), 2),
+        ):
+            chosen += plans[number % share :: share]
+    for name in references:
+        if name in WITH_A_LEADER:
+            chosen += made.with_a_leader(name)
+    return chosen
