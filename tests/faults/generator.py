@@ -268,7 +268,7 @@ async def run_generated(lane: Lane, plan: Plan) -> Result:
         await _settle(lane, result)
         found = picture(lane, writer.model)
         result.killed, result.writes = operator.killed, len(operator.proxy.writes())
-        await _close(lane, operator, result)
+        await close(lane, operator, result)
         await lane.reset()
         await operator.start(Schedule())
         await writer.create_afresh()
@@ -278,7 +278,7 @@ async def run_generated(lane: Lane, plan: Plan) -> Result:
             result.violations.append(
                 f"I4: the end is not that of a fresh create: {found} instead of {wanted}"
             )
-        await _close(lane, operator, result)
+        await close(lane, operator, result)
     finally:
         await operator.stop()
     if not result.violations:
@@ -287,7 +287,7 @@ async def run_generated(lane: Lane, plan: Plan) -> Result:
     return result
 
 
-async def _close(lane: Lane, operator: Operator, result: Result) -> None:
+async def close(lane: Lane, operator: Operator, result: Result) -> None:
     """End one half and judge it: the next start of the operator, and the next reset of the lane, forget it."""
     await operator.stop()
     if operator.ended:

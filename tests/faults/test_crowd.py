@@ -21,10 +21,8 @@ def test_a_crowd_with_kills_lost_answers_and_two_at_work_was_one() -> None:
 def test_what_was_not_tried_is_told() -> None:
     assert untried({"a": [create(), LOST], "b": [create()]}, killed=0) == ["trial: no operator was killed"]
     assert untried({"a": [create()], "b": [create()]}, killed=1) == ["trial: no answer was lost"]
-    idle = [
-        create(status=409),
-        Passed(seen=classify("PUT", f"{RESERVATIONS}/x", ""), at=1.0, status=200, struck=None),
-    ]
+    event = classify("POST", "/api/v1/namespaces/kube-fip/events", "")
+    idle = [create(status=409), Passed(seen=event, at=1.0, status=201, struck=None)]
     assert untried({"a": [create(), LOST], "b": idle}, killed=1) == ["trial: b created no reservation"]
 
 

@@ -80,8 +80,12 @@ def test_a_run_begins_without_the_failures_of_the_last_and_a_replay_leaves_them(
     file = tmp_path / "good.json"
     file.write_text(undisturbed("moves").to_line())
     out = ["--out", str(tmp_path)]
+    (tmp_path / "replay").mkdir()
+    replayed = tmp_path / "replay" / "plan-0001.json"
+    replayed.touch()
     assert prepare(parse(["--replay", str(file), *out])) == tmp_path / "replay"
     assert old.exists()
+    assert replayed.exists()
     assert prepare(parse(out)) == tmp_path
     assert not old.exists()
     assert other.exists()
