@@ -1,18 +1,20 @@
-"""What the probes say while the API server is away, fails, or is mute; and how the program ends."""
+"""What the probes say while the API server is away or fails, or watches are dead; and how the program ends."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
+from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.fleet import LocalFleet
-from localfleet.installation import NAMESPACE, RELEASE
 from localfleet.routes import Fault, SeenRequest
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
@@ -29,15 +31,48 @@ from tests.api.chart_source import INSTALLABLE, chart_repository, pack_charts
 from tests.api.proxied import Proxied, State, proxied
 
 TENANT = "tenant"
-ROLE = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/{RELEASE}"
 GOOD_ANSWER_SECONDS = 30.0
 BACK_SECONDS = 30.0
 SILENT_SECONDS = 120.0
+WATCHES = {
+    "watch-clusters.management.cattle.io",
+    "watch-clusters.provisioning.cattle.io",
+    "watch-floatingipranges.kubefip.k8s.binbash.org",
+    "watch-floatingipreservations.kubefip.k8s.binbash.org",
+    "watch-floatingips.kubefip.k8s.binbash.org",
+    "watch-kube-fip-config",
+    "watch-namespaces",
+}
+"""The checks of liveness that are about one watch each."""
+
+
+class Harm(Enum):
+    """What befalls the watches of an operator whose API server answers everything else."""
+
+    ALL_MUTE = "nothing comes through any watch; the settings, which are listed again, are refused"
+    ONE_HANGS = "watching floating IPs is never answered"
+    ONE_IS_CUT = "watching namespaces ends in a cut connection, again and again"
+
+
+EXPECTED = {
+    Harm.ALL_MUTE: WATCHES,
+    Harm.ONE_HANGS: {"watch-floatingips.kubefip.k8s.binbash.org"},
+    Harm.ONE_IS_CUT: {"watch-namespaces"},
+}
+"""What is found out."""
+RULES = {
+    Harm.ALL_MUTE: Rule(on=On.LIST, do=Do.STATUS, status=403, plural="configmaps", rate=1.0),
+    Harm.ONE_HANGS: Rule(on=On.WATCH, do=Do.HANG, seconds=3600, plural="floatingips", rate=1.0),
+    Harm.ONE_IS_CUT: Rule(on=On.WATCH, do=Do.CUT_BEFORE, plural="namespaces", rate=1.0),
+}
 
 
 @dataclass(slots=True, kw_only=True)
 class Probed:
-    """An operator whose probes are asked all the time; `changes` has every change of an answer with its time."""
+    """An operator whose probes are asked all the time.
+
+    `changes` has every change of an answer with its time: of "live", of "ready", and of each check of liveness.
+    """
 
     stack: Stack
     watched: Proxied
@@ -46,12 +81,24 @@ class Probed:
     async def ask_for_ever(self) -> None:
         last: dict[str, bool] = {}
         while True:
-            operator = self.watched.operator
-            for probe, answer in (("live", await operator.is_live()), ("ready", await operator.is_ready())):
+            answers = {**await self._liveness(), "ready": await self.watched.operator.is_ready()}
+            for probe, answer in answers.items():
                 if last.get(probe) is not answer:
                     self.changes.append((time.monotonic(), probe, answer))
                 last[probe] = answer
             await asyncio.sleep(0.25)
+
+    async def _liveness(self) -> dict[str, bool]:
+        """What liveness says as a whole, and check by check."""
+        timeout = aiohttp.ClientTimeout(total=2)
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(f"{self.watched.operator._health_url}/livez") as answer,
+            ):
+                checks = (await answer.json())["checks"]
+                return {"live": answer.ok, **{name: check["ok"] for name, check in checks.items()}}
+        return {"live": False}
 
     async def says(self, probe: str, answer: bool, *, since: float, seconds: float) -> float:
         """Wait until a probe changes to this answer; the seconds from `since` to then."""
@@ -68,18 +115,9 @@ class Probed:
 
         return await eventually(has_changed, seconds=seconds, what=f"{probe}: {answer}")
 
-    async def failing_checks(self) -> frozenset[str]:
-        """What liveness finds wrong, once both kinds of watches are among it: their last signs differ in age."""
-        expected = {"watch-kube-fip-config", "watch-floatingips.kubefip.k8s.binbash.org"}
-        url = f"{self.watched.operator._health_url}/livez"
-
-        async def look() -> frozenset[str]:
-            async with aiohttp.ClientSession() as session, session.get(url) as answer:
-                checks = (await answer.json())["checks"]
-            failing = frozenset(name for name, check in checks.items() if not check["ok"])
-            return failing if expected <= failing else frozenset()
-
-        return await eventually(look, seconds=SILENT_SECONDS, what=f"{expected} to fail")
+    def red_since(self, since: float) -> set[str]:
+        """What has said no since then, if only once."""
+        return {probe for at, probe, said in self.changes if at > since and not said}
 
     async def is_served(self, name: str, *, seconds: float) -> None:
         """Make a floating IP and wait for its address."""
@@ -95,69 +133,70 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """After how long liveness turned red, and the checks that failed."""
+class Finding:
+    """After how many seconds of the harm liveness and each check that was to fail turned red; and all that did."""
 
-    seconds: float
-    checks: frozenset[str]
+    seconds: dict[str, float]
+    red: set[str]
 
 
-async def open_probed(exits: AsyncExitStack, fleet: LocalFleet, name: str) -> Probed:
-    """A management cluster with one operator, which is ready."""
+async def open_managed(exits: AsyncExitStack, fleet: LocalFleet, name: str) -> Stack:
+    """A management cluster with ranges."""
     stack = await exits.enter_async_context(open_stack(fleet, name))
     await stack.plane.create_namespace(TENANT)
     await stack.client.create(RANGES, build_range("pool", "10.0.0.0/24"))
     vlan = build_range("vlan", "10.0.1.0/28", harvester="harvester-cluster1", network="vlan10")
     await stack.client.create(RANGES, vlan)
-    watched = await exits.enter_async_context(proxied(stack, "probed"))
+    return stack
+
+
+async def open_probed(exits: AsyncExitStack, stack: Stack, name: str) -> Probed:
+    """An operator, which is ready."""
+    watched = await exits.enter_async_context(proxied(stack, name))
     await watched.operator.start()
     return Probed(stack=stack, watched=watched)
 
 
-async def all_silent(probed: Probed) -> frozenset[str] | None:
-    """The checks that fail once those of a watch of kopf's and of the settings' are among them."""
-    failing = await probed.failing_checks()
-    return (
-        failing if {"watch-floatingips.kubefip.k8s.binbash.org", "watch-kube-fip-config"} <= failing else None
-    )
+async def find_out(probed: Probed, harm: Harm) -> Finding:
+    """Do harm and wait until all that is expected is red."""
+    proxy = probed.watched.proxy
+    asking = asyncio.create_task(probed.ask_for_ever())
+    try:
+        proxy.schedule = Schedule((RULES[harm],))
+        since = time.monotonic()
+        if harm is Harm.ALL_MUTE:
+            proxy.turn(State.MUTE)
+        else:
+            # A rule strikes a watch when it is opened: all have to be opened again.
+            proxy.turn(State.AWAY)
+            proxy.turn(State.WELL)
+        expected = sorted({"live", *EXPECTED[harm]})
+        patience = SILENT_SECONDS + 10
+        seconds = await asyncio.gather(
+            *(probed.says(name, False, since=since, seconds=patience) for name in expected)
+        )
+        return Finding(seconds=dict(zip(expected, seconds, strict=True)), red=probed.red_since(since))
+    finally:
+        asking.cancel()
 
 
 @pytest_asyncio.fixture(scope="module")
-async def mute(fleet: LocalFleet) -> AsyncIterator[asyncio.Task[Silence]]:
-    """What came of all watches falling silent; found out beside other tests.
-
-    Settings are listed again when their watch is over: here that is refused.
-    """
+async def findings(fleet: LocalFleet) -> AsyncIterator[dict[Harm, asyncio.Task[Finding]]]:
+    """What came of dead watches: operators of one management cluster, found out at once and beside other tests."""
     async with AsyncExitStack() as exits:
-        probed = await open_probed(exits, fleet, "mute")
-
-        rules = (await probed.stack.client.get(ROLE))["rules"]
-        for rule in rules:
-            rule["verbs"] = [verb for verb in rule["verbs"] if verb not in {"list", "watch"}]
-        await probed.stack.client.patch(ROLE, {"rules": rules})
-
-        async def find_out() -> Silence:
-            asking = asyncio.create_task(probed.ask_for_ever())
-            try:
-                since = time.monotonic()
-                probed.watched.proxy.turn(State.MUTE)
-                seconds = await probed.says("live", False, since=since, seconds=SILENT_SECONDS + 30)
-                assert ("ready", False) not in {change[1:] for change in probed.changes}
-                # The streams fell silent within seconds of each other, and so they are found out.
-                checks = await eventually(lambda: all_silent(probed), seconds=SILENT_SECONDS)
-                return Silence(seconds=seconds, checks=checks)
-            finally:
-                asking.cancel()
-
-        finding = asyncio.create_task(find_out())
-        yield finding
-        finding.cancel()
+        stack = await open_managed(exits, fleet, "mute")
+        harmed = {harm: await open_probed(exits, stack, harm.name.lower()) for harm in Harm}
+        tasks = {harm: asyncio.create_task(find_out(probed, harm)) for harm, probed in harmed.items()}
+        yield tasks
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
 @pytest_asyncio.fixture(scope="module")
-async def probed(fleet: LocalFleet, mute: object) -> AsyncIterator[Probed]:
+async def probed(fleet: LocalFleet, findings: object) -> AsyncIterator[Probed]:
     async with AsyncExitStack() as exits:
-        probed = await open_probed(exits, fleet, "outages")
+        probed = await open_probed(exits, await open_managed(exits, fleet, "outages"), "probed")
         await probed.is_served("before", seconds=20)
         asking = asyncio.create_task(probed.ask_for_ever())
         yield probed
@@ -232,17 +271,14 @@ async def test_an_operator_whose_api_server_is_frozen_ends_within_ten_seconds(pr
         probed.stack.plane.resume()
 
 
-async def test_a_watch_that_is_silent_though_the_api_server_answers_turns_liveness_red(
-    mute: asyncio.Task[Silence],
+@pytest.mark.parametrize("harm", Harm, ids=lambda harm: harm.name.lower())
+async def test_each_dead_watch_and_no_other_turns_liveness_red_in_time_though_the_api_server_answers(
+    findings: dict[Harm, asyncio.Task[Finding]], harm: Harm
 ) -> None:
-    silence = await mute
-    assert silence.seconds < SILENT_SECONDS
-    assert "watch-floatingips.kubefip.k8s.binbash.org" in silence.checks
-    assert "watcher" not in silence.checks
-
-
-async def test_a_watch_of_the_settings_that_is_dead_turns_liveness_red(mute: asyncio.Task[Silence]) -> None:
-    assert "watch-kube-fip-config" in (await mute).checks
+    finding = await findings[harm]
+    late = {name: seconds for name, seconds in finding.seconds.items() if seconds >= SILENT_SECONDS}
+    assert late == {}
+    assert finding.red == {"live", *EXPECTED[harm]}
 
 
 def is_running(pid: int) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from enum import Enum
@@ -19,7 +19,6 @@ from localfleet.fleet import LocalFleet
 from localfleet.installation import OperatorProcess
 from localfleet.processes import Process
 from localfleet.rancher_plan import Guest
-from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
     RANGES,
     RESERVATIONS,
@@ -32,12 +31,21 @@ from localfleet.stack import (
     open_stack,
 )
 from localfleet.waiting import eventually
+from tests.faults.history import History, RecordedGuest, Recorder
 
 TENANT = "tenant"
-NEWER = {"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.6"}
-"""What guests carry that the restored store does not know of."""
 INHERITED = "10.0.0.1"
 """What the restored store says is one guest's, and another carries by now."""
+CARRIED = {
+    INHERITED: "heir",
+    "10.0.0.2": "late",
+    "10.0.0.3": "later",
+    "10.0.0.4": "asking",
+    "10.0.0.6": "early",
+}
+"""Which guest carries what when the store is set back."""
+NEWER = set(CARRIED) - {INHERITED}
+"""What guests carry that the restored store does not know of."""
 UNUSED = {"10.0.0.5", "10.0.0.7"}
 QUARANTINE_SECONDS = 2
 RESYNC = "--resync-seconds=4"
@@ -96,14 +104,14 @@ class Fleet:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.targets: dict[str, SimulatedGuest] = {}
+        self.targets: dict[str, RecordedGuest] = {}
         self.guests: dict[str, Guest] = {}
 
     async def create_guest(self, name: str) -> None:
         plan = self.stack.player.plan_guest(
             name, annotations={"kubefip.k8s.binbash.org/floating-ip": "false"}
         )
-        self.targets[name] = SimulatedGuest(latency_seconds=0.0)
+        self.targets[name] = RecordedGuest(latency_seconds=0.0, guest_id=plan.cluster_id)
         self.guests[name] = await self.stack.player.create_guest(plan, self.targets[name])
 
     async def give(self, name: str, address: str = "") -> None:
@@ -126,6 +134,50 @@ class Fleet:
 
         await eventually(is_so, seconds=40, what=f"guest {name} to carry {address}")
         self.targets[name].put("services", service(address))
+
+    @asynccontextmanager
+    async def recorded(self) -> AsyncIterator[Recorder]:
+        """Hear of every revision from here on, and of every write into a guest."""
+        recorder = Recorder(self.stack.plane.etcd.url, self.stack.plane.name)
+        try:
+            await recorder.start()
+            for target in self.targets.values():
+                target.recorder = recorder
+            yield recorder
+        finally:
+            for target in self.targets.values():
+                target.recorder = None
+            await recorder.close()
+
+
+def promised(history: History) -> set[tuple[str, str]]:
+    """All addresses that a status named or a reservation kept for somebody, each with the namespace of whom."""
+    found = set()
+    for change in history.changes:
+        if change.obj is not None and change.plural == "floatingips":
+            named = (change.obj.get("status") or {}).get("addresses") or ()
+            found |= {(address, change.namespace) for address in named}
+        elif change.obj is not None and change.plural == "floatingipreservations":
+            spec = change.obj["spec"]
+            if "owner" in spec:
+                found.add((spec["address"], spec["owner"]["namespace"]))
+    return found
+
+
+def written(history: History) -> set[tuple[str, str]]:
+    """All addresses that stood in a guest's ConfigMap after a write of the operator's, each with the guest's id."""
+    return {(address, each.guest) for each in history.carried for address in each.addresses}
+
+
+def given_to_another(
+    there: Fleet, given: set[tuple[str, str]], carried: Mapping[str, str]
+) -> set[tuple[str, str]]:
+    """What of it a guest carries that is another."""
+    return {
+        (address, whom)
+        for address, whom in given
+        if address in carried and whom != there.guests[carried[address]].cluster_id
+    }
 
 
 async def allocated(stack: Stack) -> set[str]:
@@ -191,13 +243,14 @@ async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
                 ended = await exits.enter_async_context(kept_running(operator))
             await plane.stop_api()
             await plane.etcd.restore(snapshot)
+            recorder = await exits.enter_async_context(there.recorded())
             if when is When.BUMPED:
                 await bump_revision(plane.etcd, BUMP)
             await plane.restart()
             if when is When.STOPPED:
                 await operator.start()
             await ask_for_everything(stack)
-            await nothing_is_given_out_twice(there)
+            await nothing_is_given_out_twice(there, recorder)
             assert set(ended) <= {1}
             assert bool(ended) is (when is not When.STOPPED), "a restored store ends the process"
 
@@ -212,7 +265,7 @@ async def ask_for_everything(stack: Stack) -> None:
     await stack.client.create(floating_ips(TENANT), asks)
 
 
-async def nothing_is_given_out_twice(there: Fleet) -> None:
+async def nothing_is_given_out_twice(there: Fleet, recorder: Recorder) -> None:
     stack, guests = there.stack, there.guests
 
     async def unused_are_given() -> bool:
@@ -232,9 +285,25 @@ async def nothing_is_given_out_twice(there: Fleet) -> None:
     await eventually(early_is_told, seconds=30, what="the owner to learn who has its address")
     assert there.config_map("early")["cidr-global"] == "10.0.0.6/32"
     assert there.config_map("heir")["cidr-global"] == f"{INHERITED}/32"
+    await nothing_was_given_in_between(there, recorder, CARRIED)
     there.targets["heir"].objects.clear()
     # The former state is that of the store: who had an address in it has it again when it can be had.
     await there.carries("early", INHERITED)
+    still = {address: name for address, name in CARRIED.items() if name not in {"heir", "early"}}
+    await nothing_was_given_in_between(there, recorder, still)
+    assert (INHERITED, guests["early"].cluster_id) in written(recorder.history), "nothing was recorded"
+
+
+async def nothing_was_given_in_between(there: Fleet, recorder: Recorder, carried: Mapping[str, str]) -> None:
+    """Since the restore nobody got, for however short, what a guest carries that is another."""
+    async with asyncio.timeout(30):
+        await recorder.catch_up()
+    given = promised(recorder.history)
+    assert {address for address, whom in given if whom == TENANT} >= UNUSED, "nothing was recorded"
+    # What the store itself says of `early` is older than the restore.
+    of_old = {(INHERITED, there.guests["early"].cluster_id)}
+    assert given_to_another(there, given, carried) - of_old == set()
+    assert given_to_another(there, written(recorder.history), carried) == set()
 
 
 async def quarantines_outlast_their_time(stack: Stack) -> None:
