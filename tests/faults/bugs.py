@@ -1,4 +1,4 @@
-"""The bugs that the suite must catch, each with the plan that catches it."""
+"""The bugs that the suite must catch, each with the plan, or the unit tests, that catch it."""
 
 from dataclasses import dataclass
 
@@ -17,22 +17,46 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A bug, what it is in a sentence, the plan that must catch it, and a word of the violation that shows it."""
+    """A bug, what it is in a sentence, the plan that must catch it, and its signs: any one in what the plan shows.
+
+    `with_guards_off` are further guards that the product has against the same harm: they are out as well, and must
+    not show the sign by themselves.
+    """
 
     name: str
     what: str
     edits: tuple[Edit, ...]
+    with_guards_off: tuple[Edit, ...] = ()
     plan: Plan
-    sign: str
+    signs: tuple[str, ...]
 
 
-def _bug(name: str, what: str, plan: Plan, sign: str, *edits: tuple[str, str, str]) -> Bug:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitBug:
+    """A bug that no plan shows, and the unit tests each of which must fail by it."""
+
+    name: str
+    what: str
+    edits: tuple[Edit, ...]
+    file: str
+    tests: tuple[str, ...]
+
+
+def _bug(
+    name: str,
+    what: str,
+    plan: Plan,
+    signs: str | tuple[str, ...],
+    *edits: tuple[str, str, str],
+    with_guards_off: tuple[Edit, ...] = (),
+) -> Bug:
     return Bug(
         name=name,
         what=what,
         plan=plan,
-        sign=sign,
+        signs=(signs,) if isinstance(signs, str) else signs,
         edits=tuple(Edit(file=file, before=before, after=after) for file, before, after in edits),
+        with_guards_off=with_guards_off,
     )
 
 
@@ -42,7 +66,6 @@ def _blind(*more: Rule) -> Plan:
     return Plan(scenario="burst", family="seeded", operators=2, others=(unseen, *more))
 
 
-_OLD = Plan(scenario="burst", family="seeded", rules=(Rule(on=On.EVENT, do=Do.REPLAY, rate=1.0),))
 _DARK = Plan(
     scenario="claims",
     family="seeded",
@@ -55,22 +78,34 @@ _ADOPT, _BURST, _CLAIMS, _MOVES = (undisturbed(name) for name in ("adopt", "burs
 _RETURNS, _RANGES, _CAREFUL, _APPEAR = (
     undisturbed(name) for name in ("returns", "ranges", "careful", "appear")
 )
+_NO_LIVE_READ = Edit(
+    file="operator/release.py",
+    before="live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
+    after="live = None",
+)
 _ASLEEP = (Rule(on=On.WRITE, do=Do.FREEZE_BEFORE, nth=6, seconds=25),)
 
 BUGS = (
     _bug(
         "allocation-before-replay",
-        "new addresses are given out before those that exist were claimed",
+        "new addresses are given out before those that exist were claimed; "
+        "two guards out: the gate, and what a spec names counts as used",
         _ADOPT,
-        "I",
+        "/floatingips/c-m-steady00/steady-0-kubevip/conditions: ['Allocated=False AddressInUse'",
         ("operator/startup.py", "by_age = sorted(self._having_addresses(),", "by_age = sorted((),"),
-        ("operator/gates.py", "return self.adopted and self.looked", "return True"),
-        (
-            "operator/books.py",
-            "        if floating_ip is None:\n            return frozenset()\n        status",
-            (
-                "        if not floating_ip or not floating_ip.status.addresses:\n"
-                "            return frozenset()\n        status"
+        with_guards_off=(
+            Edit(
+                file="operator/gates.py",
+                before="return self.adopted and self.looked",
+                after="return True",
+            ),
+            Edit(
+                file="operator/books.py",
+                before="        if floating_ip is None:\n            return frozenset()\n        status",
+                after=(
+                    "        if not floating_ip or not floating_ip.status.addresses:\n"
+                    "            return frozenset()\n        status"
+                ),
             ),
         ),
     ),
@@ -78,7 +113,7 @@ BUGS = (
         "youngest-first",
         "of an address that was given out twice, the younger owner keeps it",
         _ADOPT,
-        "I4",
+        "/floatingips/c-m-steady02/steady-2-kubevip/addresses: ['any v4 of r1'] instead of []",
         (
             "operator/startup.py",
             "by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))",
@@ -89,14 +124,14 @@ BUGS = (
         "no-first-look",
         "what guests carry is not looked at before new addresses are given out",
         _CAREFUL,
-        "chapter 1",
+        "c-m-steady00/dynamic has 10.9.0.10",
         ("operator/looks.py", "tuple(map(from_ip, carried.single))", "tuple(map(from_ip, ()))"),
     ),
     _bug(
         "cache-is-the-truth",
         "a floating IP that the cache lacks is gone, without a live read",
         _blind(),
-        "I",
+        ("held by None", "whose status names it"),
         (
             "operator/release.py",
             "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
@@ -107,7 +142,7 @@ BUGS = (
         "free-on-404",
         "any 404 means that the object is gone",
         _blind(Rule(on=On.GET, do=Do.STATUS, status=404, rate=1.0, plural="floatingips")),
-        "I",
+        ("held by None", "whose status names it"),
         (
             "kube/answers.py",
             "    if answer.status != 404:\n        return False\n",
@@ -118,7 +153,7 @@ BUGS = (
         "no-quarantine",
         "a released address is free at once",
         _BURST,
-        "I3",
+        "is freed while guest",
         (
             "operator/release.py",
             "await self._desk.quarantine(reservation, seconds=seconds)",
@@ -129,7 +164,7 @@ BUGS = (
         "quarantine-by-time-alone",
         "quarantine ends by the clock, whoever still carries the address",
         undisturbed("lingering"),
-        "chapter 2",
+        "chapter 2 does not end: c-m-steady01/second has 10.10.0.15",
         (
             "operator/release.py",
             "if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):",
@@ -151,7 +186,7 @@ BUGS = (
         "conflict-is-success",
         "a reservation that exists already counts as one's own",
         _CLAIMS,
-        "chapter 2",
+        "chapter 2 does not end: /floatingips/c-m-steady03/late/conditions: [] instead of",
         (
             "operator/reservations.py",
             "if former.key == claim.owner.key:",
@@ -162,7 +197,7 @@ BUGS = (
         "owner-by-uid-alone",
         "an object created again under its name is a stranger",
         _CAREFUL,
-        "I4",
+        "/floatingips/c-m-steady00/dynamic/conditions: ['Allocated=False AddressInUse'",
         (
             "operator/reservations.py",
             "if former.key == claim.owner.key:",
@@ -193,25 +228,24 @@ BUGS = (
     ),
     _bug(
         "half-a-dual-stack",
-        "what was begun for RequireDualStack is not undone when the other family is full",
+        "what was begun for RequireDualStack is not undone when the other family is full; "
+        "one guard out: nothing is begun in vain",
         _CAREFUL,
-        "I4",
-        (
-            "operator/claiming.py",
-            "outcome.obstacles += self._foresee(",
-            "self._foresee(",
-        ),
-        (
-            "operator/claiming.py",
-            "            await self._undo(outcome, floating_ip)",
-            "            pass",
+        "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
+        ("operator/claiming.py", "            await self._undo(outcome, floating_ip)", "            pass"),
+        with_guards_off=(
+            Edit(
+                file="operator/claiming.py",
+                before="outcome.obstacles += self._foresee(",
+                after="self._foresee(",
+            ),
         ),
     ),
     _bug(
         "shrinking-renumbers",
         "an address that is out of its range by now is changed for another",
         _RANGES,
-        "I",
+        "/floatingips/c-m-steady01/high/conditions: ['Allocated=False AddressOutOfRange'",
         (
             "operator/allocation.py",
             "held.space == wanted_range.space and held.range == wanted_range.name:",
@@ -222,14 +256,14 @@ BUGS = (
         "annotation-steers",
         "a guest is found by an annotation that any tenant may write",
         _CAREFUL,
-        "chapter 2",
+        "/floatingips/c-m-steady03/stranger/conditions: ['Allocated=True Allocated', 'GuestConfigured=True",
         ("operator/links.py", "floating_ip.cluster != cluster.name", "floating_ip.cluster == ''"),
     ),
     _bug(
         "cached-kubeconfig",
         "a guest's kubeconfig is read once",
         _CAREFUL,
-        "chapter 3",
+        "/floatingips/c-m-steady01/both/conditions: ['Allocated=True Allocated', 'GuestConfigured=False Guest",
         (
             "operator/kubeconfigs.py",
             "    secret = guest.kubeconfig_secret\n    name",
@@ -249,13 +283,14 @@ BUGS = (
     ),
     _bug(
         "free-on-failed-list",
-        "a list that fails shows that nothing is there",
+        "a list that fails shows that nothing is there; one guard out: the live read before a release",
+        # The first three lists are those of the resync, of the new leader and of the watch.
         Plan(
             scenario="claims",
             family="seeded",
-            rules=(Rule(on=On.LIST, do=Do.STATUS, status=500, nth=2, count=1000, plural="floatingips"),),
+            rules=(Rule(on=On.LIST, do=Do.STATUS, status=500, nth=4, count=1000, plural="floatingips"),),
         ),
-        "I",
+        "whose status names it",
         (
             "control/resync.py",
             "            return False\n        self._failing.discard(plural)",
@@ -264,15 +299,12 @@ BUGS = (
                 "        self._failing.discard(plural)"
             ),
         ),
-        (
-            "operator/release.py",
-            "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
-            "live = None",
-        ),
+        with_guards_off=(_NO_LIVE_READ,),
     ),
     _bug(
         "event-before-list",
-        "what events show is worked with before the first lists are in",
+        "what events show is worked with before the first lists are in; "
+        "one guard out: the live read before a release",
         Plan(
             scenario="burst",
             family="seeded",
@@ -281,17 +313,14 @@ BUGS = (
                 Rule(on=On.LIST, do=Do.DELAY, seconds=4, rate=1.0, plural="floatingips"),
             ),
         ),
-        "I",
+        "whose status names it",
         ("operator/app.py", "            await self._resync.refresh()\n", ""),
-        (
-            "operator/release.py",
-            "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
-            "live = None",
-        ),
+        with_guards_off=(_NO_LIVE_READ,),
     ),
     _bug(
         "lease-not-checked",
-        "a leader that slept past its lease goes on until it hears that another leads",
+        "a leader that slept past its lease goes on until it hears that another leads; "
+        "two guards out: renewal gives up by the clock, and each try ends with the lease",
         Plan(
             scenario="burst",
             family="seeded",
@@ -306,11 +335,17 @@ BUGS = (
             "return self._leading and (self._lease is None or self._clock() < self._work_until(self._lease))",
             "return self._leading",
         ),
-        ("control/leadership.py", "            if left <= 0:\n                return\n", ""),
-        (
-            "control/leadership.py",
-            "asyncio.timeout(min(self._call_seconds, left))",
-            "asyncio.timeout(self._call_seconds)",
+        with_guards_off=(
+            Edit(
+                file="control/leadership.py",
+                before="            if left <= 0:\n                return\n",
+                after="",
+            ),
+            Edit(
+                file="control/leadership.py",
+                before="asyncio.timeout(min(self._call_seconds, left))",
+                after="asyncio.timeout(self._call_seconds)",
+            ),
         ),
     ),
     _bug(
@@ -325,17 +360,10 @@ BUGS = (
         ),
     ),
     _bug(
-        "old-events-count",
-        "an event that is older than what is known replaces it",
-        _OLD,
-        "",
-        ("control/store.py", "if version <= self._known_version(name):", "if version < 0:"),
-    ),
-    _bug(
         "predecessor-ignored",
         "addresses are given out while kube-fip-operator still runs",
         undisturbed("predecessor"),
-        "chapter 1",
+        "chapter 1 does not end: c-m-steady00/early has 10.11.0.10",
         (
             "operator/predecessor.py",
             "self.runs = found is not None and bool(",
@@ -359,7 +387,7 @@ BUGS = (
                 ),
             ),
         ),
-        "I3",
+        ("whose status names it", "is freed while guest"),
         (
             "operator/reservations.py",
             (
@@ -373,7 +401,7 @@ BUGS = (
         "vanished-for-good",
         "a reservation that an admin deleted is not made again",
         _RETURNS,
-        "chapter 2",
+        "chapter 2 does not end: ('default', '10.4.0.17') is named by",
         (
             "operator/routing.py",
             ("        self.add_floating_ip(change.latest.owner.key)\n        if change.old"),
@@ -388,7 +416,7 @@ BUGS = (
         "emptied-is-renumbered",
         "an emptied spec brings another address",
         _RETURNS,
-        "chapter",
+        "c-m-steady00/emptied has 10.4.0.11",
         (
             "operator/allocation.py",
             "    if static is not None and static != address:\n",
@@ -403,7 +431,7 @@ BUGS = (
         "nobody-is-woken",
         "who waits for an address is not told when it becomes free",
         _CLAIMS,
-        "chapter 3",
+        "chapter 3 does not end: /ranges/r1/capacity/ipv4/free: 12 instead of 11",
         (
             "operator/routing.py",
             (
@@ -417,7 +445,7 @@ BUGS = (
         "finalizer",
         "a floating IP keeps its namespace from going",
         _APPEAR,
-        "I4",
+        "chapter 2 does not end: /floatingips/c-m-applexxx/apple-kubevip/finalizers: [",
         (
             "operator/clusters.py",
             '"name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",',
@@ -440,10 +468,25 @@ BUGS = (
         ),
     ),
     _bug(
+        "writes-once-per-resync",
+        "a range's status is written after every round of lists",
+        _CLAIMS,
+        "no silence",
+        ("operator/ranges.py", "unchanged = found", "unchanged = False and found"),
+        (
+            "operator/app.py",
+            "        world = self._controllers.world\n        for reservation",
+            (
+                "        self._controllers.enqueue_all()\n"
+                "        world = self._controllers.world\n        for reservation"
+            ),
+        ),
+    ),
+    _bug(
         "status-before-reservation",
         "the status is written before anybody asked for the address",
         _CLAIMS,
-        "I1",
+        "held by None",
         (
             "operator/reservations.py",
             "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body))",
@@ -451,3 +494,45 @@ BUGS = (
         ),
     ),
 )
+
+UNIT_BUGS = (
+    UnitBug(
+        name="tombstone-forgotten",
+        what="an old event brings back what was deleted",
+        edits=(
+            Edit(
+                file="control/store.py",
+                before="self._tombstones[name] = version",
+                after="self._tombstones.pop(name, None)",
+            ),
+        ),
+        file="tests/unit/control/test_store.py",
+        tests=(
+            "TestDelete::test_a_late_modification_does_not_bring_a_deleted_object_back",
+            "TestDelete::test_the_memory_of_the_dead_is_bounded_and_forgets_the_oldest",
+            "TestResync::test_what_the_list_lacks_is_dropped_and_stays_dropped",
+            "TestResync::test_what_was_deleted_after_the_list_was_made_does_not_come_back",
+            "TestResync::test_a_list_that_shows_an_object_whose_deletion_was_seen_means_a_restored_store",
+        ),
+    ),
+    UnitBug(
+        name="old-events-count",
+        what="an event that is older than what is known replaces it",
+        edits=(
+            Edit(
+                file="control/store.py",
+                before="if version <= self._known_version(name):",
+                after="if version < 0:",
+            ),
+        ),
+        file="tests/unit/control/test_store.py",
+        tests=(
+            "TestPut::test_an_older_or_equal_version_is_ignored[4]",
+            "TestPut::test_an_older_or_equal_version_is_ignored[5]",
+            "TestPut::test_late_news_of_the_one_before_do_not_touch_the_one_that_took_its_name",
+            "TestResync::test_what_was_deleted_after_the_list_was_made_does_not_come_back",
+            "TestResync::test_an_event_that_overtook_the_list_is_no_restored_store",
+        ),
+    ),
+)
+"""Every naming is confirmed by a write and lists mend what a store has wrong, so that no plan shows these for sure."""
