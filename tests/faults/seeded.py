@@ -29,7 +29,7 @@ from localfleet.assets import ensure_all
 from localfleet.fleet import PROGRAMS, LocalFleet
 from tests.faults.bugs import BUGS, UNIT_BUGS, Bug, Edit, UnitBug
 from tests.faults.history import FLOATING_IPS
-from tests.faults.lane import Lane
+from tests.faults.lane import GROUP, Lane
 from tests.faults.oracles import difference, slots_named_by, unsettled
 from tests.faults.plans import Plan, undisturbed
 from tests.faults.runner import PATIENCE_SECONDS, Reference, Result, run_plan
@@ -183,7 +183,9 @@ class Hunt:
         stuck = next((each for each in result.violations if STUCK in each), "end")
         ends = (f"{stuck}: {line}" for line in _difference(reference, result))
         traces = tuple(f"{stuck}: {each}" for each in _traces(lane))
-        return Shown(violations=(*result.violations, *ends), traces=traces)
+        shown = Shown(violations=(*result.violations, *ends), traces=traces)
+        await _drop_finalizers(lane)
+        return shown
 
     async def _control(self, lane: Lane, plan: Plan) -> Shown:
         """What a plan finds in a copy of the program as it is; each plan is run once."""
@@ -216,6 +218,24 @@ def _traces(lane: Lane) -> list[str]:
         for _, address in sorted(slots_named_by(obj))
     ]
     return owned + unsettled(now, lane.carried())
+
+
+async def _drop_finalizers(lane: Lane) -> None:
+    """What a bug keeps from going would be in the way of all later plans of the lane."""
+    client = lane.plane.client
+    for (plural, namespace, name), obj in list(lane.recorder.now.items()):
+        if plural != FLOATING_IPS or not obj["metadata"].get("finalizers"):
+            continue
+        place = f"/api/v1/namespaces/{namespace}"
+        is_orphan = await client.find(place) is None
+        # Nothing can be written in a namespace that is gone.
+        await lane.ensure_namespace(namespace)
+        await client.patch(
+            f"{GROUP}/namespaces/{namespace}/{plural}/{name}", {"metadata": {"finalizers": None}}
+        )
+        if is_orphan:
+            await client.delete(place)
+            await lane._finish_namespace(namespace)
 
 
 def _difference(reference: Reference, result: Result) -> list[str]:
