@@ -89,7 +89,7 @@ def parse_floating_ip(obj: Mapping[str, Any]) -> FloatingIP:
         paused=bool(names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED))),
         ipaddress=str(spec.get("ipaddress") or "").strip(),
         ip_family_policy=_policy(spec.get("ipFamilyPolicy")),
-        ip_families=tuple(_FAMILIES[family] for family in families if family in _FAMILIES)
+        ip_families=tuple(_FAMILIES[family] for family in map(str, families) if family in _FAMILIES)
         if isinstance(families, list)
         else (),
         service_namespace=str(spec["serviceNamespace"]) if spec.get("serviceNamespace") else None,

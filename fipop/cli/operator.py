@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.metadata
 import logging
 import os
@@ -12,7 +11,9 @@ import socket
 import sys
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -28,6 +29,7 @@ from fipop.option_values import SettingsError, parse_namespace
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 25.0
+LOOKUP_THREADS = 64
 """A stop that takes longer is ended: the pod's grace period is 30 s."""
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -139,9 +141,11 @@ def operator(
 
 async def _run(options: OperatorOptions) -> None:
     """Run until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
+    loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
     app = Operator(options, set_log_level=set_log_level)
     running = asyncio.create_task(app.run())
-    loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -150,20 +154,33 @@ async def _run(options: OperatorOptions) -> None:
     if running.done():
         stop.cancel()
         if isinstance(error := running.exception(), LeaderWorkStuckError):
-            # Its task cannot be waited for, and another replica may lead any moment.
-            logger.critical("the operator ends at once", extra={"error": str(error)})
-            os._exit(1)
+            _end_at_once(error)
         _start_watchdog()
         running.result()
         return
     logger.info("stopping")
-    watchdog = _start_watchdog()
+    _start_watchdog()
     running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
+    try:
         await running
-    watchdog.cancel()
-    logger.info("stopped")
+    except asyncio.CancelledError:
+        logger.info("stopped")
+    except LeaderWorkStuckError as error:
+        _end_at_once(error)
+    # All is put away. Python would wait for threads without end now: a name may be looked up still.
+    _exit(0)
+
+
+def _end_at_once(error: LeaderWorkStuckError) -> NoReturn:
+    """End without waiting for its task: another replica may lead any moment."""
+    logger.critical("the operator ends at once", extra={"error": str(error)})
+    _exit(1)
+
+
+def _exit(code: int) -> NoReturn:
+    sys.stdout.flush()
     sys.stderr.flush()
+    os._exit(code)
 
 
 def _start_watchdog() -> threading.Timer:

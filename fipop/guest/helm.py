@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 DEADLINE_SECONDS = 120.0
 """Of one helm process. None of them waits for workloads, so each is done within seconds where all is well."""
 
+_UPGRADE, _FETCH = "upgrade", "fetch"
 _HISTORY = 10
 _REPOSITORY = "charts"
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
@@ -61,9 +62,12 @@ class ReleaseOrder:
 
 
 class HelmRunner:
-    """Runs helm, at most `concurrency` processes at a time; `runs` counts those that were started.
+    """Runs helm, at most `concurrency` processes at a time for guests, and as many that fetch charts.
+
+    A source of charts that hangs keeps no guest from its upgrade. `runs` counts the processes that were started.
 
     `observe` hears of each run that ended by itself or at its deadline: helm's subcommand, and whether it succeeded.
+    `aside` is entered while an upgrade waits for its turn, which may take as long as there are guests to install.
     """
 
     def __init__(
@@ -74,13 +78,15 @@ class HelmRunner:
         deadline_seconds: float = DEADLINE_SECONDS,
         environ: Mapping[str, str] | None = None,
         observe: Callable[[str, bool], None] | None = None,
+        aside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.executable = executable
         self._observe = observe
         self.deadline_seconds = deadline_seconds
         self.runs = 0
         self.scratch = Scratch()
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = {action: asyncio.Semaphore(concurrency) for action in (_UPGRADE, _FETCH)}
+        self._aside = aside
         surroundings = os.environ if environ is None else environ
         self._fetch_environment = {
             name: surroundings[name] for name in _PASSED_TO_FETCHES if name in surroundings
@@ -91,11 +97,11 @@ class HelmRunner:
 
         The namespace is created where it is missing. When this task is cancelled helm ends before this does.
         """
-        async with self._private_folder("upgrade") as folder:
+        async with self._private_folder(_UPGRADE) as folder:
             command = _Command(
                 self,
                 folder,
-                action="upgrade",
+                action=_UPGRADE,
                 subject=f"release {order.namespace}/{order.name}",
                 kubeconfig=kubeconfig,
             )
@@ -107,9 +113,9 @@ class HelmRunner:
     @asynccontextmanager
     async def fetching(self, subject: str) -> AsyncIterator[ChartFetch]:
         """Lend a place from which charts are fetched; what it wrote is gone afterwards."""
-        async with self._private_folder("fetch") as folder:
+        async with self._private_folder(_FETCH) as folder:
             yield ChartFetch(
-                _Command(self, folder, action="fetch", subject=subject, env=self._fetch_environment)
+                _Command(self, folder, action=_FETCH, subject=subject, env=self._fetch_environment)
             )
 
     @asynccontextmanager
@@ -125,6 +131,17 @@ class HelmRunner:
             raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    @asynccontextmanager
+    async def _slot(self, action: str) -> AsyncIterator[None]:
+        """Wait for a turn; only guests' passes wait here, fetches are tasks of their own."""
+        slots = self._slots[action]
+        with self._aside() if action == _UPGRADE else nullcontext():
+            await slots.acquire()
+        try:
+            yield
+        finally:
+            slots.release()
 
     async def execute(
         self,
@@ -158,7 +175,7 @@ class HelmRunner:
         action: str,
         subject: str,
     ) -> bytes:
-        async with self._slots:
+        async with self._slot(action):
             self.runs += 1
             try:
                 ended = await run_process(

@@ -12,7 +12,7 @@ from typing import Any
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.control.health import AnswerRecord, HealthFacts, HealthServer
-from fipop.control.leadership import Leadership, boottime
+from fipop.control.leadership import Leadership, LeaderWorkStuckError, boottime
 from fipop.control.resync import Resync, ResyncTimes
 from fipop.control.watching import Watcher
 from fipop.errors import FipopError
@@ -78,6 +78,7 @@ class Operator:
         helm = HelmRunner(
             find_helm(options.helm),
             observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
+            aside=lambda: self._controllers.passes.aside(),
         )
         self._tools = GuestTools(
             helm=helm,
@@ -157,6 +158,9 @@ class Operator:
             for task in reversed(tasks):
                 task.cancel()
                 await asyncio.wait([task])
+            for task in tasks:
+                if not task.cancelled() and isinstance(error := task.exception(), LeaderWorkStuckError):
+                    raise error
 
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
@@ -182,12 +186,15 @@ class Operator:
             await self._resync.refresh()
             await controllers.startup.adopt_all()
             controllers.enqueue_all()
-            concurrency = self._options.pass_concurrency * 2
             tasks = [
                 asyncio.create_task(
                     controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
                 ),
-                asyncio.create_task(controllers.passes.run(controllers.fleet.visit, concurrency=concurrency)),
+                asyncio.create_task(
+                    controllers.passes.run(
+                        controllers.fleet.visit, concurrency=self._options.pass_concurrency * 2
+                    )
+                ),
                 asyncio.create_task(controllers.looks.run()),
             ]
             await asyncio.gather(*tasks)

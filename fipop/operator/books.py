@@ -170,6 +170,10 @@ class Books:
 
     # What is so
 
+    def claimants(self) -> frozenset[OwnerKey]:
+        """Give the owners of claims whose outcome is open."""
+        return frozenset(owner for owner, _ in self._unsettled)
+
     def unsettled(self, owner: OwnerKey, range_name: str, family: Family) -> Address | None:
         """Give the address of a claim whose outcome is unknown: it is asked for again before any other."""
         claim = self._unsettled.get((owner, family))

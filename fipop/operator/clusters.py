@@ -45,6 +45,7 @@ class GuestReconciler:
         self._now = now
         self._learned = learned
         self._lost = lost
+        self._told: dict[str, Guest] = {}
         self._missing: dict[str, str] = {}
         self._failures: dict[str, int] = {}
         self._unserved: set[str] = set()
@@ -58,19 +59,29 @@ class GuestReconciler:
         """Give the guests that wait for an object of that name, which is none of their own."""
         return tuple(sorted(guest_id for guest_id, missing in self._missing.items() if missing == name))
 
+    def start_afresh(self) -> None:
+        """Tell of every guest again: what was told came to nothing where another replica led meanwhile."""
+        self._told.clear()
+        self._missing.clear()
+        self._failures.clear()
+        self._unserved.clear()
+
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Do one round; whatever of the guest's objects arrived last caused it."""
+        # A look may have resolved the links before, and tells nobody.
         before = self._guests.known(guest_id)
         found = await self._guests.discover(guest_id)
         if found is None or isinstance(found, NotAGuest):
             self._unserved.discard(guest_id)
             self._missing.pop(guest_id, None)
             self._failures.pop(guest_id, None)
-            if before is not None:
-                self._lost(before)
+            gone = self._told.pop(guest_id, before)
+            if gone is not None:
+                self._lost(gone)
             return None
         guest = found.guest if isinstance(found, Waiting) else found
-        if guest is not None and guest != before:
+        if guest is not None and guest != self._told.get(guest_id):
+            self._told[guest_id] = guest
             self._learned(guest)
         if isinstance(found, Waiting):
             return self._wait(guest_id, found)

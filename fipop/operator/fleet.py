@@ -94,6 +94,7 @@ class Fleet:
         self._parts = parts
         self._visits: dict[str, Visits] = {}
         self._held_up: set[str] = set()
+        self._under_way: dict[str, frozenset[str]] = {}
 
     def held_up(self) -> frozenset[str]:
         """Give the guests that were not written because not all guests had been looked at, and forget them."""
@@ -133,7 +134,12 @@ class Fleet:
         return RetryAfter(self._next(retry_seconds))
 
     async def look(self, guest_id: str, address: Address) -> str | None:
-        """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked."""
+        """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked.
+
+        A pass that began when the address was still granted counts as carrying: its write may come after the look.
+        """
+        if format_address(address) in self._under_way.get(guest_id, ()):
+            return f"a pass over guest {guest_id} that may write {format_address(address)}"
         carried = await self.look_around(guest_id)
         carrier = carried.carrier_of(format_address(address))
         return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
@@ -178,13 +184,17 @@ class Fleet:
         deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         names = [each.meta.key for each in floating_ips]
-        report = await self._parts.room.run_pass(
-            # An address in the ConfigMap is told before charts and helm are waited for.
-            task,
-            deep=deep,
-            is_known=self._parts.guests.observation(guest.id) is not None,
-            early=lambda report: self._note(guest.id, observe(report, names, installs=task.opted_in)),
-        )
+        self._under_way[guest.id] = task.granted
+        try:
+            report = await self._parts.room.run_pass(
+                # An address in the ConfigMap is told before charts and helm are waited for.
+                task,
+                deep=deep,
+                is_known=self._parts.guests.observation(guest.id) is not None,
+                early=lambda report: self._note(guest.id, observe(report, names, installs=task.opted_in)),
+            )
+        finally:
+            del self._under_way[guest.id]
         retry = self._record(guest, report, visits, deep=deep)
         return observe(report, names, installs=task.opted_in), retry
 

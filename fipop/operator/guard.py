@@ -36,6 +36,8 @@ class ReleaseGuard:
     monotonic: Callable[[], float] = time.monotonic
     _deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _told: int = 0
+    _used: int = 0
+    """The confirmation that served for a loss that is over; the same words for a later one are not meant for it."""
     _counted_at: float = float("-inf")
     _counted: tuple[int, int] = (0, 0)
 
@@ -50,17 +52,20 @@ class ReleaseGuard:
         if not self._is_suspicious(reservation):
             return True
         suspicious, held = self._count()
+        confirmed = self._confirmed()
         if suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held):
+            if self._told and self._told == confirmed:
+                self._used = confirmed
             self._told = 0
             return True
-        if self._told and suspicious <= self._told == self.confirmed():
+        if self._told and suspicious <= self._told == confirmed:
             return True
         if suspicious != self._told:
             self._told = suspicious
-            if suspicious != self.confirmed():
+            if suspicious != confirmed:
                 logger.error("mass release withheld", extra={"ownerless": suspicious, "held": held})
                 self.tell(suspicious)
-        return suspicious == self.confirmed()
+        return suspicious == confirmed
 
     def count_again(self) -> None:
         """Forget the last count: a list has just shown that objects are gone."""
@@ -72,7 +77,14 @@ class ReleaseGuard:
             return 0
         suspicious, held = self._count()
         is_few = suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held)
-        return 0 if is_few or suspicious == self.confirmed() else suspicious
+        return 0 if is_few or suspicious == self._confirmed() else suspicious
+
+    def _confirmed(self) -> int:
+        """Give the number that people confirmed; 0 for one that has served already and was not taken away since."""
+        number = self.confirmed()
+        if number != self._used:
+            self._used = 0
+        return 0 if number == self._used else number
 
     def _count(self) -> tuple[int, int]:
         """Count the suspicious ones, and all that are held."""

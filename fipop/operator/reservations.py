@@ -166,7 +166,7 @@ class ReservationDesk:
         )
         released = replace(
             reservation,
-            quarantined_until=now + timedelta(seconds=seconds),
+            quarantined_until=_quarantine_end(now, seconds),
             history=(past, *reservation.history)[:MAX_HISTORY],
         )
         quarantined = await self._replace(released)
@@ -175,9 +175,8 @@ class ReservationDesk:
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
         """Put an address that a guest carries and nobody owns in quarantine; None where it is on the books by now."""
-        found = replace(
-            _new_reservation(claim, self._now()), quarantined_until=self._now() + timedelta(seconds=seconds)
-        )
+        now = self._now()
+        found = replace(_new_reservation(claim, now), quarantined_until=_quarantine_end(now, seconds))
         try:
             return self._observe(
                 await self._client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
@@ -260,6 +259,12 @@ def is_former_owner(reservation: Reservation, owner: Owner, range_name: str) -> 
         and former.name == owner.name
         and reservation.range == range_name
     )
+
+
+def _quarantine_end(now: datetime, seconds: int) -> datetime:
+    """Round up: it is written in whole seconds, and no address is to wait for less than its range says."""
+    end = now + timedelta(seconds=seconds)
+    return end if not end.microsecond else end.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def _granted(known: Reservation, claim: Claim, now: datetime) -> Reservation:

@@ -208,6 +208,9 @@ class Controllers:
             self.work.add(Key(Kind.RANGE, "", each.name))
         for floating_ip in self.world.floating_ips.all():
             self.router.add_floating_ip(floating_ip.meta.key)
+        for owner in self.world.books.claimants():
+            # A claim of before whose floating IP is gone by now: nobody else would give its address free.
+            self.router.add_floating_ip(owner)
         for reservation in self.world.reservations.all():
             self.router.add_reservation(reservation)
         for cluster in self.world.clusters.all():
@@ -218,6 +221,7 @@ class Controllers:
     def start_afresh(self) -> None:
         """Forget what an earlier time of leading found: another replica may have led meanwhile."""
         self.guests.start_afresh()
+        self.clusters.start_afresh()
         self._served.clear()
         self.gates.adopted = False
         self.rivals.start_afresh()
@@ -316,6 +320,8 @@ class Controllers:
             f"{count} held addresses have lost their floating IPs unseen, their clusters are still there; "
             f'to release them set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here'
         )
+        if self._confirmed() == count:
+            message += ", after taking away the one that served for an earlier loss"
         self._configuration.complain("MassReleaseWithheld", message)
 
     def _observe_run(self, run: Run[Key]) -> None:

@@ -55,7 +55,7 @@ class Setting:
 
 def replay(history: History, setting: Setting | None = None) -> list[Violation]:
     """Judge every revision; the violations in their order."""
-    judge = Judge(setting=setting or Setting(), by_people=frozenset(history.by_people))
+    judge = Judge(setting=setting or Setting(), by_people=history.by_people)
     for step in history.steps():
         if isinstance(step, Carried):
             judge.take_carried(step)
@@ -67,7 +67,8 @@ def replay(history: History, setting: Setting | None = None) -> list[Violation]:
 @dataclass(slots=True)
 class Judge:
     setting: Setting
-    by_people: frozenset[int] = frozenset()
+    by_people: set[int] = field(default_factory=set)
+    """Revisions of specs and annotations that people wrote."""
     found: list[Violation] = field(default_factory=list)
     objects: dict[Key, Json] = field(default_factory=dict)
     held: dict[Slot, Owner] = field(default_factory=dict)
@@ -77,9 +78,12 @@ class Judge:
     carried: dict[str, frozenset[str]] = field(default_factory=dict)
     written: dict[Slot, str] = field(default_factory=dict)
     """Which guest carries an address because we wrote it there."""
-    named_at: dict[tuple[Owner, Slot], int] = field(default_factory=dict)
-    reason_at: dict[Owner, int] = field(default_factory=dict)
-    """When people last wrote a floating IP, which may give it another address."""
+    left_at: dict[Owner, int] = field(default_factory=dict)
+    """When a floating IP was made, or its status last lost a held address."""
+    asked_at: dict[Owner, int] = field(default_factory=dict)
+    """When people last changed a floating IP, which may give it another address."""
+    wish: dict[Owner, frozenset[str]] = field(default_factory=dict)
+    """The addresses that people last named in a floating IP's spec."""
     ranges_at: int = 0
     """When any range last was another one."""
     shortest: dict[str, float] = field(default_factory=dict)
@@ -206,15 +210,17 @@ class Judge:
         former = slots_named_by(before) if before is not None else frozenset[Slot]()
         for slot in former:
             self.named[slot].discard(owner)
-        if change.revision in self.by_people or before is None:
-            self.reason_at[owner] = change.revision
+        if before is None:
+            self.left_at[owner] = change.revision
+        elif change.revision in self.by_people:
+            self.asked_at[owner] = change.revision
+        if change.obj is not None and (before is None or change.revision in self.by_people):
+            self.wish[owner] = _wished(change.obj)
         if change.obj is None:
             return
         now = slots_named_by(change.obj)
-        for slot in now - former:
-            self.named_at[owner, slot] = change.revision
-        for slot in sorted(former - now):
-            self._left(change, owner, slot)
+        if any(self.held.get(slot) == owner for slot in former - now):
+            self._left(change, owner, former - now)
         for slot in now:
             self.named[slot].add(owner)
             if self.held.get(slot) != owner and slot not in former:
@@ -225,13 +231,15 @@ class Judge:
                 )
             self._one_owner(change.revision, slot)
 
-    def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
-        """A held address leaves a status only when people wrote something after it came there."""
-        reason_at = max(self.reason_at.get(owner, 0), self.ranges_at)
-        if self.held.get(slot) == owner and self.named_at.get((owner, slot), 0) >= reason_at:
-            self._say(
-                change.revision, "I3", f"{slot} leaves the status of {owner}, and nobody asked for that"
-            )
+    def _left(self, change: Change, owner: Owner, slots: frozenset[Slot]) -> None:
+        """A held address leaves a status only for what people asked for, or wrote since the last time that one did."""
+        wish = self.wish.get(owner, frozenset())
+        is_wished = bool(wish) and not any(slot[1] in wish for slot in slots)
+        reason_at = max(self.asked_at.get(owner, 0), self.ranges_at)
+        if not is_wished and reason_at <= self.left_at.get(owner, 0):
+            text = f"{sorted(slots)} leaves the status of {owner}, and nobody asked for that"
+            self._say(change.revision, "I3", text)
+        self.left_at[owner] = change.revision
 
     def _range(self, change: Change, before: Json | None) -> None:
         spec = (change.obj or {}).get("spec") or {}
@@ -447,6 +455,11 @@ def slots_named_by(floating_ip: Json) -> frozenset[Slot]:
 @lru_cache(maxsize=16_384)
 def _canonical(text: str) -> str:
     return str(ip_address(text))
+
+
+def _wished(floating_ip: Json) -> frozenset[str]:
+    parts = ((floating_ip.get("spec") or {}).get("ipaddress") or "").split(",")
+    return frozenset(_canonical(part) for part in parts if _is_address(part))
 
 
 def condition(obj: Json, kind: str) -> tuple[str, str]:

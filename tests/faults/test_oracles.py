@@ -206,8 +206,16 @@ def test_a_held_address_may_leave_a_status_when_people_asked_for_that_or_a_range
     asked = settled().name(A, floating_ip(A, ADDRESS, generation=2), by_people=True)
     assert moved(asked).broken() == []
     assert moved(settled().define("10.0.0.6")).broken() == []
-    again = moved(asked).name(A, floating_ip(A, ADDRESS))
-    assert again.broken() == ["I3"], "one wish moves it once"
+    edited = floating_ip(A, ADDRESS, generation=2) | {"spec": {"ipaddress": ""}}
+    once = moved(settled().name(A, edited, by_people=True))
+    assert once.broken() == []
+    assert once.name(A, floating_ip(A, ADDRESS)).broken() == ["I3"], "one edit moves it once"
+
+
+def test_a_held_address_may_leave_a_status_whenever_people_named_another() -> None:
+    made = floating_ip(A, ADDRESS) | {"spec": {"ipaddress": OTHER}}
+    story = Story().reserve(reservation(A)).name(A, made, by_people=True)
+    assert moved(story).broken() == []
 
 
 def test_a_quarantine_may_not_be_shorter_than_its_range_says() -> None:

@@ -47,14 +47,16 @@ def helm(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def running(*arguments: str | Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(
+    *arguments: str | Path, python_path: Path | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         FIPOP,
         "operator",
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={"PATH": "/nowhere"},
+        env={"PATH": "/nowhere"} | ({"PYTHONPATH": str(python_path)} if python_path is not None else {}),
     )
     try:
         yield process
@@ -176,3 +178,31 @@ async def test_a_stop_that_hangs_is_ended_all_the_same() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", HANGING)
     async with asyncio.timeout(30):
         assert await process.wait() == 1
+
+
+HANGING_LOOKUPS = """\
+import socket, sys, time
+real = socket.getaddrinfo
+def getaddrinfo(host, *arguments, **options):
+    if host == "hangs.example":
+        print("looked up", flush=True)
+        time.sleep(120)
+    return real(host, *arguments, **options)
+socket.getaddrinfo = getaddrinfo
+"""
+
+
+async def test_a_name_that_is_still_being_looked_up_holds_the_end_up_no_longer_than_anything_else(
+    tmp_path: Path, helm: Path
+) -> None:
+    """A lookup runs in a thread, which nothing can stop and Python waits for without end."""
+    (tmp_path / "sitecustomize.py").write_text(HANGING_LOOKUPS)
+    path = write_kubeconfig(tmp_path, cluster={"server": "https://hangs.example:1"}, user={"token": "s3cret"})
+    arguments = ("--kubeconfig", path, "--helm", helm, "--health-port", "0")
+    async with running(*arguments, python_path=tmp_path) as process:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            assert await process.stdout.readline() == b"looked up\n"
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(10):
+            assert await process.wait() == 0

@@ -111,6 +111,33 @@ def test_a_confirmation_holds_for_the_loss_that_it_was_given_for_and_for_no_late
     assert fleet.told == [30, 25]
 
 
+def test_an_old_confirmation_is_none_for_a_later_loss_of_the_same_size() -> None:
+    now = 0.0
+    fleet = Fleet(lost=30)
+    fleet.guard.monotonic = lambda: now
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+    lost = [each for each in fleet.world.reservations.all() if each.owner.name.startswith("lost")]
+    for reservation in lost[1:]:
+        fleet.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+    now += 60
+    assert fleet.may_release(), "few are no mass"
+    for index in range(29):
+        fleet.world.observe(
+            FLOATING_IP_RESERVATIONS, build_reservation(_address(9000 + index), f"lost-{index + 50}")
+        )
+    now += 60
+    assert not fleet.may_release()
+    assert fleet.told == [30, 30]
+    assert fleet.guard.withheld() == 30
+    fleet.confirmed = 0
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+    assert fleet.guard.withheld() == 0
+
+
 def test_many_questions_are_answered_with_one_count() -> None:
     now = 0.0
     fleet = Fleet(lost=30)

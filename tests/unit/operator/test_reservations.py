@@ -149,6 +149,15 @@ async def test_a_release_keeps_who_had_it_and_for_how_long_nobody_else_gets_it()
     assert isinstance(await operator.desk.claim(claim(owner("other"))), Refused)
 
 
+async def test_a_quarantine_is_never_shorter_than_its_range_says_though_written_in_whole_seconds() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    granted = await operator.desk.claim(claim(owner()))
+    operator.desk._now = lambda: NOW + timedelta(milliseconds=300)
+    released = await operator.desk.quarantine(granted.reservation, seconds=2)
+    assert released.quarantined_until == NOW + timedelta(seconds=3)
+
+
 @pytest.mark.parametrize(
     ("who", "range_name", "returns"),
     [

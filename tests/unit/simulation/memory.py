@@ -46,10 +46,12 @@ class Memory:
     allocations: int = 0
     _versions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
-    def put(self, key: Key, obj: Json) -> Json:
+    def put(self, key: Key, obj: Json, *, by_people: bool = True) -> Json:
         """Create or change an object; who asks has checked that it may."""
         before = self.objects.get(key)
         version = next(self._versions)
+        if by_people:
+            self.judge.by_people.add(version)
         metadata = {**obj["metadata"], "resourceVersion": str(version)}
         if before is None:
             metadata |= {"uid": f"uid-{version}", "creationTimestamp": self.timestamp(), "generation": 1}
@@ -109,7 +111,9 @@ class MemoryClient:
         await self._before("create", resource, name)
         if key in self._memory.objects:
             raise ApiAlreadyExistsError(verb="create", kind=resource.kind, name=name, status=409)
-        return await self._after("create", resource, name, self._memory.put(key, copy_json(body)))
+        return await self._after(
+            "create", resource, name, self._memory.put(key, copy_json(body), by_people=False)
+        )
 
     async def replace(self, resource: Resource, body: Json) -> Json:
         name = body["metadata"]["name"]
@@ -117,7 +121,7 @@ class MemoryClient:
         await self._before("replace", resource, name)
         found = self._check("replace", resource, key, body["metadata"])
         kept = {**found["metadata"], **{k: v for k, v in body["metadata"].items() if v is not None}}
-        made = self._memory.put(key, {**copy_json(body), "metadata": kept})
+        made = self._memory.put(key, {**copy_json(body), "metadata": kept}, by_people=False)
         return await self._after("replace", resource, name, made)
 
     async def merge_patch(
@@ -142,7 +146,7 @@ class MemoryClient:
         if annotations and not subresource:
             side["metadata"] = {"annotations": annotations}
         wanted = merge_patch(found, copy_json(side))
-        made = found if wanted == found else self._memory.put(key, wanted)
+        made = found if wanted == found else self._memory.put(key, wanted, by_people=False)
         return await self._after("patch", resource, name, made)
 
     async def delete(

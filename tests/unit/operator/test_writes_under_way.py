@@ -1,0 +1,68 @@
+"""An address is not free while a pass may still write it to its guest, however short its quarantine was."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fipop.guest.reports import ConfigMapReport, PassReport
+from fipop.settings import DEFAULTS
+from tests.unit.operator.small_operator import SmallOperator
+
+A = "c-m-a"
+X = "10.0.0.10"
+NAME = f"default.{X}"
+
+
+class SlowPass:
+    """A pass that has asked whether it may write, and writes when it is let."""
+
+    def __init__(self, operator: SmallOperator) -> None:
+        self.operator = operator
+        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, task: Any, **_: Any) -> PassReport:
+        self.begun.set()
+        await self.goes_on.wait()
+        self.operator.carried.services[task.guest_id] = X
+        return PassReport(
+            guest_id=task.guest_id,
+            reachable=True,
+            error=None,
+            config_map=ConfigMapReport(),
+            releases=(),
+            harvester_parked=None,
+            events=(),
+            requests=0,
+            writes=0,
+            retry_after_seconds=None,
+        )
+
+
+async def test_what_a_pass_under_way_may_write_is_not_freed_before_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = SmallOperator()
+    operator.add_range(iprange=f"{X}-{X}", quarantineSeconds=1)
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {NAME: A}
+    fleet, slow = operator.controllers.fleet, SlowPass(operator)
+    fleet._parts = replace(fleet._parts, settings=lambda: DEFAULTS)
+    monkeypatch.setattr(operator.carried, "run_pass", slow, raising=False)
+    visit = asyncio.create_task(fleet.visit(A))
+    await asyncio.wait_for(slow.begun.wait(), 5)
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(60)
+    assert operator.quarantined() == {NAME}, "the guest does not carry it yet"
+    slow.goes_on.set()
+    await visit
+    await operator.pass_time(60)
+    assert operator.quarantined() == {NAME}, "now it does"
+    operator.carried.services.clear()
+    await operator.pass_time(60)
+    assert operator.quarantined() == set()
