@@ -183,7 +183,7 @@ class Fleet:
             return missing, retry_delay_seconds(age, visits.failures)
         deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
-        names = [each.meta.key for each in floating_ips]
+        served = {each.meta.key: each.status.addresses for each in floating_ips}
         self._under_way[guest.id] = task.granted
         try:
             report = await self._parts.room.run_pass(
@@ -191,12 +191,12 @@ class Fleet:
                 task,
                 deep=deep,
                 is_known=self._parts.guests.observation(guest.id) is not None,
-                early=lambda report: self._note(guest.id, observe(report, names, installs=task.opted_in)),
+                early=lambda report: self._note(guest.id, observe(report, served, installs=task.opted_in)),
             )
         finally:
             del self._under_way[guest.id]
         retry = self._record(guest, report, visits, deep=deep)
-        return observe(report, names, installs=task.opted_in), retry
+        return observe(report, served, installs=task.opted_in), retry
 
     def _record(self, guest: Guest, report: PassReport, visits: Visits, *, deep: bool) -> float | None:
         """Count and log how a pass ended; give when the next is due, None: at the interval."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Verdict
@@ -27,14 +27,15 @@ class Finding:
 class GuestObservation:
     """The last pass, or the reason why there was none.
 
-    `configured` tells by floating IP what its keys in the guest's ConfigMap came to; `unreachable`, where it is
-    there, holds for all of them. `kube_vip` and `cloud_provider` are None where fipop installs nothing; `releases` is
-    None where they were not seen.
+    `configured` tells by floating IP what its keys in the guest's ConfigMap came to, and `served` for which addresses;
+    `unreachable`, where it is there, holds for all of them. `kube_vip` and `cloud_provider` are None where fipop
+    installs nothing; `releases` is None where they were not seen.
     """
 
     reachable: bool
     unreachable: Finding | None = None
     configured: Mapping[FloatingIPName, Finding] = field(default_factory=dict)
+    served: Mapping[FloatingIPName, tuple[str, ...]] = field(default_factory=dict)
     kube_vip: Finding | None = None
     cloud_provider: Finding | None = None
     releases: tuple[ReleaseStatus, ...] | None = None
@@ -48,21 +49,24 @@ def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservatio
 
 
 def observe(
-    report: PassReport, floating_ips: Iterable[FloatingIPName], *, installs: bool
+    report: PassReport, served: Mapping[FloatingIPName, tuple[str, ...]], *, installs: bool
 ) -> GuestObservation:
-    """Translate the report of a pass for the floating IPs that it was made for."""
+    """Translate the report of a pass for the floating IPs that it was made for, and the addresses that they had."""
     if not report.reachable:
         message = str(report.error or "the guest did not answer")
         return unreachable("GuestUnreachable", message, installs=installs)
-    configured = {name: _configured(report, name) for name in floating_ips}
+    configured = {name: _configured(report, name) for name in served}
     if installs and not report.releases:
         # The ConfigMap alone would make the guest look well.
         unseen = Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=str(report.error or ""))
-        return GuestObservation(reachable=True, configured=configured, kube_vip=unseen, cloud_provider=unseen)
+        return GuestObservation(
+            reachable=True, configured=configured, served=served, kube_vip=unseen, cloud_provider=unseen
+        )
     releases = {release.role: release for release in report.releases}
     return GuestObservation(
         reachable=True,
         configured=configured,
+        served=served,
         kube_vip=_readiness(releases.get(Role.KUBE_VIP)),
         cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER)),
         releases=tuple(_release(release) for release in report.releases),

@@ -17,6 +17,9 @@ from fipop.operator.observations import Finding, GuestObservation
 PENDING = Finding(
     verdict=Verdict.UNKNOWN, reason="Pending", message="no pass over the guest has been made yet"
 )
+UNTOLD = Finding(
+    verdict=Verdict.UNKNOWN, reason="Pending", message="the guest has not been told of the address yet"
+)
 PAUSED = Finding(
     verdict=Verdict.UNKNOWN, reason="Paused", message=f"annotation {names.ANNOTATION_PAUSED} keeps fipop away"
 )
@@ -83,7 +86,7 @@ def _about_guest(
     floating_ip: FloatingIP,
     link: GuestLink,
     observation: GuestObservation | None,
-    addresses: Sequence[str],
+    addresses: tuple[str, ...],
 ) -> list[Condition]:
     if link.obstacle is not None:
         finding = Finding(verdict=Verdict.FALSE, reason=link.obstacle.reason, message=link.obstacle.message)
@@ -91,17 +94,20 @@ def _about_guest(
     if not addresses:
         finding = Finding(verdict=Verdict.FALSE, reason="NoAddress", message="there is no address to write")
         return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
+    paused = floating_ip.paused or (link.cluster is not None and link.cluster.paused)
     if observation is None:
         earlier = [
             condition
             for condition in floating_ip.status.conditions
-            if condition.type in SUMMARIZED
+            if addresses == floating_ip.status.addresses
+            and condition.type in SUMMARIZED
             and condition.type is not ConditionType.ALLOCATED
             and condition.reason not in {PENDING.reason, PAUSED.reason}
         ]
-        paused = floating_ip.paused or (link.cluster is not None and link.cluster.paused)
         return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
     configured = observation.unreachable or observation.configured.get(floating_ip.meta.key, PENDING)
+    if observation.unreachable is None and observation.served.get(floating_ip.meta.key) != addresses:
+        configured = PAUSED if paused else UNTOLD
     conditions = [_condition(ConditionType.GUEST_CONFIGURED, configured)]
     if observation.kube_vip is not None:
         conditions.append(_condition(ConditionType.KUBE_VIP_READY, observation.kube_vip))

@@ -56,9 +56,13 @@ def status(
     )
 
 
-def seen(**findings: Finding) -> GuestObservation:
+def seen(*, addresses: tuple[str, ...] = ("10.0.0.1",), **findings: Finding) -> GuestObservation:
     return GuestObservation(
-        reachable=True, configured={("c-m-1", "web"): GOOD}, releases=(RELEASE,), **findings
+        reachable=True,
+        configured={("c-m-1", "web"): GOOD},
+        served={("c-m-1", "web"): addresses},
+        releases=(RELEASE,),
+        **findings,
     )
 
 
@@ -149,3 +153,16 @@ def test_a_guest_that_is_paused_from_the_start_says_so_until_a_pass_is_made() ->
     assert told(status(floating_ip_with(paused)))["GuestConfigured"] == "Unknown Pending"
     served = status(observation=seen(kube_vip=BAD))
     assert told(status(floating_ip_with(served), link=link)) == told(served), "what a pass found stays told"
+
+
+def test_a_guest_that_was_told_of_another_address_is_not_configured_with_this_one() -> None:
+    """A move looked ready at once, while the guest still had the old address."""
+    found = told(status(observation=seen(addresses=("10.0.0.9",))))
+    assert (found["GuestConfigured"], found["Ready"]) == ("Unknown Pending", "Unknown Pending")
+    assert told(status(observation=seen()))["Ready"] == "True Ready"
+
+
+def test_what_an_earlier_process_found_of_another_address_does_not_stay() -> None:
+    configured = status(observation=seen())
+    moved = status(floating_ip_with(configured), held={V4: reservation("10.0.0.2")})
+    assert told(moved)["Ready"] == "Unknown Pending"
