@@ -103,8 +103,8 @@ class KubeClient:
     def for_leader(self, leads: Callable[[], bool]) -> Self:
         """Return a client over the same connections whose writes raise NotLeadingError while `leads` says no.
 
-        It is asked when the request goes out: a process that was stopped past its lease finds out in the middle of
-        its work.
+        It is asked again when the request has its connection: a process that was stopped past its lease finds out in
+        the middle of its work.
         """
         guarded = copy.copy(self)
         guarded._may_write = leads  # noqa: SLF001 - of our own class
@@ -333,10 +333,18 @@ class KubeClient:
         return answer.body
 
     async def _exchange(self, call: Call, timeout_seconds: float | None = None) -> Answer:
-        if call.method != "GET" and not self._may_write():
-            raise NotLeadingError(verb=call.verb, kind=call.kind)
+        def check() -> None:
+            if not self._may_write():
+                raise NotLeadingError(verb=call.verb, kind=call.kind)
+
+        writes = call.method != "GET"
+        if writes:
+            check()
         return await self._transport.exchange(
-            call, deadline=self._deadline(timeout_seconds), max_answer_bytes=self._max_answer_bytes
+            call,
+            deadline=self._deadline(timeout_seconds),
+            max_answer_bytes=self._max_answer_bytes,
+            before_send=check if writes else None,
         )
 
     def _deadline(self, timeout_seconds: float | None) -> float:

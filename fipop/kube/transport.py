@@ -12,9 +12,11 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
+from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -47,6 +49,36 @@ class RequestRecord:
 
 class AddressRefusedError(OSError):
     """The server's name leads to an address that this connection must not touch."""
+
+
+_before_send: ContextVar[Callable[[], None] | None] = ContextVar("before_send", default=None)
+
+
+@contextmanager
+def _asked(before_send: Callable[[], None] | None) -> Iterator[None]:
+    token = _before_send.set(before_send)
+    try:
+        yield
+    finally:
+        _before_send.reset(token)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Asks, when a request has its connection, whether it may still be sent."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """Give a connection for a request, a new one or one from the pool."""
+        connection = await super().connect(req, traces, timeout)
+        check = _before_send.get()
+        if check is not None:
+            try:
+                check()
+            except BaseException:
+                connection.release()
+                raise
+        return connection
 
 
 class _CutError(Exception):
@@ -87,9 +119,19 @@ class Transport:
             await self._session.close()
             self._session = None
 
-    async def exchange(self, call: Call, *, deadline: float, max_answer_bytes: int) -> Answer:
-        """Send a call and return its whole answer, of whatever status, before `deadline` (the loop's time)."""
-        with self._recorded(call) as outcome:
+    async def exchange(
+        self,
+        call: Call,
+        *,
+        deadline: float,
+        max_answer_bytes: int,
+        before_send: Callable[[], None] | None = None,
+    ) -> Answer:
+        """Send a call and return its whole answer, of whatever status, before `deadline` (the loop's time).
+
+        `before_send` may raise when there is a connection and nothing was sent: to wait for one takes its time.
+        """
+        with self._recorded(call) as outcome, _asked(before_send):
             async with asyncio.timeout_at(deadline), self._send(call) as response:
                 outcome.status = response.status
                 body = await _read_body(call, response, max_answer_bytes)
@@ -163,7 +205,7 @@ class Transport:
         if self._closed:
             raise RuntimeError("the client is closed")
         if self._session is None:
-            connector = aiohttp.TCPConnector(
+            connector = _Connector(
                 ssl=self._ssl_context,
                 limit=self._max_connections,
                 keepalive_timeout=_KEEPALIVE_SECONDS,

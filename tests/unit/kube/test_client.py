@@ -61,6 +61,22 @@ async def test_a_client_for_the_leader_reads_always_and_writes_only_while_that_l
     assert [request.method for request in server.requests] == ["POST", "GET", "POST"]
 
 
+async def test_a_lead_that_ends_while_a_write_waits_for_its_connection_ends_the_write(server):
+    """Between the question and the connection the process may have slept for longer than its lease."""
+    answers = iter([True, False])
+    async with KubeClient(server.connection()) as client:
+        with pytest.raises(NotLeadingError):
+            await client.for_leader(lambda: next(answers)).create(CONFIG_MAPS, CONFIG_MAP)
+        assert server.requests == []
+        server.says(CONFIG_MAP)
+        await client.create(CONFIG_MAPS, CONFIG_MAP)
+        answers = iter([True, False])
+        with pytest.raises(NotLeadingError):
+            await client.for_leader(lambda: next(answers)).delete(CONFIG_MAPS, "x", namespace="a")
+        assert len(server.requests) == 1
+        await client.create(CONFIG_MAPS, CONFIG_MAP)
+
+
 async def test_a_path_prefix_of_the_server_is_kept(server):
     server.says(CONFIG_MAP)
     async with KubeClient(server.connection(server=f"{server.url}/k8s/clusters/c-m-x/")) as client:
