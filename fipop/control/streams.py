@@ -7,6 +7,8 @@ arrive. A sign of life is
 - the end of a watch where the other side ended it, as an API server does after the agreed time.
 No sign of life is an open connection. What ends by our own patience (a stream that was frozen or withheld) does
 not count, however often it is opened again.
+
+Idleness is another matter: nobody even asks. It tells that whoever reads the streams hangs, and nothing of the server.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import asyncio
 import logging
 import ssl
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, cast
 
@@ -170,6 +174,50 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
+class Traffic:
+    """Since when each resource has had neither a request under way nor an answer that is still being read.
+
+    Requests for nothing of ours (what is served?) are made before the others can be: they count for all.
+    """
+
+    def __init__(self, resources: Collection[Resource], *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._resources = tuple(resources)
+        self._under_way: Counter[Resource | None] = Counter()
+        self._answers: dict[Resource | None, weakref.ref[aiohttp.ClientResponse]] = {}
+        self._busy_at: dict[Resource | None, float] = dict.fromkeys((*resources, None), clock())
+
+    @contextmanager
+    def asking(self, resource: Resource | None) -> Iterator[None]:
+        """Count what is done meanwhile as a request."""
+        self._under_way[resource] += 1
+        try:
+            yield
+        finally:
+            self._under_way[resource] -= 1
+            self._busy_at[resource] = self._clock()
+
+    def answered(self, resource: Resource | None, answer: aiohttp.ClientResponse) -> None:
+        """Note an answer, whose body may be still to come."""
+        self._answers[resource] = weakref.ref(answer)
+
+    def idle_seconds(self) -> dict[Resource, float]:
+        """For how long each resource has been idle; exact as far as this is asked again and again."""
+        now = self._clock()
+        for key in self._busy_at:
+            if self._is_busy(key):
+                self._busy_at[key] = now
+        others = self._busy_at[None]
+        return {resource: now - max(others, self._busy_at[resource]) for resource in self._resources}
+
+    def _is_busy(self, resource: Resource | None) -> bool:
+        if self._under_way[resource]:
+            return True
+        reference = self._answers.get(resource)
+        answer = reference() if reference is not None else None
+        return answer is not None and answer.connection is not None
+
+
 class StreamSessions:
     """Builds the HTTP sessions in which lists and watches of some resources are read, and hears them."""
 
@@ -181,6 +229,18 @@ class StreamSessions:
         self._signs = signs
         self._opened: dict[Resource, float] = {}
         self._transports: Transports = weakref.WeakSet()
+        self._sessions: weakref.WeakSet[aiohttp.ClientSession] = weakref.WeakSet()
+        self._traffic = Traffic(resources, clock=signs.now)
+
+    def idle_seconds(self) -> dict[Resource, float]:
+        """For how long each resource has had neither a request under way nor an open answer."""
+        return self._traffic.idle_seconds()
+
+    async def close(self) -> None:
+        """Close all sessions and cut their connections."""
+        self.abort()
+        for session in tuple(self._sessions):
+            await session.close()
 
     def abort(self) -> None:
         """Cut all connections, those too that end politely: TLS waits for the other side, who may be frozen."""
@@ -189,18 +249,28 @@ class StreamSessions:
 
     def open(self) -> aiohttp.ClientSession:
         """Open a session in the running event loop; nothing but the connection decides where it goes."""
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=_Connector(self._transports, build_ssl_context(self._connection)),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "fipop", "Accept-Encoding": "identity"},
             middlewares=(self._exchange,),
             trust_env=False,
         )
+        self._sessions.add(session)
+        return session
 
     async def _exchange(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         resource = self._resource_of.get(request.url.path)
+        with self._traffic.asking(resource):
+            response = await self._hear(resource, request, handler)
+            self._traffic.answered(resource, response)
+        return response
+
+    async def _hear(
+        self, resource: Resource | None, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
         watching = "watch" in request.url.query
         if resource is not None and watching:
             await self._pace(resource)

@@ -30,11 +30,18 @@ logger = logging.getLogger(__name__)
 
 _STEADY_SECONDS = 60.0
 """A run of kopf that lasted so long was no failed start: the next back-off begins small again."""
+_LOOK_SECONDS = 1.0
+"""Between two looks at whether kopf hangs."""
+_ROUND_SECONDS = 0.5
+"""Until what was cancelled, and did not end, is cancelled again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchTimes:
-    """Seconds. The server ends each watch after `server_seconds`; what lasts longer is frozen and given up."""
+    """Seconds. The server ends each watch after `server_seconds`; what lasts longer is frozen and given up.
+
+    kopf is taken to hang when it neglects a resource for `idle_seconds` beyond the longest back-off.
+    """
 
     server_seconds: int = 60
     client_seconds: float = 75.0
@@ -42,7 +49,16 @@ class WatchTimes:
     request_seconds: float = 30.0
     first_backoff_seconds: float = 0.5
     longest_backoff_seconds: float = 10.0
+    idle_seconds: float = 15.0
     stop_seconds: float = 5.0
+
+
+class _HangError(Exception):
+    """kopf runs, and does nothing for some resources."""
+
+    def __init__(self, resources: tuple[Resource, ...]) -> None:
+        self.names = ", ".join(map(_full_name, resources))
+        super().__init__(f"neither a request nor a watch for {self.names}")
 
 
 class Watcher:
@@ -140,22 +156,33 @@ class Watcher:
             await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 attempt.cancel()
-                await asyncio.wait({attempt})
+                await asyncio.wait({attempt}, timeout=2 * _ROUND_SECONDS)
+                await self._end_kopf(stopping)
                 return
             if loop.time() - started > _STEADY_SECONDS:
                 waits = iter(self._backoffs)
             pause = next(waits)
             error = None if attempt.cancelled() else attempt.exception()
             fields = {"error": type(error).__name__, "retry_seconds": round(pause, 1)}
-            # Only by its class: kopf's errors quote what the server said.
-            logger.warning("watching broke off; it starts afresh", extra=fields)
+            if isinstance(error, _HangError):
+                fields["resources"] = error.names
+                logger.warning("watching hangs; it starts afresh", extra=fields)
+            else:
+                # Only by its class: kopf's errors quote what the server said.
+                logger.warning("watching broke off; it starts afresh", extra=fields)
             logger.debug("what broke it off", exc_info=error)
+            await self._end_kopf(stopping)
             await asyncio.wait({stopping}, timeout=pause)
 
     async def _watch(self, mailbox: Mailbox) -> None:
+        """Run kopf until one of its tasks ends, or hangs; what is left of it then is for `_end_kopf`.
+
+        `kopf.operator` would wait 5 s for its watches, cancel each once, and wait for ever: a watch that waits for
+        its answer takes a cancellation for the end of that request alone where its stopper is cancelled too.
+        """
         await self._wait_until_served()
         # Without a stop flag: kopf would wait 5 s for its waiter whenever a watch of its died.
-        await kopf.operator(
+        roots = await kopf.spawn_tasks(
             registry=self._build_registry(mailbox),
             settings=self._build_settings(),
             clusterwide=True,
@@ -164,6 +191,58 @@ class Watcher:
             # container does not have.
             identity="fipop",  # type: ignore[arg-type] # a NewType of str that kopf keeps to itself
         )
+        noticing = asyncio.create_task(self._notice_hanging())
+        try:
+            done, _ = await asyncio.wait({*roots, noticing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # While none has failed they end each other in good order.
+            for root in roots:
+                root.cancel()
+            await asyncio.wait(roots, timeout=_ROUND_SECONDS)
+            raise
+        for task in done:
+            task.result()
+
+    async def _notice_hanging(self) -> None:
+        """Raise when kopf neglects a resource.
+
+        It always has a request under way or a watch open, or waits out a back-off, also while the API server is
+        away. The time of a starved loop does not count: kopf can do nothing in it either.
+        """
+        patience = self._times.longest_backoff_seconds + self._times.idle_seconds
+        loop = asyncio.get_running_loop()
+        awake_since = looked = loop.time()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = loop.time()
+            if now - looked > 2 * _LOOK_SECONDS:
+                awake_since = now
+            looked = now
+            idle = self._sessions.idle_seconds()
+            neglected = tuple(resource for resource, seconds in idle.items() if seconds > patience)
+            if neglected and now - awake_since > patience:
+                raise _HangError(neglected)
+
+    async def _end_kopf(self, ours: asyncio.Task[Any]) -> None:
+        """End all tasks but ours, as often as it takes; what does not end in time is left behind, cut off."""
+        loop = asyncio.get_running_loop()
+        kept = {asyncio.current_task(), ours}
+        deadline = loop.time() + self._times.stop_seconds
+        # kopf's callbacks stumble where all is cancelled at once.
+        loop.set_exception_handler(
+            lambda _, context: logger.debug("kopf ends", extra={"what": context["message"]})
+        )
+        while (left := asyncio.all_tasks() - kept) and loop.time() < deadline:
+            for task in left:
+                task.cancel()
+            done, _ = await asyncio.wait(left, timeout=_ROUND_SECONDS)
+            for task in done:
+                if not task.cancelled():
+                    task.exception()  # it is known why; asyncio would log it
+        if left:
+            logger.warning("parts of kopf do not end; they are left behind", extra={"tasks": len(left)})
+        await self._sessions.close()
+        loop.set_exception_handler(None)
 
     async def _wait_until_served(self) -> None:
         """Wait until the API server serves every resource: kopf looks once, and never again."""
@@ -232,7 +311,8 @@ class Watcher:
         settings.posting.enabled = False
         settings.watching.server_timeout = times.server_seconds
         settings.watching.client_timeout = times.client_seconds
-        settings.watching.inactivity_timeout = times.client_seconds
+        # Never together with the client's: kopf would take the two for one, and fail at the next event.
+        settings.watching.inactivity_timeout = 2 * times.client_seconds
         settings.watching.connect_timeout = times.connect_seconds
         settings.watching.chunk_size = 500
         settings.networking.request_timeout = times.request_seconds

@@ -3,17 +3,21 @@
 import asyncio
 import contextlib
 import getpass
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import kopf
 import pytest
+import pytest_asyncio
 
 from fipop.api.parsing import parse_range
 from fipop.control.events import EventType
@@ -24,7 +28,10 @@ from fipop.kube.access import connection_from_kubeconfig
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
+from localfleet.certificates import build_authority
 from localfleet.controlplane import ControlPlane
+from localfleet.faultproxy import Do, On, Rule, Schedule
+from tests.api.proxied import SeeingProxy, State
 
 RANGES = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges"
 SHORT = WatchTimes(
@@ -36,6 +43,8 @@ SHORT = WatchTimes(
     longest_backoff_seconds=0.5,
 )
 """Streams that would otherwise end after a minute end after two seconds: silence shows as soon."""
+NERVOUS = replace(SHORT, idle_seconds=1.5)
+"""Hardly more patience than the longest wait between two requests."""
 
 
 @dataclass
@@ -153,6 +162,42 @@ class Cable:
             sink.transport.abort()
 
 
+@dataclass(frozen=True)
+class Detour:
+    """A proxy and the way through it."""
+
+    proxy: SeeingProxy
+    connection: Connection
+
+
+@pytest_asyncio.fixture
+async def detour(management: ControlPlane, namespace: str) -> AsyncIterator[Detour]:
+    authority = build_authority("watching", datetime.now(UTC))
+    rbac = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": namespace},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+    }
+    await management.client.create(rbac, binding)
+    async with SeeingProxy(
+        management.url,
+        trust=management.ca_pem,
+        pair=authority.issue_server(["127.0.0.1"]),
+        send_signal=lambda _number: None,
+    ) as proxy:
+        token = await management.token_for(namespace, "default")
+        ca_pem = authority.pem.decode()
+        yield Detour(proxy, Connection(server=proxy.url, ca_pem=ca_pem, token=token))
+    await management.client.delete(f"{rbac}/{namespace}")
+
+
 async def test_every_object_is_listed_and_then_followed(
     management: ControlPlane, connection: Connection
 ) -> None:
@@ -262,6 +307,82 @@ async def test_a_frozen_stream_falls_silent_though_the_api_server_answers_and_co
         cable.thaw()
         await seen.wait_for("namespaces", EventType.ADDED, "made-while-frozen")
         assert watcher.silences()["namespaces"] < 4
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_watch_that_breaks_off_takes_no_other_with_it_that_waits_for_its_answer(
+    management: ControlPlane, detour: Detour, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kopf ends where one watch does; it waited for ever for the others, which took that for another request's end."""
+    proxy, times = detour.proxy, replace(SHORT, client_seconds=60)
+    waits = Rule(on=On.WATCH, do=Do.HANG, seconds=3600, plural="floatingips", rate=1.0)
+    breaks = Rule(on=On.WATCH, do=Do.STATUS, status=status, plural="floatingipranges", rate=1.0)
+    proxy.schedule = Schedule((waits,))
+    resources = (NAMESPACES, FLOATING_IP_RANGES, FLOATING_IPS)
+    async with watching(detour.connection, *resources, times=times) as (_, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        await until(lambda: any(a.resource == "floatingips" and a.verb == "watch" for a in proxy.asked))
+        before = len(seen.events)
+        proxy.schedule = Schedule((waits, breaks))
+        await until(lambda: any((a.verb, a.status) == ("watch", status) for a in proxy.asked))
+        proxy.schedule = Schedule()
+        async with asyncio.timeout(5):
+            await seen.wait_for("namespaces", EventType.LISTED, "kube-system", after=before)
+    assert "watching hangs; it starts afresh" not in caplog.messages
+
+
+async def test_a_watch_that_nobody_runs_any_more_is_noticed_and_started_afresh(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kopf forgets a watch that was cancelled, and lives on without it."""
+    loops, spawn_tasks = [], kopf.spawn_tasks
+
+    async def spawn_and_tell(**options: Any) -> Any:
+        loops.append(asyncio.get_running_loop())
+        return await spawn_tasks(**options)
+
+    def cancel_watch() -> None:
+        [task] = [
+            task for task in asyncio.all_tasks(loops[0]) if task.get_name().startswith("watcher for names")
+        ]
+        task.cancel()
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn_and_tell)
+    async with watching(connection, NAMESPACES, FLOATING_IPS, times=NERVOUS) as (watcher, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        before = len(seen.events)
+        loops[0].call_soon_threadsafe(cancel_watch)
+        await until(lambda: watcher.silences()["namespaces"] > 3)
+        async with asyncio.timeout(10):
+            await seen.wait_for("namespaces", EventType.LISTED, "kube-system", after=before)
+    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.message == "watching hangs; it starts afresh"
+    assert record.__dict__["resources"] == "namespaces"
+
+
+@pytest.mark.parametrize("state", [State.AWAY, State.FAILING, State.MUTE, None])
+async def test_nothing_is_taken_to_hang_because_of_the_api_server(
+    management: ControlPlane, detour: Detour, state: State | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is away, fails, says nothing, or answers no watch at all."""
+    name = f"after-{state.name.lower() if state else 'hanging'}"
+    async with watching(detour.connection, NAMESPACES, FLOATING_IPS, times=NERVOUS) as (_, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        if state is None:
+            hanging = Rule(on=On.WATCH, do=Do.HANG, seconds=3600, rate=1.0)
+            detour.proxy.schedule = Schedule((hanging,))
+        else:
+            detour.proxy.turn(state)
+        await asyncio.sleep(8)
+        detour.proxy.schedule = Schedule()
+        detour.proxy.turn(State.WELL)
+        await management.create_namespace(name)
+        await seen.wait_for("namespaces", EventType.ADDED, name)
+        await asyncio.sleep(5)
+    assert {
+        "watching hangs; it starts afresh",
+        "watching broke off; it starts afresh",
+    }.isdisjoint(caplog.messages)
 
 
 async def test_a_restart_of_the_api_server_is_survived_and_told(fresh_management: ControlPlane) -> None:

@@ -36,7 +36,8 @@ class Bench:
     def open(self, *, prefix: str = "") -> aiohttp.ClientSession:
         self.signs = SignsOfLife([NAMESPACES, FLOATING_IPS], clock=lambda: self.now, on_recovery=self.recover)
         connection = Connection(server=self.url + prefix, ca_pem=self.ca_pem, token_source=self.next_token)
-        return StreamSessions(connection, [NAMESPACES, FLOATING_IPS], self.signs).open()
+        self.sessions = StreamSessions(connection, [NAMESPACES, FLOATING_IPS], self.signs)
+        return self.sessions.open()
 
     def recover(self) -> None:
         self.recoveries += 1
@@ -74,6 +75,10 @@ class Bench:
 
     def silence(self) -> float:
         return self.signs.silences()[NAMESPACES]
+
+    def idle(self) -> tuple[float, float]:
+        idle = self.sessions.idle_seconds()
+        return idle[NAMESPACES], idle[FLOATING_IPS]
 
 
 @pytest_asyncio.fixture
@@ -176,6 +181,83 @@ class TestSignsOfLife:
             bench.now += 50
             bench.signs.forgive()
         assert set(bench.signs.silences().values()) == {0.0}
+
+
+class TestIdleness:
+    async def test_it_counts_from_the_start(self, bench: Bench) -> None:
+        async with bench.open():
+            bench.now += 50
+            assert bench.idle() == (50, 50)
+
+    @pytest.mark.parametrize("path", [LIST, WATCH])
+    async def test_who_waits_for_an_answer_is_not_idle(self, bench: Bench, path: str) -> None:
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def hold(_: web.Request) -> web.StreamResponse:
+            asked.set()
+            await answer.wait()
+            return web.Response(body=b"{}")
+
+        bench.answer = hold
+        async with bench.open() as session:
+            getting = asyncio.create_task(session.get(bench.url + path))
+            await asked.wait()
+            bench.now += 50
+            assert bench.idle() == (0, 50)
+            answer.set()
+            await (await getting).read()
+            bench.now += 7
+            assert bench.idle() == (7, 57)
+
+    async def test_who_gives_up_waiting_is_idle(self, bench: Bench) -> None:
+        async def hold(_: web.Request) -> web.StreamResponse:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        bench.answer = hold
+        async with bench.open() as session:
+            with pytest.raises(TimeoutError):
+                await session.get(bench.url + LIST, timeout=aiohttp.ClientTimeout(total=0.2))
+            bench.now += 7
+            assert bench.idle() == (7, 7)
+
+    @pytest.mark.parametrize("path", [LIST, WATCH])
+    async def test_who_reads_an_answer_is_not_idle_until_it_ends(self, bench: Bench, path: str) -> None:
+        end = asyncio.Event()
+        bench.streams(EVENT, end)
+        async with bench.open() as session, session.get(bench.url + path) as response:
+            bench.now += 50
+            assert bench.idle() == (0, 50)
+            end.set()
+            await response.content.read()
+            bench.now += 7
+            assert bench.idle() == (7, 57)
+
+    async def test_who_closed_a_watch_half_way_is_idle(self, bench: Bench) -> None:
+        bench.streams(EVENT, asyncio.Event())
+        async with bench.open() as session:
+            async with session.get(bench.url + WATCH) as response:
+                await anext(response.content.iter_chunked(1024))
+                assert bench.idle() == (0, 0)
+            bench.now += 7
+            assert bench.idle() == (7, 7)
+
+    async def test_refused_requests_count_too(self, bench: Bench) -> None:
+        bench.says(503)
+        async with bench.open() as session:
+            bench.now += 50
+            with pytest.raises(RefusedError):
+                await session.get(bench.url + LIST)
+            bench.now += 7
+            assert bench.idle() == (7, 57)
+
+    async def test_who_asks_what_is_served_is_idle_for_nothing(self, bench: Bench) -> None:
+        bench.says()
+        async with bench.open() as session:
+            bench.now += 50
+            await (await session.get(bench.url + "/apis")).read()
+            bench.now += 7
+            assert bench.idle() == (7, 7)
 
 
 class TestTransitions:
