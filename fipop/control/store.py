@@ -2,8 +2,8 @@
 
 Three sources feed a store, in any order: watch events, the answers of our own writes, authoritative lists.
 What makes that safe is one rule per name: the highest version wins, and a deletion is a version like any
-other. An API server numbers the writes of its whole store, so two objects that bore the same name one after
-the other are ordered too.
+other; a list is one of every name that it lacks. An API server numbers the writes of its whole store, so two
+objects that bore the same name one after the other are ordered too.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ class Store(Generic[P]):
         self._tombstones: dict[Name, int] = {}
         self._tombstone_limit = tombstone_limit
         self._highest_version = 0
+        self._listed_at = 0
         self._loaded = False
         self._key_of = dict(indexes or {})
         self._indexes: dict[str, dict[Hashable, dict[Name, P]]] = {name: {} for name in self._key_of}
@@ -184,6 +185,8 @@ class Store(Generic[P]):
         missing = [name for name in self._order if name not in listed]
         changes += [self._bury(name, listing.resource_version) for name in missing]
         self._highest_version = max(self._highest_version, listing.resource_version)
+        self._listed_at = max(self._listed_at, listing.resource_version)
+        self._tombstones = {name: at for name, at in self._tombstones.items() if at > self._listed_at}
         self._loaded = True
         return sorted((change for change in changes if change is not None), key=_name_of_change)
 
@@ -202,7 +205,10 @@ class Store(Generic[P]):
 
     def _known_version(self, name: Name) -> int:
         living = self._living.get(name)
-        return living.resource_version if living is not None else self._tombstones.get(name, 0)
+        if living is not None:
+            return living.resource_version
+        # What is not living now was not at the time of the last list either, or was deleted since.
+        return max(self._listed_at, self._tombstones.get(name, 0))
 
     def _bury(self, name: Name, version: int) -> Change[P] | None:
         """Note that the name was free at `version`, so that nothing older can bring it back."""

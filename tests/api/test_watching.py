@@ -21,9 +21,10 @@ import pytest_asyncio
 
 from fipop.api.parsing import parse_range
 from fipop.control.events import EventType
+from fipop.control.kopf_settings import WatchTimes
 from fipop.control.resync import Feed, Resync, ResyncTimes
 from fipop.control.store import RestoredStoreError, Store
-from fipop.control.watching import Watcher, WatchTimes
+from fipop.control.watching import Watcher
 from fipop.kube.access import connection_from_kubeconfig
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection

@@ -11,7 +11,7 @@ from tests.faults.history import FLOATING_IPS, RESERVATIONS
 from tests.faults.lane import Lane, Operator
 from tests.faults.oracles import allocations, is_held, replay, slot_of, slots_named_by
 from tests.faults.plans import Plan
-from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail
+from tests.faults.runner import NO_ELECTION, SILENCE_SECONDS, Result, quiet_for, tail
 
 CROWD = "crowd"
 FULL_SIZE = 1000
@@ -25,6 +25,8 @@ AT_ONCE = 40
 _CREATED = 201
 PAUSE_SECONDS = 2.0
 """Between two looks at the whole crowd, which take long."""
+RESYNC = "--resync-seconds=60"
+"""Lists of thousands take their time."""
 HARM = (
     Rule(on=On.WRITE, do=Do.KILL_AFTER, rate=0.0002),
     Rule(on=On.WRITE, do=Do.KILL_BEFORE, rate=0.0002),
@@ -58,10 +60,7 @@ async def run_crowd(lane: Lane, plan: Plan, times: Times | None = None) -> Resul
     times, size = times or Times(), plan.size
     result = Result(plan=plan)
     began = time.monotonic()
-    operators = [
-        await lane.operator(f"crowd-{number}", RESYNC.replace("=8", "=60"), NO_ELECTION)
-        for number in range(2)
-    ]
+    operators = [await lane.operator(f"crowd-{number}", RESYNC, NO_ELECTION) for number in range(2)]
     try:
         await lane.reset()
         await lane.create_range("crowd", "10.64.0.0/16", quarantineSeconds=1)

@@ -329,7 +329,8 @@ async def hunt_on_lanes(bugs: Sequence[Bug], lanes: int) -> int:
             nonlocal missed
             while waiting:
                 bug = waiting.pop()
-                missed += not report(bug.name, await hunt.try_out(lane, bug))
+                finding = await hunt.try_out(lane, bug)
+                missed += not report(bug.name, finding)
 
         numbers = range(min(lanes, len(bugs)))
         there = [await exits.enter_async_context(Lane(fleet, number)) for number in numbers]

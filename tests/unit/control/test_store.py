@@ -110,6 +110,32 @@ class TestPut:
         assert store.by_uid("second") is not None
 
 
+class TestLateNews:
+    def test_news_from_before_a_list_do_not_bring_back_what_the_list_lacks(self) -> None:
+        store = new_store()
+        store.resync(listing(9), seen_before=0)
+
+        assert store.put(thing("x", 7)) is None
+        assert store.put(thing("x", 9)) is None
+        assert len(store) == 0
+        assert store.put(thing("x", 10)) is not None
+
+    def test_nor_do_they_where_the_name_had_been_deleted_before(self) -> None:
+        store = new_store()
+        store.delete(thing("x", 2, uid="first"))
+        store.resync(listing(9), seen_before=2)
+
+        assert store.put(thing("x", 7, uid="second")) is None
+        assert len(store) == 0
+
+    def test_a_list_that_shows_what_an_earlier_one_lacked_was_restored(self) -> None:
+        store = new_store()
+        store.resync(listing(9), seen_before=0)
+
+        with pytest.raises(RestoredStoreError):
+            store.resync(listing(12, thing("x", 7)), seen_before=9)
+
+
 class TestDelete:
     def test_a_deletion_is_a_change_that_shows_what_was(self) -> None:
         store = new_store()
@@ -277,7 +303,8 @@ class TestLookups:
             new_store().by_index("size", 3)
 
 
-NAMES = st.sampled_from(["a/x", "a/y", "b/x", "b/y"])
+ALL_NAMES = ("a/x", "a/y", "b/x", "b/y")
+NAMES = st.sampled_from(ALL_NAMES)
 COLOURS = st.sampled_from(["red", "blue", ""])
 TAGS = st.sets(st.sampled_from(["p", "q"]))
 
@@ -330,7 +357,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(answer=lists)
     def get_the_list(self, answer: tuple[int, Listing, dict[str, dict[str, Any]]]) -> None:
         seen_before, listed, snapshot = answer
-        for name in set(self.known) | set(snapshot):
+        for name in ALL_NAMES:
             if name in snapshot:
                 self.learn(name, int(snapshot[name]["metadata"]["resourceVersion"]), project(snapshot[name]))
             else:

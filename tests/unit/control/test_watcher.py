@@ -15,7 +15,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from fipop.control.events import EventType
-from fipop.control.watching import Watcher, WatchTimes
+from fipop.control.kopf_settings import WatchTimes
+from fipop.control.watching import Watcher
 from fipop.kube.connection import Connection
 from fipop.kube.resources import NAMESPACES
 from tests.unit.control.conftest import Serve
