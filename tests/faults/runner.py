@@ -33,7 +33,7 @@ RETURNS = {"careful": 2, "returns": 2, "racing": 2}
 """In these stories floating IPs are created again: they find their addresses still held, or get them back."""
 
 CALMING_SECONDS = 40.0
-"""So long an operator may take to fall silent: harm by chance goes on, and who is frozen at each tenth write is slow."""
+"""So long operators may take to fall silent: who is frozen at every tenth write is slow."""
 
 COUNTED = ("+floatingips", "-floatingips", "+floatingipranges", "-floatingipranges")
 """Made and deleted as often as without harm, however often the operators began anew."""
