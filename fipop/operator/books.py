@@ -281,7 +281,10 @@ class Books:
         )
 
     def _space(self, name: str) -> _Space:
-        return self._spaces.setdefault(name, _Space())
+        space = self._spaces.get(name)
+        if space is None:  # a ledger is too much to make one at every look
+            space = self._spaces[name] = _Space()
+        return space
 
     def _ledger_of(self, range_name: str) -> Ledger[OwnerKey]:
         space = self._space_of.get(range_name)
