@@ -26,7 +26,7 @@ from tests.faults.oracles import (
 from tests.faults.plans import Plan
 from tests.faults.scenarios import ALL, Scenario
 
-PATIENCE_SECONDS = 100.0
+PATIENCE_SECONDS = 180.0
 SILENCE_SECONDS = 5.0
 """Longer than from one resync to the next: what writes at each of them is heard."""
 RETURNS = {"careful": 2, "returns": 2, "racing": 2}

@@ -1,4 +1,4 @@
-"""An address is not free while a pass may still write it to its guest, however short its quarantine was."""
+"""What a pass may write: asked right before, and not free before its end, however short its quarantine was."""
 
 import asyncio
 from dataclasses import replace
@@ -66,3 +66,17 @@ async def test_what_a_pass_under_way_may_write_is_not_freed_before_its_end(
     operator.carried.services.clear()
     await operator.pass_time(60)
     assert operator.quarantined() == set()
+
+
+async def test_trouble_of_our_own_api_server_withholds_a_write_and_is_no_failure_of_the_guest() -> None:
+    """It was taken for one: the guest was passed over for half a minute after each 500."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    operator.ask(A)
+    await operator.start()
+    held = list(operator.world.reservations.all())
+    fleet = operator.controllers.fleet
+    operator.client.failures["get"] = 1
+    assert await fleet._confirm(A, held) is False
+    assert await fleet._confirm(A, held) is True
