@@ -19,6 +19,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError, KubeAccessError
@@ -81,8 +82,31 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
+class _AskedBody(aiohttp.BytesPayload):
+    """The body of a write, which asks once more when it goes out: a task may have slept since it had its connection.
+
+    What it raises cuts the connection; without its body the server does nothing.
+    """
+
+    def __init__(self, value: bytes, *, content_type: str, check: Callable[[], None]) -> None:
+        super().__init__(value, content_type=content_type)
+        self._check = check
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Write at most so many bytes."""
+        self._check()
+        await super().write_with_length(writer, content_length)
+
+
 class _CutError(Exception):
     """Carries a cut out of aiohttp's reach, which would send a PUT or DELETE a second time without telling."""
+
+
+def _body_of(call: Call) -> bytes | _AskedBody | None:
+    check = _before_send.get()
+    if call.body is None or check is None:
+        return call.body
+    return _AskedBody(call.body, content_type=call.content_type, check=check)
 
 
 class Transport:
@@ -189,7 +213,7 @@ class Transport:
         async with self._open_session().request(
             call.method,
             URL(f"{self._base}{call.path}{query}", encoded=True),
-            data=call.body,
+            data=_body_of(call),
             headers=headers,
             allow_redirects=False,
             server_hostname=self._connection.tls_server_name,

@@ -77,6 +77,16 @@ async def test_a_lead_that_ends_while_a_write_waits_for_its_connection_ends_the_
         await client.create(CONFIG_MAPS, CONFIG_MAP)
 
 
+async def test_nor_is_it_sent_when_the_lead_ended_between_the_connection_and_the_body(server):
+    server.says(CONFIG_MAP)
+    async with KubeClient(server.connection()) as client:
+        answers = iter([True, True, False])
+        with pytest.raises((NotLeadingError, ApiUnreachableError)):
+            await client.for_leader(lambda: next(answers)).replace(CONFIG_MAPS, CONFIG_MAP)
+        assert await client.get(CONFIG_MAPS, "x", namespace="a") == CONFIG_MAP
+    assert [request.method for request in server.requests] == ["GET"]
+
+
 async def test_a_path_prefix_of_the_server_is_kept(server):
     server.says(CONFIG_MAP)
     async with KubeClient(server.connection(server=f"{server.url}/k8s/clusters/c-m-x/")) as client:
