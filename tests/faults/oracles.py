@@ -78,8 +78,9 @@ class Judge:
     carried: dict[str, frozenset[str]] = field(default_factory=dict)
     written: dict[Slot, str] = field(default_factory=dict)
     """Which guest carries an address because we wrote it there."""
-    left_at: dict[Owner, int] = field(default_factory=dict)
-    """When a floating IP was made, or its status last lost a held address."""
+    moved_for: dict[Owner, dict[str, int]] = field(default_factory=dict)
+    """Of each kind of reason the latest that a floating IP has moved for; none is older than the floating IP."""
+    made_at: dict[Owner, int] = field(default_factory=dict)
     asked_at: dict[Owner, int] = field(default_factory=dict)
     """When people last changed a floating IP, which may give it another address."""
     wish: dict[Owner, frozenset[str]] = field(default_factory=dict)
@@ -211,7 +212,8 @@ class Judge:
         for slot in former:
             self.named[slot].discard(owner)
         if before is None:
-            self.left_at[owner] = change.revision
+            self.moved_for[owner] = {}
+            self.made_at[owner] = change.revision
         elif change.revision in self.by_people:
             self.asked_at[owner] = change.revision
         if change.obj is not None and (before is None or change.revision in self.by_people):
@@ -232,14 +234,16 @@ class Judge:
             self._one_owner(change.revision, slot)
 
     def _left(self, change: Change, owner: Owner, slots: frozenset[Slot]) -> None:
-        """A held address leaves a status only for what people asked for, or wrote since the last time that one did."""
+        """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once."""
         wish = self.wish.get(owner, frozenset())
-        is_wished = bool(wish) and not any(slot[1] in wish for slot in slots)
-        reason_at = max(self.asked_at.get(owner, 0), self.ranges_at)
-        if not is_wished and reason_at <= self.left_at.get(owner, 0):
+        used = self.moved_for.setdefault(owner, {})
+        for kind, at in (("asked", self.asked_at.get(owner, 0)), ("range", self.ranges_at)):
+            if at > used.get(kind, self.made_at.get(owner, 0)):
+                used[kind] = at
+                return
+        if not wish or any(slot[1] in wish for slot in slots):
             text = f"{sorted(slots)} leaves the status of {owner}, and nobody asked for that"
             self._say(change.revision, "I3", text)
-        self.left_at[owner] = change.revision
 
     def _range(self, change: Change, before: Json | None) -> None:
         spec = (change.obj or {}).get("spec") or {}

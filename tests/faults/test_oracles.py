@@ -212,6 +212,15 @@ def test_a_held_address_may_leave_a_status_when_people_asked_for_that_or_a_range
     assert once.name(A, floating_ip(A, ADDRESS)).broken() == ["I3"], "one edit moves it once"
 
 
+def test_an_edit_and_a_range_that_changes_move_it_twice() -> None:
+    edited = floating_ip(A, ADDRESS, generation=2) | {"spec": {"ipaddress": ""}}
+    twice = moved(settled().name(A, edited, by_people=True).define("10.0.0.6")).name(
+        A, floating_ip(A, ADDRESS)
+    )
+    assert twice.broken() == []
+    assert twice.name(A, floating_ip(A, OTHER)).broken() == ["I3"]
+
+
 def test_a_held_address_may_leave_a_status_whenever_people_named_another() -> None:
     made = floating_ip(A, ADDRESS) | {"spec": {"ipaddress": OTHER}}
     story = Story().reserve(reservation(A)).name(A, made, by_people=True)
