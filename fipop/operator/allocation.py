@@ -199,9 +199,9 @@ def _decide(
             )
         return held
     # The range, or its space, is another now: the same address where that range gives it out, else a new one;
-    # but an address that somebody asked for by name is never changed for another.
+    # but an address that somebody asks for by name is never changed for another, while the spec still names it.
     stays = wanted_range.refuses(address) is None
-    if stays or held.requested is Requested.STATIC:
+    if stays or (held.requested is Requested.STATIC and static is not None):
         return Want(family=family, address=address, requested=held.requested, replaces=held)
     # A move that was cut short has its new address already.
     begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, Requested, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
@@ -213,7 +213,7 @@ class FloatingIPReconciler:
     async def _write_spec(self, floating_ip: FloatingIP, request: Request, outcome: Outcome) -> FloatingIP:
         """Write the addresses where the spec does not name them: the documented contract."""
         addresses = {family: address_of(each) for family, each in outcome.held.items()}
-        if not addresses or dict(request.static) == addresses or (outcome.obstacles and request.static):
+        if not addresses or dict(request.static) == addresses or _must_not_write(request, outcome):
             self._forget_write_backs(floating_ip, request)
             return floating_ip
         # What the status told already stood in the spec, too: somebody took it out.
@@ -318,3 +318,13 @@ class FloatingIPReconciler:
 
 class _GateClosedError(Exception):
     """A new address is wanted, and none may be given out yet."""
+
+
+def _must_not_write(request: Request, outcome: Outcome) -> bool:
+    """Whether the spec says what is not done yet: what is held then is not what it asks for.
+
+    An address that was asked for by name, and no more, would look like a wish again once it is written back.
+    """
+    serious = any(not each.tolerable for each in outcome.obstacles)
+    was_named = any(each.requested is Requested.STATIC for each in outcome.held.values())
+    return bool(outcome.obstacles and request.static) or (serious and was_named)

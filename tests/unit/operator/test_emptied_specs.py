@@ -1,0 +1,70 @@
+"""A spec that is emptied asks for any address of its range: what was asked for by name before binds nobody."""
+
+from fipop.api import names
+from fipop.kube.resources import FLOATING_IPS
+from tests.unit.operator.small_operator import SmallOperator
+
+A = "c-m-a"
+X = "10.0.0.10"
+ELSEWHERE = "10.7.0.10"
+KEY = (FLOATING_IPS.plural, A, "web")
+
+
+def send_to(operator: SmallOperator, range_name: str, ipaddress: str) -> None:
+    found = operator.memory.objects[KEY]
+    metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: range_name}}
+    operator.memory.put(KEY, {**found, "metadata": metadata, "spec": {"ipaddress": ipaddress}})
+
+
+def spec_of(operator: SmallOperator) -> str:
+    return str(operator.memory.objects[KEY]["spec"]["ipaddress"])
+
+
+async def holding_by_name() -> SmallOperator:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A, X)
+    await operator.settle()
+    assert operator.holders(X) == {A}
+    return operator
+
+
+async def test_it_keeps_its_address_where_the_range_is_the_same() -> None:
+    operator = await holding_by_name()
+    operator.ask_for_another(A, "")
+    await operator.settle()
+    assert operator.holders(X) == {A}
+    assert spec_of(operator) == X
+
+
+async def test_it_moves_to_another_range_that_does_not_have_the_address() -> None:
+    operator = await holding_by_name()
+    operator.add_range("other", f"{ELSEWHERE}-{ELSEWHERE}")
+    send_to(operator, "other", "")
+    await operator.settle()
+    assert operator.holders(ELSEWHERE) == {A}
+    assert spec_of(operator) == ELSEWHERE
+
+
+async def test_nor_is_the_wish_forgotten_while_the_other_range_is_missing() -> None:
+    """The old address was written back, and looked as if somebody asked for it by name."""
+    operator = await holding_by_name()
+    send_to(operator, "other", "")
+    await operator.settle()
+    await operator.pass_time(60)
+    assert operator.holders(X) == {A}
+    assert spec_of(operator) == ""
+    operator.add_range("other", f"{ELSEWHERE}-{ELSEWHERE}")
+    await operator.settle()
+    assert operator.holders(ELSEWHERE) == {A}
+
+
+async def test_an_address_that_the_spec_still_names_is_not_changed_for_another() -> None:
+    operator = await holding_by_name()
+    operator.add_range("other", f"{ELSEWHERE}-{ELSEWHERE}")
+    send_to(operator, "other", X)
+    await operator.settle()
+    assert operator.holders(X) == {A}
+    assert operator.holders(ELSEWHERE) == set()
