@@ -81,7 +81,7 @@ def choose(references: Mapping[str, Reference], shown: Mapping[str, frozenset[Ev
             continue
         chosen += made.at_every_write(name, reference.writes)
         for plans, share in (
-            (made.at_rates(name, seed=10 + number), 2),
+            (made.at_rates(name, seed=10 + number), 3),
             (made.about_events(name, shown.get(name)), 3),
             (made.at_the_start(name), 2),
             (made.with_two(name, seed=20 + number), 2),
