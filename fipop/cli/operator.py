@@ -29,8 +29,8 @@ from fipop.option_values import SettingsError, parse_namespace
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 25.0
-LOOKUP_THREADS = 64
 """A stop that takes longer is ended: the pod's grace period is 30 s."""
+LOOKUP_THREADS = 64
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

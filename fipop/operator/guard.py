@@ -53,7 +53,7 @@ class ReleaseGuard:
             return True
         suspicious, held = self._count()
         confirmed = self._confirmed()
-        if suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held):
+        if _are_few(suspicious, held):
             if self._told and self._told == confirmed:
                 self._used = confirmed
             self._told = 0
@@ -76,8 +76,7 @@ class ReleaseGuard:
         if not self._told:
             return 0
         suspicious, held = self._count()
-        is_few = suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held)
-        return 0 if is_few or suspicious == self._confirmed() else suspicious
+        return 0 if _are_few(suspicious, held) or suspicious == self._confirmed() else suspicious
 
     def _confirmed(self) -> int:
         """Give the number that people confirmed; 0 for one that has served already and was not taken away since."""
@@ -102,3 +101,7 @@ class ReleaseGuard:
             and self.world.floating_ips.get(*owner.key) is None
             and self.guests.exists(owner.namespace)
         )
+
+
+def _are_few(suspicious: int, held: int) -> bool:
+    return suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held)

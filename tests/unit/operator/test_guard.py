@@ -2,6 +2,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fipop.api.models import Reservation
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
 from fipop.operator.guard import ReleaseGuard
 from fipop.operator.guests import GuestDirectory
@@ -38,6 +39,18 @@ class Fleet:
         answers = {self.guard.may_release(each) for each in lost}
         assert len(answers) == 1
         return answers.pop()
+
+    def forget(self, lost: list[Reservation]) -> None:
+        """Have the reservations of lost ones gone."""
+        for reservation in lost:
+            self.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+
+    def lose(self, count: int, *, first: int = 0) -> None:
+        """Lose more, named from `first` on."""
+        for index in range(count):
+            self.world.observe(
+                FLOATING_IP_RESERVATIONS, build_reservation(_address(9000 + index), f"lost-{first + index}")
+            )
 
 
 def _address(number: int) -> str:
@@ -93,19 +106,14 @@ def test_a_confirmation_holds_for_the_loss_that_it_was_given_for_and_for_no_late
     assert fleet.may_release()
 
     lost = [each for each in fleet.world.reservations.all() if each.owner.name.startswith("lost")]
-    for reservation in lost[12:]:
-        fleet.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+    fleet.forget(lost[12:])
     now += 60
     assert fleet.may_release(), "what is left of the confirmed loss goes, too"
 
-    for reservation in lost[5:12]:
-        fleet.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+    fleet.forget(lost[5:12])
     now += 60
     assert fleet.may_release(), "few are no mass"
-    for index in range(20):
-        fleet.world.observe(
-            FLOATING_IP_RESERVATIONS, build_reservation(_address(9000 + index), f"lost-{index}")
-        )
+    fleet.lose(20)
     now += 60
     assert not fleet.may_release()
     assert fleet.told == [30, 25]
@@ -119,14 +127,10 @@ def test_an_old_confirmation_is_none_for_a_later_loss_of_the_same_size() -> None
     fleet.confirmed = 30
     assert fleet.may_release()
     lost = [each for each in fleet.world.reservations.all() if each.owner.name.startswith("lost")]
-    for reservation in lost[1:]:
-        fleet.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+    fleet.forget(lost[1:])
     now += 60
     assert fleet.may_release(), "few are no mass"
-    for index in range(29):
-        fleet.world.observe(
-            FLOATING_IP_RESERVATIONS, build_reservation(_address(9000 + index), f"lost-{index + 50}")
-        )
+    fleet.lose(29, first=50)
     now += 60
     assert not fleet.may_release()
     assert fleet.told == [30, 30]
