@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from localfleet.client import Json
-from localfleet.faultproxy import Do, On, Passed, Rule, Schedule
+from localfleet.faultproxy import Do, On, Passed, Rule
 from tests.faults.history import FLOATING_IPS, RESERVATIONS
 from tests.faults.lane import Lane, Operator
 from tests.faults.oracles import allocations, is_held, replay, slot_of, slots_named_by
 from tests.faults.plans import Plan
-from tests.faults.runner import NO_ELECTION, SILENCE_SECONDS, Result, quiet_for, tail
+from tests.faults.runner import NO_ELECTION, SILENCE_SECONDS, Result, quiet_for, start_all, tail
 
 CROWD = "crowd"
 FULL_SIZE = 1000
@@ -66,9 +66,7 @@ async def run_crowd(lane: Lane, plan: Plan, times: Times | None = None) -> Resul
         await lane.create_range("crowd", "10.64.0.0/16", quarantineSeconds=1)
         for number in range(NAMESPACES):
             await lane.ensure_namespace(f"crowd-{number}")
-        for number, (operator, rules) in enumerate(zip(operators, (plan.rules, plan.others), strict=True)):
-            # By the same seed both would be struck at their same writes.
-            await operator.start(Schedule(rules, seed=plan.seed + number))
+        await start_all(operators, plan)
         await _create(lane, size)
         if not await lane.wait(lambda: _all_named(lane, size), seconds=times.settle, pause=PAUSE_SECONDS):
             result.violations.append(f"I4: {_named(lane)} of {size} have an address after {times.settle:g} s")

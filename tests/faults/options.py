@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.arguments import positive
 from tests.faults.crowd import CROWD
 from tests.faults.generator import GENERATED
 from tests.faults.plans import Plan
@@ -20,7 +21,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Disturb the operator on real API servers and judge every revision; without options in every way.",
     )
     parser.add_argument(
-        "--lanes", type=_positive, default=7, metavar="N", help="how many plans run side by side (default: 7)"
+        "--lanes", type=positive, default=7, metavar="N", help="how many plans run side by side (default: 7)"
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
@@ -46,13 +47,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="TEXT",
         help="only plans whose family has this text in it",
     )
-    parser.add_argument("--every", type=_positive, default=1, metavar="N", help="only every n-th plan")
-    parser.add_argument(
-        "--limit", type=_positive, default=100_000, metavar="N", help="only the first n plans"
-    )
+    parser.add_argument("--every", type=positive, default=1, metavar="N", help="only every n-th plan")
+    parser.add_argument("--limit", type=positive, default=100_000, metavar="N", help="only the first n plans")
     parser.add_argument(
         "--crowd",
-        type=_positive,
+        type=positive,
         default=10_000,
         metavar="N",
         help="how many floating IPs make a crowd (default: 10000)",
@@ -73,16 +72,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.replay = [plan for plans in options.replay for plan in plans]
     return options
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
-    return number
 
 
 def _family(text: str) -> str:

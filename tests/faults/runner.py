@@ -111,8 +111,7 @@ async def run_plan(
     try:
         await lane.reset()
         await scenario.before(lane)
-        for number, (operator, rules) in enumerate(zip(operators, (plan.rules, plan.others), strict=False)):
-            await operator.start(Schedule(rules, seed=plan.seed + number))
+        await start_all(operators, plan)
         restarts = asyncio.create_task(_restart(operators, plan.restart_every_seconds))
         try:
             await _play(lane, scenario, result, patience_seconds)
@@ -139,6 +138,12 @@ async def _prepare(
         await lane.operator(f"{kind}{variant}-{number}", *arguments, environment=environment)
         for number in range(plan.operators)
     ]
+
+
+async def start_all(operators: list[Operator], plan: Plan) -> None:
+    """Start each with its rules; by the same seed two would be struck at their same writes."""
+    for number, (operator, rules) in enumerate(zip(operators, (plan.rules, plan.others), strict=False)):
+        await operator.start(Schedule(rules, seed=plan.seed + number))
 
 
 async def _restart(operators: list[Operator], every_seconds: float) -> None:

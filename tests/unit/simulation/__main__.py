@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
+from tests.arguments import positive
 from tests.unit.simulation.chosen import Chosen, interleavings
 from tests.unit.simulation.operators import Simulation
 
@@ -72,13 +73,6 @@ def main(options: argparse.Namespace) -> int:
     done = sum(count for count, _ in ends)
     say(f"simulation (in memory, no API server): allocations={done} violations={len(problems)}")
     return 1 if problems else 0
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return number
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
