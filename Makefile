@@ -61,7 +61,10 @@ test: check assets ## Run everything: checks, unit tests, tests on real control 
 bench: setup ## Measure the IPAM core beside netaddr and ipaddress; writes bench/RESULTS.md
 	$(BIN)/python -m bench.ipam
 
-.PHONY: bench
+bench-fleet: setup assets ## Measure bursts, new guests and passes over 1,000 simulated guests; writes bench/RESULTS.md
+	$(BIN)/python -m bench.fleet
+
+.PHONY: bench bench-fleet
 
 faults: setup ## Disturb the operator in some 900 ways and judge every revision (under 45 minutes on 2 cores)
 	$(BIN)/python -m tests.faults

@@ -12,9 +12,11 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+from bench.results import describe_machine, write_section
+from localfleet.arguments import positive
 from localfleet.client import ApiClient
 from localfleet.fleet import LocalFleet
 from localfleet.rancher_plan import REAL_ORDER, Guest, Step
@@ -37,7 +39,16 @@ DEADLINE_SECONDS = 300.0
 
 
 async def main(guests: int, burst: int) -> None:
-    """Measure and print."""
+    """Measure, print, and record."""
+    lines = [
+        "## Fleet",
+        "",
+        f"Machine: {describe_machine()} at the start.",
+        "",
+        "etcd, kube-apiserver and the operator's process are real; the guests are simulated, 50 ms a request.",
+        "",
+    ]
+    print("\n".join(lines), flush=True)
     async with LocalFleet() as fleet:
         settings = {"operateGuestClusterInterval": "3600"}
         async with open_stack(fleet, "bench", settings=settings) as stack:
@@ -46,13 +57,21 @@ async def main(guests: int, burst: int) -> None:
             )
             await stack.client.create(RANGES, build_range("burst", "10.64.0.0/16"))
             await stack.start_operator()
-            print(
-                f"bare writes of a burst of {burst}: {(bare := await time_bare_writes(stack, burst)):.2f} s"
-            )
-            took = await time_burst(stack, burst)
-            print(f"burst of {burst} floating IPs: {took:.2f} s, {took / bare:.2f} times the bare writes")
-            await report_new_guests(stack, guests)
-            await report_passes(stack, guests)
+            async for line in measure(stack, guests, burst):
+                lines.append(f"- {line}")
+                print(lines[-1], flush=True)
+    write_section("fleet", lines)
+
+
+async def measure(stack: Stack, guests: int, burst: int) -> AsyncIterator[str]:
+    """Give a line for each result, as soon as it is there."""
+    bare = await time_bare_writes(stack, burst)
+    yield f"bare writes of a burst of {burst}: {bare:.2f} s"
+    took = await time_burst(stack, burst)
+    yield f"burst of {burst} floating IPs: {took:.2f} s, {took / bare:.2f} times the bare writes"
+    yield await bring_up_guests(stack, guests)
+    for name, interval in (("first", "3599"), ("quiet", "3600")):
+        yield await time_pass(stack, name, interval, guests)
 
 
 async def in_parallel(work: Sequence[Callable[[], Awaitable[Any]]]) -> None:
@@ -139,8 +158,8 @@ async def count_served(client: ApiClient, prefix: str) -> int:
     )
 
 
-async def report_new_guests(stack: Stack, count: int) -> None:
-    """Bring guests up at 50 a second at most; the time from each one's last object to its address."""
+async def bring_up_guests(stack: Stack, count: int) -> str:
+    """Create guests by fixed writers; the time from each one's last object to its address."""
     order = [step for step in REAL_ORDER if step not in {Step.KUBECONFIG, Step.TOKEN}]
     served: dict[str, float] = {}
     guests: list[Guest] = []
@@ -164,13 +183,13 @@ async def report_new_guests(stack: Stack, count: int) -> None:
     watching.cancel()
     waits = sorted(max(0.0, served[guest.cluster_id] - guest.changed_at) for guest in guests)
     p99 = waits[int(len(waits) * 0.99) - 1]
-    print(
-        f"{count} new guests at {rate:.0f}/s: address p50 {statistics.median(waits):.3f} s, p99 {p99:.3f} s"
-    )
     for guest in guests:
         for step in (Step.KUBECONFIG, Step.TOKEN):
             stack.player._delays[step] = 0.0  # noqa: SLF001 - the wait that it plays is not what is measured
             await stack.player.take(guest, step)
+    return (
+        f"{count} new guests at {rate:.0f}/s: address p50 {statistics.median(waits):.3f} s, p99 {p99:.3f} s"
+    )
 
 
 async def note_served(client: ApiClient, served: dict[str, float]) -> None:
@@ -182,30 +201,29 @@ async def note_served(client: ApiClient, served: dict[str, float]) -> None:
             served[namespace] = time.monotonic()
 
 
-async def report_passes(stack: Stack, count: int) -> None:
-    """Make a pass over every guest at once, by a change of the settings; twice, the second one quiet."""
-    for name in ("first", "quiet"):
-        for guest in stack.player.guests.values():
-            stack.proxy.forget_requests(guest.cluster_id)
-        began = time.monotonic()
-        await stack.set_options(operateGuestClusterInterval="3600" if name == "quiet" else "3599")
+async def time_pass(stack: Stack, name: str, interval: str, count: int) -> str:
+    """Make a pass over every guest at once, by a change of the settings."""
+    for guest in stack.player.guests.values():
+        stack.proxy.forget_requests(guest.cluster_id)
+    began = time.monotonic()
+    await stack.set_options(operateGuestClusterInterval=interval)
 
-        async def all_visited() -> bool:
-            return all(stack.proxy.requests_of(guest.cluster_id) for guest in stack.player.guests.values())
+    async def all_visited() -> bool:
+        return all(stack.proxy.requests_of(guest.cluster_id) for guest in stack.player.guests.values())
 
-        await eventually(all_visited, seconds=DEADLINE_SECONDS, what=f"the {name} pass")
-        took = time.monotonic() - began
-        requests = sum(len(stack.proxy.requests_of(each.cluster_id)) for each in stack.player.guests.values())
-        print(
-            f"{name} pass over {count} guests at 50 ms a request: {took:.1f} s, {requests / count:.1f} requests each"
-        )
+    await eventually(all_visited, seconds=DEADLINE_SECONDS, what=f"the {name} pass")
+    took = time.monotonic() - began
+    requests = sum(len(stack.proxy.requests_of(each.cluster_id)) for each in stack.player.guests.values())
+    return f"{name} pass over {count} guests: {took:.1f} s, {requests / count:.1f} requests each"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--guests", type=int, default=1000)
-    parser.add_argument("--burst", type=int, default=500)
+    parser.add_argument("--guests", type=positive, default=1000, help="new guests (default: %(default)s)")
+    parser.add_argument(
+        "--burst", type=positive, default=500, help="floating IPs at once (default: %(default)s)"
+    )
     chosen = parser.parse_args()
     asyncio.run(main(chosen.guests, chosen.burst))

@@ -8,24 +8,20 @@ of processor time: on an idle machine they are those of the clock, on a busy one
 from __future__ import annotations
 
 import gc
-import os
-import platform
 import random
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from pathlib import Path
 
 import netaddr
 
+from bench.results import describe_machine, write_section
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.ledger import Ledger, Range
 from fipop.ipam.pool import parse_pool
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
-BEGIN, END = "<!-- ipam: begin -->", "<!-- ipam: end -->"
 BUDGET_SECONDS = 5.0
 REPEATS = 7
 HOLES = 13_000
@@ -261,28 +257,6 @@ def ledger_kib(text: str, family: Family, claims: int) -> float:
         tracemalloc.stop()
 
 
-def describe_machine() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    model = next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU unknown"
-    )
-    load = os.getloadavg()[0]
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, load average {load:.1f}"
-
-
-def write_section(lines: list[str]) -> None:
-    """Put our section into the results; what other benchmarks wrote there stays."""
-    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else f"# Results\n\n{BEGIN}\n{END}\n"
-    if BEGIN not in text:
-        text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    RESULTS.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
-
-
 def memory_table() -> list[str]:
     lines = ["| ledger with one pool | empty, KiB | with 250 claims, KiB |", "|---|---:|---:|"]
     for text, family in (("10.0.0.0/24", Family.IPV4), ("10.0.0.0/8", Family.IPV4), ("::/0", Family.IPV6)):
@@ -320,7 +294,7 @@ def main() -> None:
         f"netaddr_ratio={lowest / netaddr_lowest:.0f} holes_netaddr_ratio={holes / netaddr_hole:.0f}"
     )
     memory = memory_table()
-    write_section([*lines, "", *memory, "", f"`{last}`"])
+    write_section("ipam", [*lines, "", *memory, "", f"`{last}`"])
     print("", *memory, "", last, sep="\n")
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.arguments import positive
+from localfleet.arguments import positive
 from tests.faults.crowd import CROWD
 from tests.faults.generator import GENERATED
 from tests.faults.plans import Plan

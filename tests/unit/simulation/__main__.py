@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
-from tests.arguments import positive
+from localfleet.arguments import positive
 from tests.unit.simulation.chosen import Chosen, interleavings
 from tests.unit.simulation.operators import Simulation
 

@@ -1,4 +1,4 @@
-"""What command lines of the suites take."""
+"""What command lines of suites and benchmarks take."""
 
 import argparse
 
