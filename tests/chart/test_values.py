@@ -4,8 +4,19 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fipop.settings import DEFAULTS, parse_settings
 from tests.chart.rendering import ROOT, Chart, HelmRefusedError
+
+SCHEMA = yaml.safe_load((ROOT / "values.schema.json").read_text())
+WITH_PATTERN = {
+    name: found
+    for name, found in SCHEMA["properties"]["settings"]["properties"].items()
+    if "pattern" in found and name != "kubevipChartRepoUrl"
+}
+"""The options whose form the schema knows whole; of a URL it leaves the port to the operator."""
 
 REFUSED: dict[str, dict[str, Any]] = {
     "an unknown value": {"replica": 1},
@@ -21,6 +32,13 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a release name that is too long": {"settings": {"kubevipReleaseName": "x" * 54}},
     "a chart reference over HTTP": {"settings": {"kubevipChartRef": "https://charts.example.com/kube-vip"}},
     "a repository without a scheme": {"settings": {"kubevipChartRepoUrl": "charts.example.com"}},
+    "a chart reference with a tag": {
+        "settings": {"kubevipChartRef": "oci://registry.example.com/kube-vip:1.2.3"}
+    },
+    "a range of chart versions": {"settings": {"kubevipChartVersion": "1.x"}},
+    "a repository with a password": {
+        "settings": {"kubevipChartRepoUrl": "https://me:secret@charts.example.com"}
+    },
     "chart values that are a list": {"settings": {"kubevipChartValues": []}},
     "no namespace with secrets": {"secretNamespaces": []},
     "a wildcard for the namespaces with secrets": {"secretNamespaces": ["*"]},
@@ -41,6 +59,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a size without meaning": {"tmpSizeLimit": "big"},
     "a label that is no text": {"podLabels": {"a": 1}},
     "arguments as one text": {"extraArgs": "--allow-loopback-guests"},
+    "another port for the probes": {"extraArgs": ["--health-port=9000"]},
 }
 
 TAKEN: dict[str, dict[str, Any]] = {
@@ -70,8 +89,15 @@ def test_helm_takes(chart: Chart, values: dict[str, Any]) -> None:
     assert chart.render(values).only("Deployment")
 
 
-def test_the_schema_knows_every_value_and_no_other(chart: Chart) -> None:
-    schema = yaml.safe_load((ROOT / "values.schema.json").read_text())
+def test_the_schema_knows_every_value_and_no_other() -> None:
     values = yaml.safe_load((ROOT / "values.yaml").read_text())
-    assert set(schema["properties"]) - {"global"} == set(values)
-    assert set(schema["properties"]["settings"]["properties"]) == set(values["settings"])
+    assert set(SCHEMA["properties"]) - {"global"} == set(values)
+    assert set(SCHEMA["properties"]["settings"]["properties"]) == set(values["settings"])
+
+
+@pytest.mark.parametrize("option", WITH_PATTERN)
+@given(data=st.data())
+def test_what_the_schema_lets_through_the_operator_takes(option: str, data: st.DataObject) -> None:
+    longest = WITH_PATTERN[option].get("maxLength", 100)
+    text = data.draw(st.from_regex(WITH_PATTERN[option]["pattern"]).filter(lambda each: len(each) <= longest))
+    assert parse_settings({option: text}, DEFAULTS)[1] == ()
