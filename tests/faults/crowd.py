@@ -9,9 +9,10 @@ from localfleet.client import Json
 from localfleet.faultproxy import Do, On, Passed, Rule
 from tests.faults.history import FLOATING_IPS, RESERVATIONS
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import allocations, is_held, replay, slot_of, slots_named_by
+from tests.faults.oracles import allocations, replay
 from tests.faults.plans import Plan
 from tests.faults.runner import NO_ELECTION, SILENCE_SECONDS, Result, quiet_for, start_all, tail
+from tests.faults.stored import is_held, slot_of, slots_named_by
 
 CROWD = "crowd"
 FULL_SIZE = 1000

@@ -14,9 +14,10 @@ from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.waiting import eventually
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import Setting, allocations, condition, is_held, replay, seconds
+from tests.faults.oracles import Setting, allocations, replay
 from tests.faults.plans import Plan
 from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail, unrest
+from tests.faults.stored import condition, is_held, seconds
 
 GENERATED = "generated"
 GUESTS = 4

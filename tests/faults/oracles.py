@@ -1,23 +1,27 @@
 """The invariants of the design as functions over a recorded history: nothing is asked of the product.
 
-`replay` judges every revision (I1 to I3), `unsettled` a state at rest (I2, I4), `led_by_two` what came by from two
-operators, `normalize` makes an end state comparable with that of another run.
+`replay` judges every revision (I1 to I3), `led_by_two` what came by from two operators. States at rest are judged in
+`tests.faults.ends`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import lru_cache
-from ipaddress import ip_address
-from typing import Any
 
 from localfleet.faultproxy import On, Passed
 from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change, History, Json, Key
+from tests.faults.stored import (
+    Owner,
+    Slot,
+    canonical,
+    is_address,
+    is_held,
+    owner_of,
+    seconds,
+    slot_of,
+    slots_named_by,
+)
 
-Slot = tuple[str, str]
-"""An address in its space."""
-Owner = tuple[str, str]
 EARLY_SECONDS = 1.5
 """The API server's time has whole seconds; by so much a quarantine may seem to have ended early."""
 
@@ -273,92 +277,6 @@ class Judge:
         self.found.append(Violation(rule=rule, revision=revision, text=text))
 
 
-def unsettled(
-    now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, unwritten: Iterable[str] = ()
-) -> list[str]:
-    """What keeps a state from being one at rest: I2, unseen generations, guests that lack what is theirs.
-
-    `unwritten` are guests that are not to be written, such as the loser of an address that was given out twice.
-    """
-    found: list[str] = []
-    floating_ips = {key[1:]: obj for key, obj in now.items() if key[0] == FLOATING_IPS}
-    held = {
-        slot_of(obj): (owner_of(obj), obj["spec"]["owner"].get("uid"))
-        for key, obj in now.items()
-        if key[0] == RESERVATIONS and is_held(obj)
-    }
-    named: dict[Slot, tuple[Owner, str]] = {}
-    for owner, obj in floating_ips.items():
-        for slot in slots_named_by(obj):
-            named[slot] = (owner, obj["metadata"]["uid"])
-    found += [
-        f"{slot} is held by {who}, named by {named.get(slot)}"
-        for slot, who in held.items()
-        if named.get(slot) != who
-    ]
-    found += [f"{slot} is named by {who} and not held" for slot, who in named.items() if slot not in held]
-    for key, obj in now.items():
-        if key[0] in {FLOATING_IPS, RANGES}:
-            seen = (obj.get("status") or {}).get("observedGeneration")
-            if seen != obj["metadata"]["generation"]:
-                found.append(f"{key} was seen at generation {seen} of {obj['metadata']['generation']}")
-    found += _uncounted(now)
-    skipped = set(unwritten)
-    for guest, addresses in carried.items():
-        own = {slot[1] for slot, (owner, _) in named.items() if owner[0] == guest}
-        if guest not in skipped and addresses != own:
-            found.append(f"guest {guest} carries {sorted(addresses)}, its floating IPs hold {sorted(own)}")
-    return sorted(found)
-
-
-def _uncounted(now: Mapping[Key, Json]) -> list[str]:
-    """Ranges whose status counts other than there are reservations."""
-    used: Counter[str] = Counter()
-    waiting: Counter[str] = Counter()
-    for key, obj in now.items():
-        if key[0] == RESERVATIONS:
-            (used if is_held(obj) else waiting)[obj["spec"]["range"]] += 1
-    found = []
-    for key, obj in now.items():
-        capacity = (obj.get("status") or {}).get("capacity") if key[0] == RANGES else None
-        if capacity is None:
-            continue
-        outside = capacity.get("outOfRange", 0)
-        counted = (capacity["used"] + capacity["quarantined"], capacity["total"])
-        there = used[key[2]] + waiting[key[2]]
-        if counted[0] != there - outside and counted[0] != there:
-            found.append(
-                f"range {key[2]} counts {capacity}, there are {used[key[2]]} held, {waiting[key[2]]} waiting"
-            )
-    return found
-
-
-def normalize(
-    now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, chosen: frozenset[Owner] | None = None
-) -> Json:
-    """An end state without uids, times, versions, and without which address was chosen where any would do.
-
-    Which owners take any address, their reservations tell; or `chosen` does, and the reservations' word is left out.
-    """
-    masks: dict[str, str] = {}
-    for obj in _of(now, RESERVATIONS):
-        any_will_do = obj["spec"].get("requested") == "dynamic" if chosen is None else owner_of(obj) in chosen
-        if any_will_do:
-            slot = slot_of(obj)
-            masks[slot[1]] = f"any v{ip_address(slot[1]).version} of {obj['spec']['range']}"
-    said = chosen is None
-    return {
-        "reservations": sorted(_plain_reservation(obj, masks, said=said) for obj in _of(now, RESERVATIONS)),
-        "floatingips": {_name(obj): _plain_floating_ip(obj, masks) for obj in _of(now, FLOATING_IPS)},
-        "ranges": {_name(obj): _plain_range(obj) for obj in _of(now, RANGES)},
-        "guests": {
-            guest: sorted(masks.get(address, address) for address in addresses)
-            for guest, addresses in sorted(carried.items())
-            if addresses
-        },
-    }
-
-
 def led_by_two(passed: Mapping[str, Sequence[Passed]]) -> list[str]:
     """Writes of our kinds that came from an operator after another one had gained the Lease.
 
@@ -377,23 +295,6 @@ def led_by_two(passed: Mapping[str, Sequence[Passed]]) -> list[str]:
                 f"lease: {name} writes {each.seen.plural} {at - held_since:.1f} s after {holder} took the lead"
             )
     return found
-
-
-def takes_any(now: Mapping[Key, Json]) -> frozenset[Owner]:
-    """The owners whose addresses were chosen for them."""
-    return frozenset(
-        owner_of(obj) for obj in _of(now, RESERVATIONS) if obj["spec"].get("requested") == "dynamic"
-    )
-
-
-def difference(wanted: Any, found: Any, path: str = "") -> list[str]:
-    """Where two normalized states differ, one line each."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        lines = []
-        for key in sorted({*wanted, *found}):
-            lines += difference(wanted.get(key), found.get(key), f"{path}/{key}")
-        return lines
-    return [] if wanted == found else [f"{path}: {found!r} instead of {wanted!r}"]
 
 
 def creations(history: History) -> Counter[str]:
@@ -436,42 +337,9 @@ def given_out(history: History) -> int:
     )
 
 
-def slot_of(reservation: Json) -> Slot:
-    spec = reservation["spec"]
-    return spec["space"], _canonical(spec["address"])
-
-
-def owner_of(reservation: Json) -> Owner:
-    owner = reservation["spec"].get("owner") or {}
-    return owner.get("namespace", ""), owner.get("name", "")
-
-
-def is_held(reservation: Json) -> bool:
-    return not reservation["spec"].get("quarantinedUntil")
-
-
-def slots_named_by(floating_ip: Json) -> frozenset[Slot]:
-    status = floating_ip.get("status") or {}
-    space = status.get("addressSpace")
-    return frozenset((space, _canonical(text)) for text in status.get("addresses") or () if space)
-
-
-@lru_cache(maxsize=16_384)
-def _canonical(text: str) -> str:
-    return str(ip_address(text))
-
-
 def _wished(floating_ip: Json) -> frozenset[str]:
     parts = ((floating_ip.get("spec") or {}).get("ipaddress") or "").split(",")
-    return frozenset(_canonical(part) for part in parts if _is_address(part))
-
-
-def condition(obj: Json, kind: str) -> tuple[str, str]:
-    """Status and reason of a condition; two empty texts where it is not there."""
-    for each in (obj.get("status") or {}).get("conditions") or ():
-        if each["type"] == kind:
-            return each["status"], each.get("reason", "")
-    return "", ""
+    return frozenset(canonical(part) for part in parts if is_address(part))
 
 
 def _returns(before: Json, after: Json) -> bool:
@@ -484,67 +352,3 @@ def _returns(before: Json, after: Json) -> bool:
         and old.get("name") == new.get("name")
         and before["spec"]["range"] == after["spec"]["range"]
     )
-
-
-def _of(now: Mapping[Key, Json], plural: str) -> list[Json]:
-    return [obj for key, obj in sorted(now.items()) if key[0] == plural]
-
-
-def _name(obj: Json) -> str:
-    return "/".join(filter(None, (obj["metadata"].get("namespace"), obj["metadata"]["name"])))
-
-
-def _plain_reservation(obj: Json, masks: Mapping[str, str], *, said: bool) -> str:
-    spec = obj["spec"]
-    space, address = slot_of(obj)
-    owner = spec.get("owner") or {}
-    state = "held" if is_held(obj) else "waits"
-    who = f"{owner.get('namespace')}/{owner.get('name')} of {owner.get('cluster')}"
-    return f"{space} {masks.get(address, address)} {spec['range']} {state} {who} {spec['requested'] if said else ''}"
-
-
-def _plain_floating_ip(obj: Json, masks: Mapping[str, str]) -> Json:
-    status = obj.get("status") or {}
-    spec = dict(obj.get("spec") or {})
-    address = spec.pop("ipaddress", "")
-    return {
-        "annotations": dict(sorted((obj["metadata"].get("annotations") or {}).items())),
-        "finalizers": obj["metadata"].get("finalizers") or [],
-        "spec": spec,
-        "ipaddress": [
-            masks.get(str(ip_address(part)), part) if _is_address(part) else part
-            for part in address.split(",")
-        ],
-        "addresses": [masks.get(text, text) for text in status.get("addresses") or ()],
-        "range": status.get("range"),
-        "space": status.get("addressSpace"),
-        "conditions": _plain_conditions(status),
-    }
-
-
-def _plain_range(obj: Json) -> Json:
-    status = obj.get("status") or {}
-    return {
-        "spec": obj.get("spec"),
-        "finalizers": obj["metadata"].get("finalizers") or [],
-        "capacity": status.get("capacity"),
-        "conditions": _plain_conditions(status),
-    }
-
-
-def _plain_conditions(status: Json) -> list[str]:
-    found = status.get("conditions") or ()
-    return sorted(f"{each['type']}={each['status']} {each.get('reason', '')}" for each in found)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def seconds(text: str) -> float:
-    """Read a time of the API as seconds since the epoch."""
-    return datetime.fromisoformat(text).timestamp()

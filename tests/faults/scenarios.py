@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.faults.history import RANGES
 from tests.faults.lane import HARVESTER, Lane
-from tests.faults.oracles import condition, is_held, owner_of
+from tests.faults.stored import condition, is_held, owner_of
 
 Act = Callable[[Lane], Awaitable[None]]
 Look = Callable[[Lane], bool]

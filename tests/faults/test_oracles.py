@@ -6,18 +6,9 @@ import pytest
 
 from localfleet.faultproxy.proxy import Passed
 from localfleet.faultproxy.rules import classify
+from tests.faults.ends import difference, normalize, unsettled
 from tests.faults.history import Carried, Change, History, addresses_in
-from tests.faults.oracles import (
-    Setting,
-    allocations,
-    creations,
-    difference,
-    given_out,
-    led_by_two,
-    normalize,
-    replay,
-    unsettled,
-)
+from tests.faults.oracles import Setting, allocations, creations, given_out, led_by_two, replay
 
 A, B = ("c-m-a", "fip"), ("c-m-b", "fip")
 ADDRESS = "10.0.0.5"

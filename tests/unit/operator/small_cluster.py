@@ -17,7 +17,7 @@ from fipop.kube.resources import (
     SECRETS,
     Resource,
 )
-from tests.faults.oracles import is_held
+from tests.faults.stored import is_held
 from tests.unit.simulation.memory import Json, Memory
 
 WORKSPACE = "fleet-default"

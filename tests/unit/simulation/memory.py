@@ -15,7 +15,8 @@ from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiServerError
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from localfleet.simulated import merge_patch
 from tests.faults.history import Change
-from tests.faults.oracles import Judge, Setting, is_held
+from tests.faults.oracles import Judge, Setting
+from tests.faults.stored import is_held
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]

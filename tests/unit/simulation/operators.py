@@ -23,8 +23,8 @@ from fipop.operator.release import Releaser, Surroundings
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.world import World
+from tests.faults.ends import unsettled
 from tests.faults.history import Change
-from tests.faults.oracles import unsettled
 from tests.unit.simulation.memory import Json, Memory, MemoryClient
 
 RESOURCES: dict[str, Resource] = {
