@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Requested, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
+from fipop.api.parsing import parse_floating_ip
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiConflictError
@@ -232,8 +233,7 @@ class FloatingIPReconciler:
         answer = await self._client.merge_patch(
             FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace
         )
-        self._world.observe(FLOATING_IPS, answer)
-        return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name) or floating_ip
+        return self._take_answer(answer)
 
     def _may_write_back(self, floating_ip: FloatingIP) -> bool:
         stopped = any(each.reason == SPEC_REVERTED for each in floating_ip.status.conditions)
@@ -267,8 +267,16 @@ class FloatingIPReconciler:
         answer = await self._client.merge_patch(
             FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace, subresource="status"
         )
+        return self._take_answer(answer)
+
+    def _take_answer(self, answer: Json) -> FloatingIP:
+        """Go on with the object just as this round wrote it.
+
+        The world may know a younger one by now: a status of this round's addresses, tested on that one's version,
+        would name them in answer to a spec that was never looked at.
+        """
         self._world.observe(FLOATING_IPS, answer)
-        return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name) or floating_ip
+        return parse_floating_ip(answer)
 
     async def _give_back(self, floating_ip: FloatingIP, outcome: Outcome) -> RetryAfter | None:
         """Release what is held beyond the outcome, once the live object names none of it any more.

@@ -53,11 +53,16 @@ class Pending:
 
 
 class PromptClient(MemoryClient):
-    """Answers without a pause; `failures` tells how many of the next calls of a verb fail."""
+    """Answers without a pause.
+
+    `failures` tells how many of the next calls of a verb fail; `on_commit` is told the verb of what was written, while
+    its answer is on the way.
+    """
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory, Random(1), trouble=0.0)
         self.failures: Counter[str] = Counter()
+        self.on_commit: Callable[[str], None] | None = None
 
     async def _before(self, verb: str, resource: Resource, name: str) -> None:
         if self.failures[verb] > 0:
@@ -65,7 +70,10 @@ class PromptClient(MemoryClient):
             raise ApiServerError(verb=verb, kind=resource.kind, name=name, status=500)
 
     async def _after(self, *arguments: Any) -> Json:
-        return copy.deepcopy(arguments[-1])
+        answer: Json = copy.deepcopy(arguments[-1])
+        if self.on_commit is not None:
+            self.on_commit(arguments[0])
+        return answer
 
 
 class SmallOperator(SmallCluster):

@@ -1,7 +1,7 @@
 """What another operator is about to name is not given back, and nothing is named that another may be giving back."""
 
 from fipop.api import names
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.floatingips import UNDER_WAY_SECONDS
 from tests.unit.operator.small_operator import SmallOperator
 from tests.unit.simulation.memory import Json
@@ -75,3 +75,27 @@ async def test_what_the_status_names_is_not_written_anew() -> None:
     await operator.start()
     mark = stored(operator, f"default.{X}").get("annotations", {}).get(names.ANNOTATION_CONFIRMED)
     assert mark is None
+
+
+async def test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_one() -> None:
+    """Another operator has moved it meanwhile as people asked, and gives back what this one was about to name."""
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    seen: list[Json] = []
+    operator.memory.listeners.append(
+        lambda change: (
+            seen.append(change.obj) if change.plural == FLOATING_IPS.plural and change.obj else None
+        )
+    )
+
+    def ask_for_another_once(verb: str) -> None:
+        if verb == "patch":
+            operator.client.on_commit = None
+            operator.ask_for_another(A, "10.0.0.12")
+
+    operator.client.on_commit = ask_for_another_once
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {"default.10.0.0.12": A}
+    assert [each["status"]["addresses"] for each in seen if "status" in each][:1] == [["10.0.0.12"]]
