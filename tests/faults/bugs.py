@@ -542,5 +542,18 @@ UNIT_BUGS = (
             "TestResync::test_an_event_that_overtook_the_list_is_no_restored_store",
         ),
     ),
+    UnitBug(
+        name="younger-version",
+        what="a round tests its status on a younger version than the one that it looked at",
+        edits=(
+            Edit(
+                file="operator/floatingips.py",
+                before="return parse_floating_ip(answer)",
+                after="found = parse_floating_ip(answer)\n        return self._world.floating_ips.get(*found.meta.key)",
+            ),
+        ),
+        file="tests/unit/operator/test_two_writers.py",
+        tests=("test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_one",),
+    ),
 )
 """Every naming is confirmed by a write and lists mend what a store has wrong, so that no plan shows these for sure."""
