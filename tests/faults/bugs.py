@@ -556,4 +556,4 @@ UNIT_BUGS = (
         tests=("test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_one",),
     ),
 )
-"""Every naming is confirmed by a write and lists mend what a store has wrong, so that no plan shows these for sure."""
+"""No plan shows these for sure: a write confirms each naming, lists mend a store, the last is a rare race."""
