@@ -125,10 +125,10 @@ class FaultProxy:
         seen, arrived = classify(request.method, request.path, request.query_string), time.monotonic()
         if seen.verb is On.WRITE and seen.is_counted:
             self.last_write_at = arrived
-        rule = self.schedule.decide(seen)
+        body = await request.read() if request.can_read_body else b""
+        rule = self.schedule.decide(seen, body)
         if seen.verb is On.WATCH:
             return await self._watch(request, seen, rule)
-        body = await request.read() if request.can_read_body else b""
         status, holder = 0, ""
         try:
             if rule is not None and rule.do in _ALWAYS_HELD:

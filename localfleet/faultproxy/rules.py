@@ -65,7 +65,8 @@ class Rule:
     """Harm for the requests (or events) number `nth` to `nth + count - 1` of those that match.
 
     With `nth` 0 all of them are meant, each with the probability `rate`. An empty `plural` means any resource,
-    an empty `method` any method, an empty `event` any type of event.
+    an empty `method` any method, an empty `event` any type of event. Where `mentions` is given, only requests whose
+    body has that text are meant: who a reservation is for stands nowhere else.
     """
 
     on: On
@@ -76,6 +77,7 @@ class Rule:
     plural: str = ""
     method: str = ""
     event: str = ""
+    mentions: str = ""
     status: int = 500
     seconds: float = 0.0
 
@@ -140,14 +142,17 @@ class Schedule:
         """Whether watch events have to be looked at."""
         return any(rule.on is On.EVENT for rule in self.rules)
 
-    def decide(self, seen: Seen) -> Rule | None:
+    def decide(self, seen: Seen, body: bytes = b"") -> Rule | None:
         """Count a request; the rule that strikes it."""
         kinds = {On.ALL}
         if seen.is_counted and seen.plural:
             kinds |= {seen.verb} if seen.verb is On.WATCH else {seen.verb, On.REQUEST}
         return self._first(
             lambda rule: (
-                rule.on in kinds and rule.plural in {"", seen.plural} and rule.method in {"", seen.method}
+                rule.on in kinds
+                and rule.plural in {"", seen.plural}
+                and rule.method in {"", seen.method}
+                and rule.mentions.encode() in body
             )
         )
 

@@ -78,8 +78,18 @@ _ADOPT, _BURST, _CLAIMS, _MOVES = (undisturbed(name) for name in ("adopt", "burs
 _RACE_TO_ADOPT = Plan(
     scenario="adopt",
     family="seeded",
-    # All ask at once where nobody sees to their order: who asks first comes last.
-    rules=(Rule(on=On.WRITE, do=Do.DELAY, nth=1, seconds=1.0, plural="floatingipreservations"),),
+    # All ask at once where nobody sees to their order: the newcomer's claim is to come before those of the owners.
+    rules=tuple(
+        Rule(
+            on=On.WRITE,
+            do=Do.DELAY,
+            nth=1,
+            seconds=4.0,
+            plural="floatingipreservations",
+            mentions=f"steady-{number}-kubevip",
+        )
+        for number in (0, 1)
+    ),
 )
 _RETURNS, _RANGES, _CAREFUL, _APPEAR = (
     undisturbed(name) for name in ("returns", "ranges", "careful", "appear")

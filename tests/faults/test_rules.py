@@ -55,6 +55,13 @@ def test_leases_and_events_do_not_count() -> None:
     assert schedule.decide(classify("PATCH", f"{FIPS}/f", "")) is not None
 
 
+def test_what_a_body_mentions_tells_requests_of_one_path_apart() -> None:
+    schedule = Schedule([Rule(on=On.WRITE, do=Do.DELAY, nth=1, mentions="steady-1")])
+    write = classify("POST", "/apis/kubefip.k8s.binbash.org/v1/floatingipreservations", "")
+    bodies = (b"", b'{"name": "steady-0"}', b'{"name": "steady-1"}', b'{"name": "steady-1"}')
+    assert [schedule.decide(write, body) is not None for body in bodies] == [False, False, True, False]
+
+
 def test_the_same_seed_strikes_the_same_requests() -> None:
     def strikes(seed: int) -> list[bool]:
         schedule = Schedule([Rule(on=On.WRITE, do=Do.STATUS, rate=0.5)], seed=seed)
