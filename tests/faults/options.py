@@ -21,7 +21,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Disturb the operator on real API servers and judge every revision; without options in every way.",
     )
     parser.add_argument(
-        "--lanes", type=positive, default=7, metavar="N", help="how many plans run side by side (default: 7)"
+        "--lanes", type=positive, default=9, metavar="N", help="how many plans run side by side (default: 9)"
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(

@@ -8,7 +8,7 @@ from tests.faults import plans
 from tests.faults.options import parse
 from tests.faults.runner import Reference
 from tests.faults.scenarios import ALL, SCENARIOS, SLOW
-from tests.faults.selection import choose, families, select, stories
+from tests.faults.selection import choose, families, mix, select, stories
 
 EVENTS = frozenset(
     (event, plural)
@@ -69,6 +69,15 @@ def test_a_full_run_has_at_least_a_thousand_operations_and_all_kinds_of_harm() -
     assert sum(plan.size for plan in chosen if plan.scenario == "generated") >= 1000
     assert {plan.family for plan in chosen} == families()
     assert [plan.scenario for plan in chosen[:3]] == ["crowd", "outage", "outage"]
+
+
+def test_the_stories_are_mixed_and_none_is_lost() -> None:
+    moves, burst = plans.at_every_write("moves", 20), plans.at_every_write("burst", 10)
+    mixed = mix([*moves, *burst])
+    assert [plan for plan in mixed if plan.scenario == "moves"] == moves
+    assert [plan for plan in mixed if plan.scenario == "burst"] == burst
+    for half in (mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]):
+        assert 0.6 < sum(plan.scenario == "moves" for plan in half) / len(half) < 0.75
 
 
 def test_no_reference_is_among_the_plans_and_no_plan_is_there_twice() -> None:
