@@ -149,6 +149,11 @@ def parse_repo_url(text: str) -> str:
     if "@" in parts.netloc:
         # It would reach helm's command line, and logs on the way.
         raise SettingsError("must not hold a user or password")
+    if "?" in url or "#" in url:
+        # A token's usual place.
+        raise SettingsError(
+            "must not hold a query or fragment, which conditions, logs and command lines would show"
+        )
     return url
 
 

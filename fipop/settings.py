@@ -208,8 +208,8 @@ def _as_text(value: object) -> str:
 
 
 def _shown(option: _Option, text: str) -> str:
-    # A URL may carry a password before its @ and a token after its ?.
-    return _withheld(text) if option.secret or "@" in text or "?" in text else _clean(text)
+    # A URL may carry a password before its @ and a token after its ? or #.
+    return _withheld(text) if option.secret or any(mark in text for mark in "@?#") else _clean(text)
 
 
 def _withheld(text: str) -> str:

@@ -39,6 +39,15 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a repository with a password": {
         "settings": {"kubevipChartRepoUrl": "https://me:secret@charts.example.com"}
     },
+    "a repository with a token in its query": {
+        "settings": {"kubevipChartRepoUrl": "https://charts.example.com/stable?token=secret"}
+    },
+    "a repository with a query and no path": {
+        "settings": {"kubevipChartRepoUrl": "https://charts.example.com?token=secret"}
+    },
+    "a repository with a fragment": {
+        "settings": {"kubevipChartRepoUrl": "https://charts.example.com/stable#secret"}
+    },
     "chart values that are a list": {"settings": {"kubevipChartValues": []}},
     "no namespace with secrets": {"secretNamespaces": []},
     "a wildcard for the namespaces with secrets": {"secretNamespaces": ["*"]},
@@ -71,6 +80,9 @@ TAKEN: dict[str, dict[str, Any]] = {
             "kubevipChartRef": "oci://registry.example.com/charts/kube-vip",
             "kubevipCloudProviderChartRef": "oci://registry.example.com/charts/kube-vip-cloud-provider",
         }
+    },
+    "a repository with any other character in its path": {
+        "settings": {"kubevipChartRepoUrl": "https://charts.example.com:8443/a!\"$%&'()*+,-./:;<=>@[]^_`{|}~"}
     },
     "chart values as a text": {"settings": {"kubevipChartValues": "image:\n  tag: v1.2.4\n"}},
     "values of a parent chart": {"global": {"cattle": {"systemDefaultRegistry": ""}}},

@@ -229,12 +229,30 @@ def test_bad_chart_values_never_show_what_they_hold(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://me:hunter2@example.org/charts", "ftp://example.org/charts?token=hunter2"]
+    "url",
+    [
+        "https://me:hunter2@example.org/charts",
+        "https://example.org/charts?token=hunter2",
+        "https://example.org?hunter2",
+        "https://example.org/charts#token=hunter2",
+        "ftp://example.org/charts?token=hunter2",
+        "ftp://example.org/charts#hunter2",
+    ],
 )
 def test_a_bad_url_never_shows_a_password_or_token(url: str) -> None:
     bad = refused("kubevipChartRepoUrl", url)
 
     assert "hunter2" not in bad.value + bad.reason
+
+
+@pytest.mark.parametrize("end", ["?token=hunter2", "?", "#hunter2", "#"])
+def test_a_repository_with_a_query_or_a_fragment_is_refused(end: str) -> None:
+    """A token in the query was taken, and shown in conditions, in logs and on helm's command line."""
+    bad = refused("kubevipChartRepoUrl", f"https://example.org/charts{end}")
+
+    assert (
+        bad.reason == "must not hold a query or fragment, which conditions, logs and command lines would show"
+    )
 
 
 def test_settings_show_no_chart_values_when_they_are_printed() -> None:
