@@ -55,18 +55,29 @@ class Configuration:
 
     async def follow(self) -> None:
         """Take every change in, for ever. A deleted ConfigMap is made again, from the defaults."""
-        async with aclosing(self._watch.versions()) as versions:
+        # To make it may be refused for hours (a quota, a policy). The watch is read on meanwhile: it shows no life
+        # else, and liveness would end a process that works, for one that cannot start.
+        making: asyncio.Task[None] | None = None
+        async with asyncio.TaskGroup() as group, aclosing(self._watch.versions()) as versions:
             async for version in versions:
-                self._take(version if version is not None else await self._insist_on_creating())
+                if making is not None:
+                    # Ended before the version is taken, so that what was made never replaces what is newer.
+                    making.cancel()
+                    await asyncio.wait({making})
+                making = group.create_task(self._make_again()) if version is None else None
+                if version is not None:
+                    self._take(version)
 
-    async def _insist_on_creating(self) -> dict[str, Any]:
+    async def _make_again(self) -> None:
         """Make the ConfigMap; the watch tells only once that it is gone, so a failure is tried again here."""
         while True:
             try:
-                return await self._create()
+                made = await self._create()
             except FipopError as error:
                 logger.warning("settings cannot be made", extra={"error": str(error)})
                 await asyncio.sleep(CREATE_RETRY_SECONDS)
+            else:
+                return self._take(made)
 
     async def _create(self) -> dict[str, Any]:
         body = {

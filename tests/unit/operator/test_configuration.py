@@ -1,0 +1,215 @@
+"""kube-fip-config deleted, over an API server in memory and in virtual time."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fipop.control.health import AnswerRecord, judge_liveness
+from fipop.errors import ApiAlreadyExistsError, ApiForbiddenError
+from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
+from fipop.operator.app import Operator
+from fipop.operator.configuration import Configuration
+from fipop.operator.options import OperatorOptions
+from tests.unit.control.conftest import VirtualLoop
+
+NAME = "kube-fip-config"
+
+
+@dataclass
+class SmallServer:
+    """Has one ConfigMap or none. `may_create` says what its policy thinks; `slowness` is how long a create takes."""
+
+    stored: dict[str, Any] | None = None
+    may_create: bool = True
+    slowness: float = 0.0
+    tries: int = 0
+    version: int = 1
+    news: list[asyncio.Queue[WatchEvent]] = field(default_factory=list)
+
+    def put(self, **data: str) -> dict[str, Any]:
+        """Store the ConfigMap, by whoever does it."""
+        kind = "ADDED" if self.stored is None else "MODIFIED"
+        self.version += 1
+        metadata = {"name": NAME, "namespace": "kube-fip", "uid": "u", "resourceVersion": str(self.version)}
+        self.stored = {"metadata": metadata, "data": data}
+        self._tell(kind)
+        return self.stored
+
+    def delete(self) -> None:
+        """Delete it, by whoever does it."""
+        self.version += 1
+        self._tell("DELETED")
+        self.stored = None
+
+    def _tell(self, kind: str) -> None:
+        assert self.stored is not None
+        for queue in self.news:
+            queue.put_nowait(WatchEvent(type=kind, object=self.stored))
+
+    # What the settings use of KubeClient
+
+    async def get(self, *_: object, **__: object) -> dict[str, Any] | None:
+        return self.stored
+
+    async def list(self, *_: object, **__: object) -> Listing:
+        return Listing(items=(self.stored,) if self.stored else (), resource_version=self.version)
+
+    async def create(self, _: object, body: dict[str, Any]) -> dict[str, Any]:
+        self.tries += 1
+        if not self.may_create:
+            raise ApiForbiddenError(verb="create", kind="ConfigMap", name=NAME, status=403)
+        if self.stored is not None:
+            raise ApiAlreadyExistsError(verb="create", kind="ConfigMap", name=NAME, status=409)
+        made = self.put(**body["data"])
+        await asyncio.sleep(self.slowness)
+        return made
+
+    async def watch(self, *_: object, timeout_seconds: int, **__: object) -> AsyncGenerator[WatchEvent, None]:
+        queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        self.news.append(queue)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while True:
+                    yield await queue.get()
+        except TimeoutError:
+            return
+        finally:
+            self.news.remove(queue)
+
+
+def build_configuration(server: SmallServer) -> Configuration:
+    return Configuration(
+        client=cast("KubeClient", server),
+        events=cast("Any", SimpleNamespace(record=lambda *_: None)),
+        namespace="kube-fip",
+        defaults={"metricsPort": "9001"},
+    )
+
+
+@asynccontextmanager
+async def following(configuration: Configuration) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(configuration.follow())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a coroutine in virtual time; the clock of liveness is that time too."""
+
+    def run(coroutine: Any) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            clock = SimpleNamespace(monotonic=runner.get_loop().time)
+            for module in ("kube.watch", "operator.app"):
+                monkeypatch.setattr(f"fipop.{module}.time", clock)
+            runner.run(coroutine)
+
+    return run
+
+
+def test_settings_that_cannot_be_made_again_leave_the_process_live(
+    run: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The watch stood still while the creation was tried, and was dead after 110 s: both replicas were killed."""
+    helm = tmp_path / "helm"
+    helm.write_text("#!/bin/sh\n")
+    helm.chmod(0o755)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        options = OperatorOptions(
+            connection=Connection(server="https://127.0.0.1:1"), identity="me", version="0", helm=str(helm)
+        )
+        operator = Operator(options, set_log_level=lambda _: None)
+        watcher = SimpleNamespace(running=True, waiting_for=(), silences=lambda: {"others": 1.0})
+        operator._watcher = cast("Any", watcher)
+        operator._answers = AnswerRecord(loop.time, clock=loop.time)
+        server = SmallServer(may_create=False)
+        server.put(metricsPort="9000")
+        operator._configuration = configuration = build_configuration(server)
+        async with following(configuration):
+            await asyncio.sleep(1)
+            server.delete()
+            for _ in range(40):
+                await asyncio.sleep(5)
+                operator._answers.look()
+
+            assert loop.time() > 200
+            assert operator._answers.answering_for > 150
+            assert judge_liveness(operator._health()).ok
+            assert server.tries >= 40
+            assert configuration.settings.metrics_port == 9000
+
+            server.may_create = True
+            await asyncio.sleep(6)
+            assert server.stored is not None
+            assert configuration.settings.metrics_port == 9001
+
+    with caplog.at_level(logging.WARNING):
+        run(story())
+    told = [record for record in caplog.records if record.message == "settings cannot be made"]
+    assert "cannot create ConfigMap kube-fip-config: 403" in told[0].error
+
+
+def test_settings_that_somebody_else_makes_meanwhile_are_taken_and_nothing_is_tried_any_more(
+    run: Any,
+) -> None:
+    async def story() -> None:
+        server = SmallServer(may_create=False)
+        configuration = build_configuration(server)
+        async with following(configuration):
+            await asyncio.sleep(12)
+            server.put(metricsPort="9100")
+            await asyncio.sleep(0.1)
+            assert configuration.settings.metrics_port == 9100
+            tries = server.tries
+            await asyncio.sleep(60)
+            assert server.tries == tries
+
+            server.delete()
+            await asyncio.sleep(0.1)
+            assert server.tries == tries + 1
+
+    run(story())
+
+
+def test_what_was_made_never_replaces_what_is_newer(run: Any) -> None:
+    async def story() -> None:
+        server = SmallServer(slowness=5.0)
+        configuration = build_configuration(server)
+        async with following(configuration):
+            await asyncio.sleep(1)
+            assert server.stored is not None
+            server.put(metricsPort="9100")
+            await asyncio.sleep(30)
+            assert configuration.settings.metrics_port == 9100
+
+    run(story())
+
+
+def test_a_failure_that_nobody_expects_ends_the_process_also_while_the_settings_are_made_again(
+    run: Any,
+) -> None:
+    async def story() -> None:
+        server = SmallServer()
+        configuration = build_configuration(server)
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        configuration.listeners.append(fail)
+        with pytest.raises(ExceptionGroup, match="TaskGroup") as caught:
+            await configuration.follow()
+        assert caught.group_contains(RuntimeError, match="a defect")
+
+    run(story())
