@@ -23,7 +23,7 @@ async def load_crds(client: ApiClient, *folders: Path) -> None:
 
 
 def _read(file: Path) -> list[Json]:
-    return [document for document in yaml.safe_load_all(file.read_text()) if document]
+    return [document for document in yaml.load_all(file.read_text(), yaml.CSafeLoader) if document]
 
 
 async def _load(client: ApiClient, crd: Json) -> None:

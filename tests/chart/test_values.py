@@ -11,10 +11,12 @@ from fipop.settings import DEFAULTS, parse_settings
 from tests.chart.rendering import ROOT, Chart, HelmRefusedError
 
 SCHEMA = yaml.safe_load((ROOT / "values.schema.json").read_text())
-WITH_PATTERN = {
-    name: found
+OPTIONS = {
+    name: SCHEMA["definitions"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
     for name, found in SCHEMA["properties"]["settings"]["properties"].items()
-    if "pattern" in found and name != "kubevipChartRepoUrl"
+}
+WITH_PATTERN = {
+    name: form for name, form in OPTIONS.items() if "pattern" in form and name != "kubevipChartRepoUrl"
 }
 """The options whose form the schema knows whole; of a URL it leaves the port to the operator."""
 
@@ -104,7 +106,8 @@ def test_helm_takes(chart: Chart, values: dict[str, Any]) -> None:
 def test_the_schema_knows_every_value_and_no_other() -> None:
     values = yaml.safe_load((ROOT / "values.yaml").read_text())
     assert set(SCHEMA["properties"]) - {"global"} == set(values)
-    assert set(SCHEMA["properties"]["settings"]["properties"]) == set(values["settings"])
+    assert set(OPTIONS) == set(values["settings"])
+    assert len(WITH_PATTERN) == 7
 
 
 @pytest.mark.parametrize("option", WITH_PATTERN)

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
 import fipop
+from localfleet.arguments import positive
 from localfleet.assets import ensure_all
 from localfleet.fleet import PROGRAMS, LocalFleet
 from tests.faults.bugs import BUGS, UNIT_BUGS, Bug, Edit, UnitBug
@@ -363,7 +364,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         epilog="Exit code 0: every bug was caught; 1: some were not.",
     )
     parser.add_argument("names", nargs="*", type=_bug_name, metavar="NAME", help="of a bug; without any: all")
-    parser.add_argument("--lanes", type=_lanes, default=4, help="how many bugs run side by side (default: 4)")
+    parser.add_argument(
+        "--lanes", type=positive, default=4, help="how many bugs run side by side (default: 4)"
+    )
     return parser.parse_args(arguments)
 
 
@@ -371,12 +374,6 @@ def _bug_name(text: str) -> str:
     if text not in NAMES:
         raise argparse.ArgumentTypeError(f"there is no bug {text!r}; there are: {', '.join(sorted(NAMES))}")
     return text
-
-
-def _lanes(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lanes: at least 1")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -166,8 +166,8 @@ def test_unit_tests_that_run_on_another_package_are_told(tmp_path: Path) -> None
     ("arguments", "said"),
     [
         (["no-such-bug"], "there is no bug 'no-such-bug'; there are: "),
-        (["--lanes", "0"], "'0' is not a number of lanes"),
-        (["--lanes", "many"], "'many' is not a number of lanes"),
+        (["--lanes", "0"], "'0' is no whole number from 1 on"),
+        (["--lanes", "many"], "'many' is no whole number from 1 on"),
     ],
 )
 def test_what_cannot_be_chosen_is_refused(arguments, said: str, capsys: pytest.CaptureFixture[str]) -> None:
