@@ -7,8 +7,7 @@ import contextvars
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import partial
@@ -98,7 +97,7 @@ Handler = Callable[[K], Coroutine[None, None, RetryAfter | None]]
 
 
 class WorkQueue(Generic[K]):
-    """Runs a handler over keys: a key never twice at once, at most `concurrency` keys at a time, those `aside` apart.
+    """Runs a handler over keys: a key never twice at once, at most `concurrency` keys at a time.
 
     Keys may be added at any time, also while nothing runs: none is lost, each is kept once. Everything belongs
     to one event loop, whose clock rules the delays.
@@ -128,7 +127,6 @@ class WorkQueue(Generic[K]):
         self._handle: Handler[K] | None = None
         self._context = contextvars.Context()
         self._concurrency = 0
-        self._aside = 0
         self._paused = False
         self._stopping: asyncio.Event | None = None
         self._stop_deadline_seconds = 0.0
@@ -203,16 +201,6 @@ class WorkQueue(Generic[K]):
         self._paused = False
         self._pump()
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Give another key the place of one being worked on, which waits inside for what has a bound of its own."""
-        self._aside += 1
-        self._pump()
-        try:
-            yield
-        finally:
-            self._aside -= 1
-
     async def wait_idle(self) -> None:
         """Wait until nothing is due and nothing is being worked on; what is delayed does not count."""
         await self._idle.wait()
@@ -256,7 +244,7 @@ class WorkQueue(Generic[K]):
             and self._handle is not None
             and not self._paused
             and not (self._stopping is not None and self._stopping.is_set())
-            and len(self._active) - self._aside < self._concurrency
+            and len(self._active) < self._concurrency
         ):
             _, sequence, key = heapq.heappop(self._heap)
             ready = self._ready.get(key)

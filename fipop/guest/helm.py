@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,6 @@ class HelmRunner:
     A source of charts that hangs keeps no guest from its upgrade. `runs` counts the processes that were started.
 
     `observe` hears of each run that ended by itself or at its deadline: helm's subcommand, and whether it succeeded.
-    `aside` is entered while an upgrade waits for its turn, which may take as long as there are guests to install.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class HelmRunner:
         deadline_seconds: float = DEADLINE_SECONDS,
         environ: Mapping[str, str] | None = None,
         observe: Callable[[str, bool], None] | None = None,
-        aside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.executable = executable
         self._observe = observe
@@ -86,7 +84,6 @@ class HelmRunner:
         self.runs = 0
         self.scratch = Scratch()
         self._slots = {action: asyncio.Semaphore(concurrency) for action in (_UPGRADE, _FETCH)}
-        self._aside = aside
         surroundings = os.environ if environ is None else environ
         self._fetch_environment = {
             name: surroundings[name] for name in _PASSED_TO_FETCHES if name in surroundings
@@ -132,17 +129,6 @@ class HelmRunner:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    @asynccontextmanager
-    async def _slot(self, action: str) -> AsyncIterator[None]:
-        """Wait for a turn; only guests' passes wait here, fetches are tasks of their own."""
-        slots = self._slots[action]
-        with self._aside() if action == _UPGRADE else nullcontext():
-            await slots.acquire()
-        try:
-            yield
-        finally:
-            slots.release()
-
     async def execute(
         self,
         arguments: list[str],
@@ -175,7 +161,7 @@ class HelmRunner:
         action: str,
         subject: str,
     ) -> bytes:
-        async with self._slot(action):
+        async with self._slots[action]:
             self.runs += 1
             try:
                 ended = await run_process(

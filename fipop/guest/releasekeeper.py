@@ -30,13 +30,14 @@ _RUNS_HELM = (Action.INSTALL, Action.UPGRADE, Action.RETRY, Action.REPAIR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was done about one release; `ran`: helm was run for it."""
+    """What was done about one release; `ran`: helm was run for it; `queued`: it is to be, after other guests."""
 
     ran: bool = False
     drift: str = ""
     doubt: str = ""
     error: FipopError | None = None
     wait_seconds: float | None = None
+    queued: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ class ReleaseKeeper:
         rest = self.tools.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
         if rest:
             return Outcome(drift=self._drift(decision, wanted, chart), wait_seconds=rest)
+        if not self.tools.turns.take(self.task.guest_id):
+            return Outcome(drift=self._drift(decision, wanted, chart), queued=True)
         return await self._run(decision, state, wanted, chart)
 
     def _rest_without_chart(self, wanted: WantedRelease, error: ChartError | None, now: float) -> float:

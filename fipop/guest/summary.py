@@ -30,7 +30,11 @@ def sum_up_release(
     error = outcome.error or survey.problems.get(wanted.role) or failure
     state = survey.managed.get(wanted.role)
     if state is None:
-        message = "there is no release yet" if error is None else str(error)
+        message = "there is no release yet"
+        if outcome.queued:
+            message += ": helm is at work in other guests, this one is in line"
+        if error is not None:
+            message = str(error)
         return ReleaseReport(
             role=wanted.role,
             name=wanted.name,

@@ -71,7 +71,11 @@ class GuestRoom:
             await run.first_talk(connection)
             if early is not None and run.has_news(is_known=is_known):
                 early(run.report())
-            if await run.run_helm(connection):
+            try:
+                has_run = await run.run_helm(connection)
+            finally:
+                tools.turns.give_back(task.guest_id)
+            if has_run:
                 await run.second_talk(connection)
         except (ApiError, GuestError, KubeAccessError) as error:
             run.note(error)
@@ -86,6 +90,10 @@ class GuestRoom:
         connection = parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=tools.allow_loopback)
         async with tools.talk(connection) as client:
             return await read_carried(client)
+
+    def end_visit(self, guest_id: str) -> None:
+        """Note the end of a visit to a guest, also of one without a pass: it keeps its place for helm, or leaves it."""
+        self._tools.turns.end_visit(guest_id)
 
     def forget(self, guest_id: str) -> None:
         """Drop what is remembered of a guest that is gone."""

@@ -12,6 +12,7 @@ from fipop.errors import PassTimeoutError
 from fipop.guest.chartcache import ChartCache
 from fipop.guest.helm import HelmRunner
 from fipop.guest.memory import GuestMemory
+from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 
@@ -23,8 +24,8 @@ LEASE_SECONDS = 30.0
 class GuestTools:
     """Programs, charts, memory and limits of the passes.
 
-    `slots` bounds how many guests are talked to at once. A pass gives its slot back while it waits for charts and
-    for helm, which has a bound of its own; a talk that takes longer than `brisk_seconds` moves over to one of
+    `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs, which has a
+    bound of its own (`turns`); a talk that takes longer than `brisk_seconds` moves over to one of
     `slow_slots`: guests that hang do not keep the slots from those that answer.
     `request_seconds` is for one request, `talk_seconds` for all that a pass asks a guest between two waits.
     `observe_request` sees each request (never a body), for logs and metrics.
@@ -34,6 +35,7 @@ class GuestTools:
     charts: ChartCache
     allow_loopback: bool
     memory: GuestMemory = field(default_factory=GuestMemory)
+    turns: HelmTurns = field(default_factory=HelmTurns)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     brisk_seconds: float = 2.0
     slow_slots: int = 128

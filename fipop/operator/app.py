@@ -20,6 +20,7 @@ from fipop.guest.chartcache import ChartCache
 from fipop.guest.helm import HelmRunner, find_helm
 from fipop.guest.sync import GuestRoom
 from fipop.guest.tools import GuestTools
+from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
@@ -78,11 +79,11 @@ class Operator:
         helm = HelmRunner(
             find_helm(options.helm),
             observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
-            aside=lambda: self._controllers.passes.aside(),
         )
         self._tools = GuestTools(
             helm=helm,
             charts=ChartCache(helm),
+            turns=HelmTurns(called=lambda guest_id: self._controllers.router.add_pass(guest_id)),
             allow_loopback=options.allow_loopback_guests,
             slots=asyncio.Semaphore(options.pass_concurrency),
             observe_request=lambda record: self._note_request("guest", record),

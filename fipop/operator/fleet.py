@@ -103,6 +103,12 @@ class Fleet:
 
     async def visit(self, guest_id: str) -> RetryAfter | None:
         """Make a pass, or note why there is none; the answer says when the next is due."""
+        try:
+            return await self._visit(guest_id)
+        finally:
+            self._parts.room.end_visit(guest_id)
+
+    async def _visit(self, guest_id: str) -> RetryAfter | None:
         guest = self._parts.guests.known(guest_id)
         if guest is None:
             self.forget(guest_id)

@@ -190,34 +190,6 @@ class TestAdding:
 
         virtually(scenario())
 
-    def test_who_waits_aside_takes_no_place_of_others(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal, turn = new_queue(), Journal(), asyncio.Semaphore(0)
-
-            async def handle(key: str) -> RetryAfter | None:
-                if key.startswith("waits"):
-                    with queue.aside():
-                        await turn.acquire()
-                return await journal(key)
-
-            async with running(queue, handle, concurrency=2):
-                for number in range(5):
-                    queue.add(f"waits-{number}")
-                queue.add("other")
-                await asyncio.sleep(2)
-                assert [key for _, key in journal.runs] == ["other"]
-                for _ in range(5):
-                    turn.release()
-                await queue.wait_idle()
-                assert len(journal.runs) == 6
-                journal.most_at_once = 0
-                for number in range(5):
-                    queue.add(str(number))
-                await queue.wait_idle()
-            assert journal.most_at_once == 2
-
-        virtually(scenario())
-
     def test_a_handler_may_add_keys_its_own_too(self, virtually: Virtually) -> None:
         async def scenario() -> None:
             queue = new_queue()

@@ -5,8 +5,6 @@ import itertools
 import json
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,30 +161,6 @@ async def test_a_source_of_charts_that_hangs_keeps_no_guest_from_its_upgrade(
     await asyncio.wait_for(runner.upgrade(KUBECONFIG, order(tmp_path)), 20)
     fetching.cancel()
     await asyncio.gather(fetching, return_exceptions=True)
-
-
-async def test_who_waits_for_a_turn_is_told_to_stand_aside_and_who_runs_is_not(
-    stub: Stub, tmp_path: Path
-) -> None:
-    waiting = 0
-
-    @contextmanager
-    def aside() -> Iterator[None]:
-        nonlocal waiting
-        waiting += 1
-        yield
-        waiting -= 1
-
-    go = tmp_path / "go"
-    program = stub.make(f"while [ ! -e {go} ]; do sleep 0.05; done; echo '{{}}'")
-    runner = HelmRunner(program, concurrency=1, aside=aside)
-    upgrades = [asyncio.create_task(runner.upgrade(KUBECONFIG, order(tmp_path))) for _ in range(3)]
-    async with asyncio.timeout(20):
-        while (runner.runs, waiting) != (1, 2):  # noqa: ASYNC110 - a runner has no event for that
-            await asyncio.sleep(0.01)
-        go.touch()
-        await asyncio.gather(*upgrades)
-    assert waiting == 0
 
 
 async def test_a_failure_is_classified_and_its_words_do_not_travel(stub: Stub, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,12 +13,14 @@ import pytest
 import pytest_asyncio
 
 from fipop.errors import ApiServerError
-from fipop.guest.chartcache import ChartCache
+from fipop.guest.chartcache import CachedChart, ChartCache
+from fipop.guest.charts import ChartIdentity, ChartSource
 from fipop.guest.configmap import WantedAddress
 from fipop.guest.helm import HelmRunner
 from fipop.guest.reports import ConfigMapOutcome, GuestTask, PassReport
 from fipop.guest.sync import GuestRoom
 from fipop.guest.tools import GuestTools
+from fipop.guest.turns import HelmTurns
 from fipop.settings import DEFAULTS
 from localfleet.certificates import build_authority
 from localfleet.proxy import Fault, RancherProxy
@@ -235,3 +237,109 @@ async def test_what_fails_in_one_guest_is_in_its_report_alone(proxy: RancherProx
     reports = await asyncio.gather(*(room.run_pass(task) for task in tasks))
     assert [report.error is None for report in reports] == [False, False, False, False, True, False]
     assert [report.reachable for report in reports] == [False, False, False, False, True, False]
+
+
+class Charts:
+    """Every chart is there at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def get(self, source: ChartSource) -> CachedChart:
+        identity = ChartIdentity(name=source.name, version="1.2.3", content="c0ffee")
+        return CachedChart(identity=identity, path=self._folder, sha256="")
+
+
+@dataclass(slots=True, kw_only=True)
+class BusyRoom:
+    """One helm at a time; it runs as long as `stop` is not there."""
+
+    room: GuestRoom
+    runner: HelmRunner
+    called: list[str]
+    stop: Path
+
+    async def begin(self, task: GuestTask) -> "asyncio.Task[PassReport]":
+        """Start a pass and come back when helm runs."""
+        before = self.runner.runs
+        running = asyncio.create_task(self.visit(task))
+
+        async def is_running() -> bool:
+            return self.runner.runs > before
+
+        await eventually(is_running, what="helm")
+        return running
+
+    async def visit(self, task: GuestTask) -> PassReport:
+        """A pass as the fleet makes it."""
+        try:
+            return await self.room.run_pass(task)
+        finally:
+            self.room.end_visit(task.guest_id)
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> BusyRoom:
+    stop, stub, called = tmp_path / "stop", tmp_path / "helm", list[str]()
+    stub.write_text(f"#!/bin/sh\nwhile [ ! -e {stop} ]; do sleep 0.05; done; echo '{{}}'\n")
+    stub.chmod(0o755)
+    runner = HelmRunner(str(stub))
+    tools = GuestTools(
+        helm=runner,
+        charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
+        allow_loopback=True,
+        turns=HelmTurns(limit=1, called=called.append),
+    )
+    return BusyRoom(room=GuestRoom(tools), runner=runner, called=called, stop=stop)
+
+
+async def test_who_is_in_line_for_helm_gets_its_addresses_and_tells_that_it_waits(
+    proxy: RancherProxy, busy: BusyRoom
+) -> None:
+    first, second = (replace(add_guest(proxy, f"c-m-{name}"), opted_in=True) for name in "ab")
+    running = await busy.begin(first)
+    report = await asyncio.wait_for(busy.visit(second), 10)
+    assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
+    assert {one.readiness.message for one in report.releases} == {
+        "there is no release yet: helm is at work in other guests, this one is in line"
+    }
+    moved = replace(
+        second,
+        wanted=(replace(second.wanted[0], addresses=("10.0.0.2",)),),
+        granted=frozenset({"10.0.0.2"}),
+        retired=frozenset({"10.0.0.1"}),
+    )
+    report = await asyncio.wait_for(busy.visit(moved), 10)
+    assert report.config_map.outcome is ConfigMapOutcome.WRITTEN, "its address moved while it was in line"
+    busy.stop.touch()
+    await running
+    assert busy.called == ["c-m-b"]
+    before = busy.runner.runs
+    await busy.visit(moved)
+    assert busy.runner.runs == before + 2, "its turn is for both releases"
+
+
+async def test_what_was_taken_back_while_a_guest_was_in_line_is_not_installed(
+    proxy: RancherProxy, busy: BusyRoom
+) -> None:
+    first, second, third = (replace(add_guest(proxy, f"c-m-{name}"), opted_in=True) for name in "abc")
+    running = await busy.begin(first)
+    await busy.visit(second)
+    await busy.visit(third)
+    busy.stop.touch()
+    await running
+    before = busy.runner.runs
+    await busy.visit(replace(second, opted_in=False))
+    assert busy.runner.runs == before
+    assert busy.called == ["c-m-b", "c-m-c"], "nobody waits for a guest that wants nothing any more"
+
+
+async def test_a_guest_that_is_passed_by_leaves_the_line(proxy: RancherProxy, busy: BusyRoom) -> None:
+    first, second, third = (replace(add_guest(proxy, f"c-m-{name}"), opted_in=True) for name in "abc")
+    running = await busy.begin(first)
+    await busy.visit(second)
+    await busy.visit(third)
+    busy.room.end_visit("c-m-b")  # paused: visited without a pass
+    busy.stop.touch()
+    await running
+    assert busy.called == ["c-m-c"]

@@ -10,6 +10,7 @@ from fipop.guest.charts import Role
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.fleet import Visits
+from tests.unit.operator.small_operator import SmallOperator
 
 NOW = datetime(2026, 8, 20, tzinfo=UTC)
 RELEASE = ReleaseReport(
@@ -77,3 +78,11 @@ def test_a_deep_check_that_did_not_come_to_run_is_still_due() -> None:
     visits = Visits(deep_at=0.0)
     note(visits, report(UNREACHABLE, releases=()), deep=True)
     assert visits.deep_at == 0.0
+
+
+async def test_a_visit_without_a_pass_ends_as_well_so_that_nobody_waits_for_its_turn() -> None:
+    operator = SmallOperator()
+    await operator.controllers.fleet.visit("c-m-unknown")
+    operator.add_guest("c-m-a")
+    await operator.controllers.fleet.visit("c-m-a")
+    assert operator.carried.visited == ["c-m-unknown", "c-m-a"]
