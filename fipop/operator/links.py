@@ -83,18 +83,24 @@ def find_range(
 ) -> FloatingIPRange | Obstacle:
     """Find the range that serves a floating IP.
 
-    The one that it names; else the one that its address comes from; else one is chosen as for a new guest, for
-    `static` addresses rather one that gives them out.
+    The one that it names; else the one that its address comes from, and no other where that is missing; else one is
+    chosen as for a new guest, for `static` addresses rather one that gives them out.
     """
     if floating_ip.range is not None:
         named = world.ranges.get("", floating_ip.range)
         if named is None:
             return Obstacle(reason="RangeNotFound", message=f'there is no range "{floating_ip.range[:253]}"')
         return named
-    for name in dict.fromkeys([*(each.range for each in held), floating_ip.status.range or ""]):
-        earlier = world.ranges.get("", name) if name else None
-        if earlier is not None:
-            return earlier
+    earlier = [name for name in (*(each.range for each in held), floating_ip.status.range) if name]
+    for name in earlier:
+        known = world.ranges.get("", name)
+        if known is not None:
+            return known
+    if earlier and (held or floating_ip.status.addresses):
+        # Another range would give another address. The missing one may return, or not have been seen here yet.
+        remedy = f"create it again, or name another by annotation {names.ANNOTATION_RANGE}"
+        message = f'there is no range "{earlier[0][:253]}", which gave the address: {remedy}'
+        return Obstacle(reason="RangeNotFound", message=message)
     if guest is None:
         message = f"annotation {names.ANNOTATION_RANGE} names no range, and the guest is not known yet"
         return Obstacle(reason="GuestNotFound", message=message)
