@@ -175,8 +175,10 @@ def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     cluster, management = links.cluster, links.management
     if cluster.cluster_name == "local" or (management is not None and management.is_internal):
         return NotAGuest(reason=NotAGuestReason.LOCAL)
-    # Rancher's pages label an imported Harvester before anything has connected to it.
-    labelled = cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
+    # Rancher's pages label an imported Harvester before anything has connected to it. Later the label says nothing: on
+    # a guest that is served, it would make its addresses look as if nobody carried them.
+    unfound = management is None or not management.provider
+    labelled = unfound and cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
     if labelled or (management is not None and management.is_harvester):
         return NotAGuest(reason=NotAGuestReason.HARVESTER)
     name = cluster.cluster_name

@@ -187,6 +187,13 @@ async def test_an_imported_harvester_is_no_guest_before_it_ever_connected(
     assert await discover_guest(rancher, rancher.links) == NotAGuest(reason=NotAGuestReason.HARVESTER)
 
 
+async def test_a_label_makes_no_harvester_of_a_guest_that_rancher_knows_better(rancher: Rancher) -> None:
+    rancher.cluster["metadata"]["labels"]["provider.cattle.io"] = "harvester"
+    assert rancher.management is not None
+    assert rancher.management["status"]["provider"] == "rke2"
+    assert (await rancher.guest()).id == "c-m-4xk8q2vz"
+
+
 async def test_what_is_watched_and_missing_is_waited_for_without_asking(rancher: Rancher) -> None:
     rancher.namespace = None
     waiting = await rancher.waiting()
