@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fipop.api.models import Owner, Requested
+from fipop.api.models import FloatingIPRange, Owner, Requested
 from fipop.errors import PASSING_ERRORS, FipopError
 from fipop.guest.carried import CarriedAddresses
 from fipop.ipam.addresses import Address, from_ip
@@ -34,7 +34,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 class GuestLooks:
     """Looks at all guests when there is `doubt`, with the gate closed, and at each that connects later.
 
-    What they carry is compared with the ranges again when those change.
+    When ranges change, those are asked again that were seen to carry what would be given out now.
 
     `discover` resolves a guest's links and tells whether it can be looked at; `look` gives what a guest carries, and
     raises GuestError for what is the guest's own fault. `opened` is called when new addresses may be given out.
@@ -79,6 +79,12 @@ class GuestLooks:
             self._late.add(guest_id)
             self._wake_for_late.set()
 
+    def forget(self, guest_id: str) -> None:
+        """Forget a guest of which Rancher has nothing left; should it be back, it is looked at like a new one."""
+        self._seen.pop(guest_id, None)
+        self._missed.discard(guest_id)
+        self.rivals.forget(guest_id)
+
     async def run(self) -> None:
         """Look whenever there is reason to, until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -97,7 +103,7 @@ class GuestLooks:
                 await self._look_at(self._all())
             elif self._ranges_changed:
                 self._ranges_changed = False
-                await self._keep_all(self._seen)
+                await self._compare_with_ranges()
             if not (self.gates.looked or self._in_doubt or self._ranges_changed):
                 self.gates.looked = True
                 self.opened()
@@ -121,13 +127,33 @@ class GuestLooks:
     def _all(self) -> set[str]:
         return {cluster.cluster_name for cluster in self.world.clusters.all() if cluster.cluster_name}
 
+    async def _compare_with_ranges(self) -> None:
+        """Ask those again of whose addresses some would be given out now: the last look may be months old.
+
+        Since then guests may have gone, and what was held may have been released and found to be carried no more.
+        """
+        for guest_id in [each for each in self._seen if not self.rivals.exists(each)]:
+            self.forget(guest_id)
+        suspects = {
+            guest_id
+            for guest_id, addresses in self._seen.items()
+            if any(any(self._giving_out(address, guest_id)) for address in addresses)
+        }
+        await self._look_at(suspects)
+
     async def _look_at(self, guest_ids: Collection[str]) -> None:
-        """Ask these guests, at most a minute; what nobody owns of what they carry goes to quarantine, however long."""
+        """Ask these guests, at most a minute; what nobody owns of what they carry goes to quarantine, however long.
+
+        Of one that does not answer, what was seen before stays in force: it may carry it still.
+        """
         seen = await self._ask(guest_ids)
-        found = {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
-        self._seen |= found
-        await self._keep_all(found)
+        self._seen |= {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
+        self._missed.difference_update(self._seen)
+        await self._keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
         self.rivals.learn(seen)
+        for guest_id in guest_ids:
+            if not self.rivals.exists(guest_id):
+                self.forget(guest_id)  # it went while it was looked at, and nobody tells of that again
         if guest_ids:
             logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
 
@@ -180,13 +206,7 @@ class GuestLooks:
 
     async def _keep_from_others(self, address: Address, guest_id: str) -> None:
         """Quarantine an address that a guest carries, in every space whose ranges would give it out."""
-        books = self.world.books
-        if address in self.rivals.rightful(guest_id):
-            return
-        for each in self.world.ranges.all():
-            unreadable = books.problem_of(each.name) is not None
-            if unreadable or not books.is_nobodys(each.name, address, carrier=guest_id):
-                continue
+        for each in self._giving_out(address, guest_id):
             claim = Claim(
                 space=each.address_space,
                 address=address,
@@ -200,6 +220,19 @@ class GuestLooks:
                     "a guest carries an address that nobody owns",
                     extra={"guest": guest_id, "address": found.address, "range": each.name},
                 )
+
+    def _giving_out(self, address: Address, guest_id: str) -> Iterator[FloatingIPRange]:
+        """Give the ranges that would give out an address which a guest carries: it has no right to it, nor has anybody.
+
+        Each is judged when its turn comes: the one before may have brought the address into quarantine.
+        """
+        books = self.world.books
+        if address in self.rivals.rightful(guest_id):
+            return
+        for each in self.world.ranges.all():
+            unreadable = books.problem_of(each.name) is not None
+            if not unreadable and books.is_nobodys(each.name, address, carrier=guest_id):
+                yield each
 
     def _owner(self, guest_id: str, address: Address) -> Owner:
         """Give who comes first when the quarantine ends: the one floating IP of the guest that asks for the address."""

@@ -56,6 +56,13 @@ class Rivals:
                 )
         self._carriers = {address: carriers for address, carriers in self._carriers.items() if carriers}
 
+    def forget(self, guest_id: str) -> None:
+        """Forget a guest of which Rancher has nothing left: nobody would ask it any more, or write to it."""
+        self._carried.pop(guest_id, None)
+        for carriers in self._carriers.values():
+            carriers.discard(guest_id)
+        self._carriers = {address: carriers for address, carriers in self._carriers.items() if carriers}
+
     def rightful(self, guest_id: str) -> frozenset[Address]:
         """Give what a guest carries by right, in whatever space, or carried by right until lately."""
         reserved = self.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
@@ -81,5 +88,6 @@ class Rivals:
                 carrier = await self.look(guest_id, address)
                 if carrier is not None:
                     return carrier
-            self._carriers[address].discard(guest_id)
+            # Another look may have struck the address off meanwhile.
+            self._carriers.get(address, set()).discard(guest_id)
         return None

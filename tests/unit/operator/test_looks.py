@@ -33,6 +33,7 @@ class Looking:
         self.opened = asyncio.Event()
         self.carried = carried
         self.unconnected: set[str] = set()
+        self.looked_at: list[str] = []
         self.troubles: list[FipopError] = []
         for number, guest_id in enumerate(carried):
             metadata = {"name": f"cluster-{number}", "namespace": "fleet-default", "uid": guest_id}
@@ -61,7 +62,11 @@ class Looking:
                 forget=lambda gone: world.forget(FLOATING_IP_RESERVATIONS, gone),
                 now=lambda: NOW,
             ),
-            rivals=Rivals(world=world, exists=lambda _: True, look=self._look_for),
+            rivals=Rivals(
+                world=world,
+                exists=lambda guest_id: bool(world.guest_clusters(guest_id)),
+                look=self._look_for,
+            ),
             discover=self._discover,
             look=self._look,
             opened=self.opened.set,
@@ -82,6 +87,7 @@ class Looking:
         return guest_id not in self.unconnected
 
     async def _look(self, guest_id: str) -> CarriedAddresses:
+        self.looked_at.append(guest_id)
         value = self.carried[guest_id]
         if value is None:
             raise GuestUnreadableError(guest_id=guest_id, cause="no answer")
@@ -96,6 +102,25 @@ class Looking:
         self.looks.doubt()
         await asyncio.wait_for(self.opened.wait(), 5)
         self.opened.clear()
+
+    async def change_ranges(self) -> None:
+        """Have what a changed range waits for."""
+        self.looked_at.clear()
+        self.looks.note_ranges()
+        await asyncio.wait_for(self.opened.wait(), 5)
+        self.opened.clear()
+
+    def free(self, name: str) -> None:
+        """Have a reservation gone, as it is when a quarantine ended."""
+        reservation = self.world.reservations.get("", name)
+        assert reservation is not None
+        self.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+
+    def remove(self, guest_id: str) -> None:
+        """Take a guest out of Rancher: nobody answers for it any more."""
+        (cluster,) = self.world.guest_clusters(guest_id)
+        self.world.forget(PROVISIONING_CLUSTERS, cluster)
+        self.carried[guest_id] = None
 
     def quarantined(self) -> set[str]:
         return {each.name for each in self.world.reservations.all() if not each.is_held}
@@ -271,8 +296,9 @@ async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(lo
     look = start.looks.look
 
     async def look_late(guest_id: str) -> CarriedAddresses:
-        hangs.set()
-        await answers.wait()
+        if guest_id == "c-m-1":
+            hangs.set()
+            await answers.wait()
         return await look(guest_id)
 
     start.looks.look = look_late
@@ -285,3 +311,111 @@ async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(lo
     assert start.quarantined() == {"default.10.7.0.9"}
     answers.set()
     await start.comes_to_quarantine("default.10.0.0.8")
+
+
+async def holding(looking: type[Looking]) -> Looking:
+    """After a first look at two guests, each of which carries what it holds."""
+    held = [build_reservation("10.0.0.7"), build_reservation("10.0.0.8", namespace="c-m-2")]
+    start = looking(pool_world(reservations=held), {"c-m-1": "10.0.0.7/32", "c-m-2": "10.0.0.8/32"})
+    await start.first()
+    assert start.quarantined() == set()
+    return start
+
+
+async def test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since(looking: type[Looking]) -> None:
+    """What the first look saw was kept for as long as the process led, and every edit of a range brought it up."""
+    start = await holding(looking)
+    start.remove("c-m-1")
+    start.free("default.10.0.0.7")
+    await start.change_ranges()
+    assert start.quarantined() == set()
+    assert start.looked_at == []
+
+
+async def test_a_changed_range_takes_no_address_that_a_guest_carries_no_more(looking: type[Looking]) -> None:
+    start = await holding(looking)
+    start.carried["c-m-1"] = ""
+    start.free("default.10.0.0.7")
+    await start.change_ranges()
+    assert start.quarantined() == set()
+    await start.change_ranges()
+    assert start.looked_at == [], "its answer is what is known of it from then on"
+
+
+async def test_what_a_guest_still_carries_though_it_is_nobodys_by_now_is_kept_from_others(
+    looking: type[Looking],
+) -> None:
+    start = await holding(looking)
+    start.free("default.10.0.0.7")
+    await start.change_ranges()
+    assert start.quarantined() == {"default.10.0.0.7"}
+    assert start.looked_at == ["c-m-1"], "of the other guest nothing would be given out"
+
+
+@pytest.mark.parametrize("connected", [True, False])
+async def test_what_a_guest_that_cannot_be_asked_was_seen_to_carry_is_kept_from_others(
+    looking: type[Looking], connected: bool
+) -> None:
+    start = await holding(looking)
+    start.carried["c-m-1"] = None
+    if not connected:
+        start.unconnected.add("c-m-1")
+    start.free("default.10.0.0.7")
+    await start.change_ranges()
+    assert start.quarantined() == {"default.10.0.0.7"}
+    await start.change_ranges()
+    assert start.looked_at == [], "what is kept already needs no other look"
+
+
+async def test_a_look_that_takes_too_long_leaves_in_force_what_was_seen_before(
+    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fipop.operator.looks.LOOK_SECONDS", 0.05)
+    start = await holding(looking)
+
+    async def hang(_guest_id: str) -> CarriedAddresses:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    start.looks.look = hang
+    start.free("default.10.0.0.7")
+    await start.change_ranges()
+    assert start.quarantined() == {"default.10.0.0.7"}
+
+
+async def test_the_look_for_a_changed_range_keeps_also_what_a_guest_carries_since(
+    looking: type[Looking],
+) -> None:
+    start = await holding(looking)
+    start.carried["c-m-1"] = "10.0.0.7/32,10.0.0.9/32"
+    start.free("default.10.0.0.7")
+    await start.change_ranges()
+    assert start.quarantined() == {"default.10.0.0.7", "default.10.0.0.9"}
+
+
+async def test_a_guest_that_left_and_is_back_is_looked_at_anew(looking: type[Looking]) -> None:
+    start = await holding(looking)
+    start.looks.forget("c-m-1")
+    start.carried["c-m-1"] = "10.0.0.9/32"
+    start.looks.note_guest("c-m-1")
+    await start.comes_to_quarantine("default.10.0.0.9")
+
+
+async def test_a_guest_that_goes_while_it_is_looked_at_is_not_remembered(looking: type[Looking]) -> None:
+    """What it carried is kept for as long as a quarantine lasts: its machines may take a while to go."""
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
+    look = start.looks.look
+
+    async def look_and_lose(guest_id: str) -> CarriedAddresses:
+        found = await look(guest_id)
+        start.remove(guest_id)
+        start.looks.forget(guest_id)
+        return found
+
+    start.looks.look = look_and_lose
+    await start.first()
+    assert start.quarantined() == {"default.10.0.0.8"}
+    start.looks.look = look
+    start.carried["c-m-1"] = "10.0.0.9/32"
+    start.looks.note_guest("c-m-1")
+    await start.comes_to_quarantine("default.10.0.0.9")

@@ -107,3 +107,43 @@ async def test_a_later_look_replaces_what_an_earlier_one_found() -> None:
     guests.rivals.learn({RIVAL: CarriedAddresses()})
     await check(guests, world)
     assert guests.asked == []
+
+
+async def test_a_guest_that_is_forgotten_is_asked_no_more_and_is_no_carrier_either() -> None:
+    world = held_world()
+    guests = Guests(world, owner="10.0.0.1/32", rival="10.0.0.1/32")
+    guests.rivals.forget(OWNER)
+    with pytest.raises(CarriedElsewhereError):
+        await check(guests, world)
+    guests.rivals.forget(RIVAL)
+    await check(guests, world)
+    assert guests.asked == [RIVAL]
+
+
+async def test_a_rival_that_is_forgotten_while_it_is_asked_stands_in_nobodys_way() -> None:
+    world = held_world()
+    guests = Guests(world, owner="", rival="10.0.0.1/32")
+    guests.carried[RIVAL] = ""
+    look = guests.rivals.look
+
+    async def look_and_forget(guest_id: str, address: Address) -> str | None:
+        guests.rivals.forget(guest_id)
+        return await look(guest_id, address)
+
+    guests.rivals.look = look_and_forget
+    await check(guests, world)
+
+
+async def test_two_that_ask_the_same_rival_at_once_both_learn_that_it_gave_the_address_up() -> None:
+    """A look that ends in between strikes the address off, which was an error in the answer of the other."""
+    world = held_world()
+    guests = Guests(world, owner="", rival="10.0.0.1/32")
+    guests.carried[RIVAL] = ""
+    look = guests.rivals.look
+
+    async def look_and_learn(guest_id: str, address: Address) -> str | None:
+        guests.rivals.learn({guest_id: guests.around(guest_id)})
+        return await look(guest_id, address)
+
+    guests.rivals.look = look_and_learn
+    await check(guests, world)
