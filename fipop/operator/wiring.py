@@ -17,9 +17,17 @@ from fipop.control.leadership import Leadership
 from fipop.control.store import Change
 from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
 from fipop.guest.sync import GuestRoom
+from fipop.ipam.addresses import Address
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
 from fipop.metrics import Metrics
 from fipop.operator.clusters import GuestReconciler
 from fipop.operator.configuration import Configuration
@@ -101,6 +109,7 @@ class Controllers:
         )
         self.router = Router(world=self.world, work=self.work, passes=self.passes)
         self.world.on_change = self._changed
+        self.world.books.on_free = self._freed
         self.world.on_loss = self._lost_unseen
         self.rivals = Rivals(
             world=self.world,
@@ -251,7 +260,25 @@ class Controllers:
             return
         if resource == FLOATING_IP_RANGES and gives_out_more(change):
             self.looks.note_ranges()
+        self._forget_gone(resource, change)
         self.router.route(resource, change)
+
+    def _forget_gone(self, resource: Resource, change: Change[Any]) -> None:
+        """Forget what is remembered of a floating IP that is gone, and what was seen of a guest whose last object is.
+
+        Its own round is too late for a guest: it may be back by then, and would count as one that was looked at.
+        """
+        if resource == FLOATING_IPS and change.new is None:
+            self._served.pop(change.latest.meta.key, None)
+        if resource not in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} or change.old is None:
+            return
+        guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
+        if not self.guests.exists(guest_id):
+            self.looks.forget(guest_id)
+
+    def _freed(self, space: str, address: Address) -> None:
+        if self.is_working:
+            self.router.address_freed(space, address)
 
     def _opened(self) -> None:
         """Go on with what waited for the look at the guests."""
@@ -272,6 +299,8 @@ class Controllers:
 
     def _settled(self, floating_ip: FloatingIP) -> None:
         """Want a pass over the guest where it has to be told something new."""
+        if self.world.floating_ips.get(*floating_ip.meta.key) is None:
+            return  # it went during its round, and that brought a pass about
         served = (
             floating_ip.uid,
             floating_ip.status.addresses,
