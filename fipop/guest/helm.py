@@ -32,6 +32,10 @@ DEADLINE_SECONDS = 120.0
 
 _UPGRADE, _FETCH = "upgrade", "fetch"
 _HISTORY = 10
+_CRASHED = 2
+"""How a Go program ends that gets no more memory; helm's own failures end with 1."""
+_GO_MEMORY = "112MiB"
+"""From where on helm's garbage collector does its best: what DATA_BYTES leave beside what a Go program never touches."""
 _REPOSITORY = "charts"
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
 _PASSED_TO_FETCHES = (
@@ -175,7 +179,7 @@ class HelmRunner:
                 raise HelmError(action=action, subject=subject, failure=HelmFailure.NOT_STARTED) from error
         if ended.timed_out:
             raise HelmError(action=action, subject=subject, failure=HelmFailure.TIMED_OUT)
-        if ended.returncode < 0:
+        if ended.returncode < 0 or ended.returncode == _CRASHED:
             raise HelmError(action=action, subject=subject, failure=HelmFailure.KILLED)
         if ended.returncode:
             raise HelmError(action=action, subject=subject, failure=classify(ended.stderr))
@@ -281,6 +285,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "HELM_DATA_HOME": str(folder / "data"),
         "HELM_PLUGINS": str(folder / "plugins"),
         "HELM_DRIVER": "secret",
+        "GOMEMLIMIT": _GO_MEMORY,
     }
 
 

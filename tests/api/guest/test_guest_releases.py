@@ -1,6 +1,9 @@
 """Releases in a real guest by real helm: installed, kept, upgraded, adopted, repaired."""
 
 import asyncio
+import base64
+import gzip
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -363,3 +366,33 @@ async def test_a_chart_source_that_is_away_is_told_and_hurts_no_installed_guest(
     assert report.error is None
     assert release_of(report, Role.KUBE_VIP).readiness.ready
     assert "did not answer" in release_of(report, Role.KUBE_VIP).doubt
+
+
+async def test_a_release_that_unpacks_to_much_costs_its_guest_an_upgrade_and_us_no_memory(
+    bench: GuestBench, repository: ChartRepository
+) -> None:
+    """helm reads every release Secret of that name: one of 1 MiB had it take all memory of our container."""
+    await bench.settle()
+    manifest = "a" * (100 << 20)
+    release = {"name": "kube-vip", "version": 1, "info": {"status": "superseded"}, "manifest": manifest}
+    packed = base64.b64encode(gzip.compress(json.dumps(release).encode(), 1))
+    name = "sh.helm.release.v1.kube-vip.v900"
+    labels = {"owner": "helm", "name": "kube-vip", "status": "superseded", "version": "1"}
+    await bench.client.create(
+        "/api/v1/namespaces/kube-system/secrets",
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "labels": labels},
+            "type": "helm.sh/release.v1",
+            "data": {"release": base64.b64encode(packed).decode()},
+        },
+    )
+    change(bench, repository, kubevipChartValues=OTHER_VALUES, kubevipUpdate="true")
+    report = await bench.run()
+    error = release_of(report, Role.KUBE_VIP).error
+    assert isinstance(error, HelmError)
+    assert error.failure is HelmFailure.KILLED
+    await bench.client.delete(f"/api/v1/namespaces/kube-system/secrets/{name}")
+    await bench.run()
+    assert (await bench.settle()).error is None

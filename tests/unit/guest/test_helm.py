@@ -172,6 +172,14 @@ async def test_a_failure_is_classified_and_its_words_do_not_travel(stub: Stub, t
     assert await failure_of(stub.make("true"), tmp_path) is HelmFailure.UNKNOWN
 
 
+async def test_a_helm_that_got_no_more_memory_was_killed_whatever_stands_in_its_traces(
+    stub: Stub, tmp_path: Path
+) -> None:
+    crash = "echo 'fatal error: runtime: out of memory ... io.EOF' >&2; exit 2"
+    assert await failure_of(stub.make(crash), tmp_path) is HelmFailure.KILLED
+    assert stub.env["GOMEMLIMIT"] == "112MiB"
+
+
 async def test_a_helm_that_cannot_be_started_is_told(stub: Stub, tmp_path: Path) -> None:
     assert await failure_of(str(tmp_path / "none"), tmp_path) is HelmFailure.NOT_STARTED
     stub.make()

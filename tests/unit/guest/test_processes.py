@@ -124,6 +124,24 @@ async def test_a_program_that_does_not_read_its_input_is_no_error(tmp_path: Path
     assert (await run("exit 0", tmp_path, stdin=b"x" * 1_000_000)).returncode == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux bounds a program's memory")
+async def test_a_program_that_wants_all_memory_fails_and_leaves_us_ours(tmp_path: Path) -> None:
+    """A guest's Secret that unpacked to 800 MB in helm had the whole operator killed for it, again and again."""
+    program = "import resource; a = b'x' * 2**{}; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    ended = [
+        await run_process(
+            [sys.executable, "-c", program.format(power)],
+            env={},
+            folder=tmp_path,
+            stdin=None,
+            deadline_seconds=60,
+        )
+        for power in (30, 26)
+    ]
+    assert [(one.returncode != 0, one.stdout == b"") for one in ended] == [(True, True), (False, False)]
+    assert b"MemoryError" in ended[0].stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux binds a child to its parent")
 async def test_the_program_dies_with_us_even_if_we_are_killed(tmp_path: Path) -> None:
     path = tmp_path / "pid"
