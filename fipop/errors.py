@@ -31,6 +31,7 @@ FipopError
 ├── StartError                what the program is started with is missing or cannot be used
 ├── NotLeadingError           a write by a replica that does not lead, or not any more; nothing was sent
 ├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
+├── AuthorityReplacedError    the API server's certificate authority is another one than at the start
 ├── WatcherEndedError         the thread that watches ended by itself
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
 │   ├── GuestUnreadableError      the guest cannot be asked what it carries
@@ -189,6 +190,17 @@ class KubeAccessError(FipopError):
 
 PASSING_ERRORS = (ApiServerError, ApiThrottledError, ApiUnreachableError)
 """What an API server answers while it is in trouble: no fault of the object, and no reason to pass it over."""
+
+
+class AuthorityReplacedError(FipopError):
+    """The certificate authority that a server is known by was replaced: the process has to start afresh."""
+
+    def __init__(self, *, server: str, path: str) -> None:
+        self.server = server
+        self.path = path
+        super().__init__(
+            f"the certificate authority of {server} was replaced in {path}: only a fresh start reads it"
+        )
 
 
 class WatcherEndedError(FipopError):

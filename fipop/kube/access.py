@@ -38,7 +38,7 @@ def connection_from_kubeconfig(path: Path | str | None = None, *, context: str |
                 persist_config=False,
                 temp_file_path=folder,
             )
-            return _connection(configuration)
+            return _connection(configuration, passing=Path(folder).absolute())
         except (config.ConfigException, YAMLError, *_MALFORMED) as error:
             raise KubeAccessError(server=str(path or ""), problem="the kubeconfig cannot be used") from error
 
@@ -58,7 +58,8 @@ def connection_in_cluster() -> Connection:
         ) from error
 
 
-def _connection(configuration: Configuration) -> Connection:
+def _connection(configuration: Configuration, *, passing: Path | None = None) -> Connection:
+    """Build the connection; files in the folder `passing` are gone afterwards."""
     token = configuration.api_key.get("BearerToken") or ""
     for problem, is_there in (
         ("insecure-skip-tls-verify is refused", not configuration.verify_ssl),
@@ -67,6 +68,7 @@ def _connection(configuration: Configuration) -> Connection:
     ):
         if is_there:
             raise KubeAccessError(server=str(configuration.host), problem=problem)
+    ca_path = Path(configuration.ssl_ca_cert).absolute() if configuration.ssl_ca_cert else None
     return Connection(
         server=str(configuration.host),
         ca_pem=_read(configuration.ssl_ca_cert),
@@ -74,6 +76,7 @@ def _connection(configuration: Configuration) -> Connection:
         client_certificate_pem=_read(configuration.cert_file),
         client_key_pem=_read(configuration.key_file),
         tls_server_name=configuration.tls_server_name,
+        ca_path=None if ca_path is None or passing in ca_path.parents else ca_path,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 
-from fipop.errors import KubeAccessError
+from fipop.errors import AuthorityReplacedError, KubeAccessError
 
 _METADATA_ADDRESSES = frozenset(
     ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
@@ -24,12 +24,13 @@ _LONGEST_TOKEN = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How to reach one API server; nothing in it is read from disk later but what `token_source` reads.
+    """How to reach one API server; of what it says, nothing is read from disk later but by `token_source`.
 
     `server` is an https URL, a path prefix included (`https://rancher/k8s/clusters/c-m-x`). Without `ca_pem` the
     machine's own certificate authorities are trusted. `token_source` wins over `token` and is asked at every call:
     for our own ServiceAccount token, which is renewed on disk. `local_addresses_allowed=False` refuses servers
     whose name leads to this machine, its link or a cloud's metadata service: for whatever a guest's kubeconfig says.
+    `ca_path` is the file that `ca_pem` was read from, where it is one that is kept up to date.
     """
 
     server: str
@@ -40,6 +41,7 @@ class Connection:
     client_key_pem: str | None = field(default=None, repr=False)
     tls_server_name: str | None = None
     local_addresses_allowed: bool = True
+    ca_path: Path | None = None
 
     def authorization(self) -> str | None:
         """Return the Authorization header of the next call; raise KubeAccessError for a token that can't be one."""
@@ -50,6 +52,18 @@ class Connection:
         if not token.isascii() or not token.isprintable() or " " in token or len(token) > _LONGEST_TOKEN:
             raise KubeAccessError(server=self.server, problem="the token has characters that no token has")
         return f"Bearer {token}"
+
+    def check_authority(self) -> None:
+        """Raise AuthorityReplacedError where the file of the authority says something else by now.
+
+        For those whose requests fail. A file that is empty or cannot be read says nothing: it may be half replaced.
+        """
+        try:
+            pem = self.ca_path.read_text(encoding="ascii") if self.ca_path is not None else ""
+        except (OSError, UnicodeDecodeError):
+            return
+        if pem.strip() and pem != self.ca_pem:
+            raise AuthorityReplacedError(server=self.server, path=str(self.ca_path))
 
 
 def is_local_address(address: IPv4Address | IPv6Address) -> bool:

@@ -15,7 +15,7 @@ from fipop.control.health import AnswerRecord, HealthFacts, HealthServer
 from fipop.control.leadership import Leadership, LeaderWorkStuckError, boottime
 from fipop.control.resync import Resync, ResyncTimes
 from fipop.control.watching import Watcher
-from fipop.errors import FipopError
+from fipop.errors import ApiUnreachableError, FipopError
 from fipop.guest.chartcache import ChartCache
 from fipop.guest.helm import HelmRunner, find_helm
 from fipop.guest.sync import GuestRoom
@@ -43,13 +43,15 @@ OBJECT_CONCURRENCY = 32
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 START_RETRY_SECONDS = 2.0
 HEALTH_LOOK_SECONDS = 5.0
+AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
+"""How requests fail where an API server has a certificate of an authority that is new to us."""
 
 
 class Operator:
     """One process of the operator role.
 
-    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError and LeaderWorkStuckError
-    want a fresh process. `set_log_level` is told of every change of the option.
+    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, AuthorityReplacedError
+    and LeaderWorkStuckError want a fresh process. `set_log_level` is told of every change of the option.
     """
 
     def __init__(self, options: OperatorOptions, *, set_log_level: Callable[[Settings], None]) -> None:
@@ -216,13 +218,17 @@ class Operator:
         self._controllers.guests.ours_since = parse_time(created)
 
     async def _record_answers(self) -> None:
-        """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask."""
+        """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask.
+
+        Raises AuthorityReplacedError: no waiting would bring an API server back whose certificate is not ours to trust.
+        """
         while True:
             await asyncio.sleep(HEALTH_LOOK_SECONDS)
             try:
                 await self._client.version()
             except FipopError as error:
                 logger.debug("API server does not answer well", extra={"error": str(error)})
+                self._check_authority(error)
             self._answers.look()
 
     async def _insist(self, step: Callable[[], Awaitable[None]], name: str) -> None:
@@ -231,6 +237,7 @@ class Operator:
             try:
                 await step()
             except FipopError as error:
+                self._check_authority(error)
                 if self._not_ready.get(name) != str(error):
                     logger.warning("start waits", extra={"step": name, "error": str(error)})
                 self._not_ready[name] = str(error)
@@ -238,6 +245,11 @@ class Operator:
             else:
                 self._not_ready.pop(name, None)
                 return
+
+    def _check_authority(self, error: FipopError) -> None:
+        """Raise AuthorityReplacedError where a request failed because we know an old authority of the server."""
+        if isinstance(error, ApiUnreachableError) and error.reason in AUTHORITY_FAILURES:
+            self._options.connection.check_authority()
 
     async def _listen(self) -> None:
         """Serve metrics where the settings say; a port that is taken is tried again until it is free."""

@@ -70,6 +70,7 @@ def test_a_kubeconfig_with_everything_inside_is_read_and_leaves_no_file(authorit
         assert connection.client_key_pem == pair.key.decode()
         assert connection.tls_server_name == "api.test"
         assert connection.authorization() is None
+        assert connection.ca_path is None
         assert list(scratch.iterdir()) == []
     KubeClient(connection)
 
@@ -79,6 +80,7 @@ def test_a_kubeconfig_may_name_files_a_token_and_another_context(authority, tmp_
     path = kubeconfig(tmp_path, cluster={"certificate-authority": "ca.crt"}, user={"token": "t0ken"})
     connection = connection_from_kubeconfig(path)
     assert connection.ca_pem == authority.pem.decode()
+    assert connection.ca_path == tmp_path / "ca.crt"
     assert connection.authorization() == "Bearer t0ken"
     assert connection_from_kubeconfig(path, context="two").server == "https://two.test"
 
@@ -140,6 +142,7 @@ def test_in_a_pod_the_service_account_s_token_is_followed_as_it_is_renewed(autho
     connection = connection_in_cluster()
     assert connection.server == "https://[fd00::1]:443"
     assert connection.ca_pem == authority.pem.decode()
+    assert connection.ca_path == ca
     assert connection.authorization() == "Bearer first"
     assert connection.local_addresses_allowed
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
-from fipop.errors import ApiUnreachableError, KubeAccessError
+from fipop.errors import ApiUnreachableError, AuthorityReplacedError, KubeAccessError
 from fipop.kube.client import Connection, KubeClient
 from fipop.kube.connection import build_ssl_context, is_local_address
 from fipop.kube.resources import CONFIG_MAPS
@@ -190,3 +190,24 @@ async def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
 def test_no_descriptor_of_a_key_stays_open():
     targets = [os.fspath(path.readlink()) for path in Path("/proc/self/fd").glob("*") if path.is_symlink()]
     assert not [target for target in targets if "memfd:client" in target]
+
+
+def test_a_replaced_authority_is_noticed_and_a_file_that_says_nothing_is_none(tmp_path):
+    """The file was read once for the life of the process: after a rotation every request failed for ever."""
+    path = tmp_path / "ca.crt"
+    connection = Connection(server="https://api.test", ca_pem="old", ca_path=path)
+    for content in (b"old", b"", b"\n", b"\xff"):
+        path.write_bytes(content)
+        connection.check_authority()
+    path.unlink()
+    connection.check_authority()
+    path.write_text("new")
+    with pytest.raises(
+        AuthorityReplacedError, match=r"of https://api.test was replaced in /.*/ca.crt: only a fresh"
+    ):
+        connection.check_authority()
+
+
+def test_an_authority_without_a_file_is_never_replaced():
+    Connection(server="https://api.test", ca_pem="old").check_authority()
+    Connection(server="https://api.test").check_authority()

@@ -1,23 +1,46 @@
-"""What the program tells of itself, without an API server."""
+"""What the program tells of itself, without an API server; and how it ends by itself, over one that answers little."""
 
+import asyncio
+import datetime as dt
+import ssl
 import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from fipop.errors import AuthorityReplacedError
 from fipop.kube.connection import Connection
+from fipop.metrics import MetricsServer
+from fipop.operator import app
 from fipop.operator.app import Operator
 from fipop.operator.options import OperatorOptions
+from localfleet.certificates import CertificateAuthority, build_authority
+from tests.unit.kube.conftest import FakeServer, serve, server_tls
+
+
+def build_operator(folder: Path, connection: Connection) -> Operator:
+    helm = folder / "helm"
+    helm.write_text("#!/bin/sh\n")
+    helm.chmod(0o755)
+    options = OperatorOptions(
+        connection=connection,
+        identity="me",
+        version="0",
+        helm=str(helm),
+        health_host="127.0.0.1",
+        health_port=0,
+    )
+    return Operator(options, set_log_level=lambda _: None)
 
 
 def test_a_settings_watch_that_never_worked_counts_as_silent(tmp_path: Path) -> None:
     """It was left out until it had worked once: blind for ever, and live."""
-    helm = tmp_path / "helm"
-    helm.write_text("#!/bin/sh\n")
-    helm.chmod(0o755)
-    options = OperatorOptions(
-        connection=Connection(server="https://127.0.0.1:1"), identity="me", version="0", helm=str(helm)
-    )
-    operator = Operator(options, set_log_level=lambda _: None)
+    operator = build_operator(tmp_path, Connection(server="https://127.0.0.1:1"))
     assert operator._health().silences == {}
     watcher = SimpleNamespace(running=True, waiting_for=(), silences=lambda: {"others": 1.0})
     operator._watcher = watcher  # type: ignore[assignment]
@@ -25,3 +48,109 @@ def test_a_settings_watch_that_never_worked_counts_as_silent(tmp_path: Path) -> 
     silences = operator._health().silences
     assert silences["others"] == 1.0
     assert silences["kube-fip-config"] >= 500
+
+
+@dataclass
+class Rotating:
+    """An API server that has settings and a version and no more, and the file of its certificate authority."""
+
+    server: FakeServer
+    tls: ssl.SSLContext
+    folder: Path
+    working: asyncio.Event
+
+    def use(self, authority: CertificateAuthority) -> None:
+        """Have a certificate of another authority."""
+        self.folder.joinpath("new").mkdir(exist_ok=True)
+        server_tls(authority.issue_server(["127.0.0.1"]), self.folder / "new")
+        self.tls.load_cert_chain(self.folder / "new" / "server.pem")
+
+    @property
+    def ca_path(self) -> Path:
+        return self.folder / "ca.crt"
+
+    def build_operator(self) -> Operator:
+        connection = Connection(
+            server=self.server.url, ca_pem=self.ca_path.read_text(), token="t", ca_path=self.ca_path
+        )
+        return build_operator(self.folder, connection)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        # No connection is used twice, as after a restart of the server.
+        headers = {"Connection": "close"}
+        metadata = {"name": request.path.rpartition("/")[2], "uid": "u", "resourceVersion": "1"}
+        if request.path == "/version":
+            self.working.set()
+            return web.json_response({"gitVersion": "v1.30.0"}, headers=headers)
+        if request.path.endswith(("/kube-fip-config", "/floatingipreservations.kubefip.k8s.binbash.org")):
+            return web.json_response({"metadata": metadata}, headers=headers)
+        return web.Response(status=503, headers=headers)
+
+
+@pytest_asyncio.fixture
+async def rotating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rotating]:
+    async def listen_nowhere(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(MetricsServer, "listen", listen_nowhere)
+    monkeypatch.setattr(app, "HEALTH_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(app, "START_RETRY_SECONDS", 0.1)
+    first = new_authority()
+    tls = server_tls(first.issue_server(["127.0.0.1"]), tmp_path)
+    (tmp_path / "ca.crt").write_bytes(first.pem)
+    async with serve(first, tls) as server:
+        made = Rotating(server=server, tls=tls, folder=tmp_path, working=asyncio.Event())
+        server.answer = made.answer
+        yield made
+
+
+def new_authority() -> CertificateAuthority:
+    return build_authority("tests", dt.datetime.now(dt.UTC))
+
+
+async def test_a_replaced_authority_of_the_api_server_ends_a_process_at_work(
+    rotating: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read once: after a rotation of the cluster's CA the process waited, live, for ever."""
+    operator = rotating.build_operator()
+    looks: asyncio.Queue[None] = asyncio.Queue()
+    monkeypatch.setattr(operator._answers, "look", lambda: looks.put_nowait(None))
+    running = asyncio.create_task(operator.run())
+    async with asyncio.timeout(10):
+        await rotating.working.wait()
+        second = new_authority()
+        rotating.use(second)
+        # The file follows the server by a while: until then there is nothing that a fresh start would know better.
+        for _ in range(3):
+            await looks.get()
+        assert not running.done()
+        rotating.ca_path.write_bytes(second.pem)
+        with pytest.raises(AuthorityReplacedError, match="was replaced in"):
+            await running
+    assert looks.qsize() <= 1
+
+
+async def test_an_authority_that_is_replaced_beside_a_server_that_answers_ends_nothing(
+    rotating: Rotating,
+) -> None:
+    operator = rotating.build_operator()
+    rotating.ca_path.write_bytes(new_authority().pem)
+    running = asyncio.create_task(operator.run())
+    async with asyncio.timeout(10):
+        await rotating.working.wait()
+        rotating.working.clear()
+        await rotating.working.wait()
+    assert not running.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_replaced_authority_ends_a_process_that_starts(rotating: Rotating) -> None:
+    operator = rotating.build_operator()
+    second = new_authority()
+    rotating.use(second)
+    rotating.ca_path.write_bytes(second.pem)
+    async with asyncio.timeout(10):
+        with pytest.raises(AuthorityReplacedError):
+            await operator.run()
