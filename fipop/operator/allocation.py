@@ -7,7 +7,7 @@ old one stays and the obstacle is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -123,19 +123,27 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
 
 
 def plan_standstill(
-    held: Sequence[Reservation], had: frozenset[Address], obstacle: Obstacle, *, made_by_us: bool
+    held: Sequence[Reservation], had: frozenset[Address], *obstacles: Obstacle, made_by_us: bool
 ) -> Plan:
-    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known.
-
-    Of a family of which nothing is held, an address that the status names is claimed again.
-    """
+    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known."""
     found = _by_family(held, lambda each: (address_of(each) not in had, each.since, each.name))
-    lost = {address.family: address for address in sorted(had, reverse=True) if address.family not in found}
     return Plan(
         keep=tuple(found[family][0] for family in sorted(found)),
-        claim=tuple(_confirm(lost[family], made_by_us=made_by_us) for family in sorted(lost)),
-        obstacles=(obstacle,),
+        claim=find_lost(held, had, asked_for=() if made_by_us else tuple(Family)),
+        obstacles=obstacles,
     )
+
+
+def find_lost(
+    held: Sequence[Reservation], had: frozenset[Address], *, asked_for: Collection[Family]
+) -> tuple[Want, ...]:
+    """Want again what the status names, of the families of which nothing is held: its reservation vanished.
+
+    `asked_for` are the families of which somebody names an address; of the others it was chosen.
+    """
+    found = {address_of(each).family for each in held}
+    lost = {address.family: address for address in sorted(had, reverse=True) if address.family not in found}
+    return tuple(_confirm(lost[family], made_by_us=family not in asked_for) for family in sorted(lost))
 
 
 def obstacle_of(error: IpamError) -> Obstacle:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from fipop.api.models import EPOCH, FloatingIP, Owner, Requested, Reservation
+from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle_of
+from fipop.operator.request import Request
 from fipop.operator.reservations import Claim, Held, ReservationDesk
 from fipop.operator.standing import read_addresses
 from fipop.operator.world import BY_FORMER_OWNER, World
@@ -47,6 +49,15 @@ class Outcome:
         if answer.is_new:
             self.fresh.append(answer.reservation)
 
+    def is_short_of(self, request: Request) -> bool:
+        """Whether the spec says what is not done yet: what is held then is not what it asks for.
+
+        An address that was asked for by name, and no more, would look like a wish again once it is written back.
+        """
+        serious = any(not each.tolerable for each in self.obstacles)
+        was_named = any(each.requested is Requested.STATIC for each in self.held.values())
+        return bool(self.obstacles and request.static) or (serious and was_named)
+
 
 class ContendedError(FipopError):
     """Others took every candidate of a round first; the next round goes on with what is left."""
@@ -68,6 +79,23 @@ class Claimer:
         self._world = world
         self._desk = desk
         self._carrier_of = carrier_of
+
+    async def restore(self, lost: Iterable[Want], *, floating_ip: FloatingIP, owner: Owner) -> Outcome:
+        """Claim again what the status names where the status says it was, whatever is wished for by now.
+
+        Until that is done the guest carries an address that would be free as soon as the status names it no more.
+        """
+        status, outcome = floating_ip.status, Outcome()
+        for want in lost:
+            outcome.enter(
+                await self._claim(
+                    want,
+                    owner=owner,
+                    space=status.address_space or DEFAULT_ADDRESS_SPACE,
+                    range_name=status.range or "",
+                )
+            )
+        return outcome
 
     async def carry_out(
         self, plan: Plan, *, floating_ip: FloatingIP, owner: Owner, space: str, range_name: str

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, FloatingIPRange, Requested, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.parsing import parse_floating_ip
 from fipop.api.rendering import render_floating_ip_status
@@ -34,7 +34,14 @@ from fipop.operator.guests import GuestDirectory
 from fipop.operator.links import GuestLink, find_range, link_guest
 from fipop.operator.request import Request, SpecError, in_order, read_request
 from fipop.operator.reservations import ReservationDesk
-from fipop.operator.standing import addresses_had, build_owner, inherit, is_made_by_us, read_addresses
+from fipop.operator.standing import (
+    addresses_had,
+    build_owner,
+    find_vanished,
+    inherit,
+    is_made_by_us,
+    read_addresses,
+)
 from fipop.operator.status import build_status
 from fipop.operator.world import World
 from fipop.rancher.matching import is_on_network
@@ -142,6 +149,12 @@ class FloatingIPReconciler:
         except SpecError as error:
             obstacle = Obstacle(reason="InvalidSpec", message=str(error))
             return await self._stand_still(floating_ip, held, link, obstacle), None
+        owner = build_owner(floating_ip, link, held)
+        lost = find_vanished(floating_ip, request, held)
+        restored = await self._claimer.restore(lost, floating_ip=floating_ip, owner=owner)
+        held = (*held, *restored.held.values())
+        if restored.obstacles:  # another has it: the status says so before anything else is asked for
+            return await self._stand_still(floating_ip, held, link), None
         guest = self._guests.known(floating_ip.namespace)
         found = find_range(self._world, floating_ip, held, guest, static=request.static.values())
         view = found if isinstance(found, Obstacle) else self._view(found)
@@ -159,21 +172,17 @@ class FloatingIPReconciler:
         if not self._gates.are_open and any(not want.confirms for want in plan.claim):
             raise _GateClosedError
         outcome = await self._claimer.carry_out(
-            plan,
-            floating_ip=floating_ip,
-            owner=build_owner(floating_ip, link, held),
-            space=view.space,
-            range_name=view.name,
+            plan, floating_ip=floating_ip, owner=owner, space=view.space, range_name=view.name
         )
         return outcome, request
 
     async def _stand_still(
-        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink, obstacle: Obstacle
+        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink, *obstacles: Obstacle
     ) -> Outcome:
         """Keep what is held, for its owner as he is now."""
         status = floating_ip.status
         plan = plan_standstill(
-            held, read_addresses(status.addresses), obstacle, made_by_us=is_made_by_us(floating_ip)
+            held, read_addresses(status.addresses), *obstacles, made_by_us=is_made_by_us(floating_ip)
         )
         return await self._claimer.carry_out(
             plan,
@@ -214,7 +223,7 @@ class FloatingIPReconciler:
     async def _write_spec(self, floating_ip: FloatingIP, request: Request, outcome: Outcome) -> FloatingIP:
         """Write the addresses where the spec does not name them: the documented contract."""
         addresses = {family: address_of(each) for family, each in outcome.held.items()}
-        if not addresses or dict(request.static) == addresses or _must_not_write(request, outcome):
+        if not addresses or dict(request.static) == addresses or outcome.is_short_of(request):
             self._forget_write_backs(floating_ip, request)
             return floating_ip
         # What the status told already stood in the spec, too: somebody took it out.
@@ -326,13 +335,3 @@ class FloatingIPReconciler:
 
 class _GateClosedError(Exception):
     """A new address is wanted, and none may be given out yet."""
-
-
-def _must_not_write(request: Request, outcome: Outcome) -> bool:
-    """Whether the spec says what is not done yet: what is held then is not what it asks for.
-
-    An address that was asked for by name, and no more, would look like a wish again once it is written back.
-    """
-    serious = any(not each.tolerable for each in outcome.obstacles)
-    was_named = any(each.requested is Requested.STATIC for each in outcome.held.values())
-    return bool(outcome.obstacles and request.static) or (serious and was_named)

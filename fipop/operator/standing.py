@@ -9,6 +9,7 @@ from fipop.api import names
 from fipop.api.models import FloatingIP, Owner, Requested, Reservation
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
+from fipop.operator.allocation import Want, find_lost
 from fipop.operator.links import GuestLink
 from fipop.operator.request import Request
 
@@ -54,6 +55,16 @@ def addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool)
     """
     inherited = request.static.values() if is_inherited else ()
     return read_addresses(floating_ip.status.addresses).union(inherited)
+
+
+def find_vanished(
+    floating_ip: FloatingIP, request: Request, held: tuple[Reservation, ...]
+) -> tuple[Want, ...]:
+    """Want again what vanished, where the status tells its range: without one, that is for the plan to find."""
+    if floating_ip.status.range is None:
+        return ()
+    asked_for = () if is_made_by_us(floating_ip) else tuple(request.static)
+    return find_lost(held, read_addresses(floating_ip.status.addresses), asked_for=asked_for)
 
 
 def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
