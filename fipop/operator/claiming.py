@@ -149,8 +149,11 @@ class Claimer:
                 space=space, address=address, range=range_name, owner=owner, requested=want.requested
             )
             known = self._world.reservations.get("", claim.name)
+            namesake = self._world.books.named_by_another(space, address, owner.key)
             if known is not None and not self._desk.may_take(known, claim):
                 obstacles.append(self._describe(known))
+            elif namesake is not None:
+                obstacles.append(describe_namesake(namesake, address))
         return obstacles
 
     async def _refresh(self, reservation: Reservation, owner: Owner) -> Held | Obstacle:
