@@ -129,9 +129,9 @@ class Releaser:
         return None
 
     def _until(self, reservation: Reservation) -> datetime:
-        """Give the earliest end: that written, or a day after the release of an imported guest that left Rancher.
+        """Give the earliest end: that written, or a day after an imported guest left and was released.
 
-        Where the last look found the address there, a day after the guest left: by then the release may be long ago.
+        A process that did not see it leave counts from when it found it gone: the release may be long ago.
         """
         assert reservation.quarantined_until is not None
         until, guest_id = reservation.quarantined_until, reservation.owner.namespace
@@ -140,9 +140,9 @@ class Releaser:
             return until
         if not reservation.owner.imported:
             return until
-        since = reservation.history[0].released_at if reservation.history else reservation.since
-        if reservation.name in self._carriers:
-            since = self._gone_since.setdefault(guest_id, self._now())
+        released = reservation.history[0].released_at if reservation.history else reservation.since
+        # What is noted of an earlier absence of the guest is older than the release.
+        since = max(released, self._gone_since.setdefault(guest_id, self._now()))
         return max(until, since + timedelta(hours=IMPORTED_HOURS))
 
     async def _look(self, reservation: Reservation) -> str | None:
