@@ -370,7 +370,10 @@ class FamilyMissingError(IpamError):
 
 
 class RangeFullError(IpamError):
-    """No address of the family is free; total = used + quarantined then."""
+    """No address of the family is free; total = used + quarantined then.
+
+    The message has no counts: it stands in the status of all who wait, and is written anew wherever it changes.
+    """
 
     def __init__(
         self, *, range_name: str, pool_text: str, family: str, total: int, used: int, quarantined: int
@@ -381,9 +384,8 @@ class RangeFullError(IpamError):
         self.total = total
         self.used = used
         self.quarantined = quarantined
-        waiting = f", {quarantined} in quarantine" if quarantined else ""
         super().__init__(
-            f"range {_quote(range_name)} is full: {used} of {total} {family} addresses held{waiting}"
+            f"range {_quote(range_name)} is full: every {family} address is held or in quarantine"
         )
 
 

