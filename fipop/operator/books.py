@@ -152,7 +152,7 @@ class Books:
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
-        self._abandon(claim.owner.key, claim.address.family, but=claim.address)
+        self._abandon(claim.owner.key, claim.address.family, but=claim)
         self._unsettled[claim.owner.key, claim.address.family] = claim
         self._entry(claim.space, claim.address).claims[claim.owner.key] = claim.range
         self._enter(claim.space, claim.address)
@@ -307,9 +307,9 @@ class Books:
                 return found
         return None
 
-    def _abandon(self, owner: OwnerKey, family: Family, *, but: Address | None = None) -> None:
+    def _abandon(self, owner: OwnerKey, family: Family, *, but: Claim | None = None) -> None:
         claim = self._unsettled.get((owner, family))
-        if claim is not None and claim.address != but:
+        if claim is not None and (but is None or claim.name != but.name):
             self.settle(claim)
 
     def _enter(self, space: str, address: Address) -> None:

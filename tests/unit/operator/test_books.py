@@ -31,9 +31,9 @@ def next_free(books: Books, range_name: str = "pool", family: Family = V4) -> st
     return format_address(books.next_free(range_name, family, ME))
 
 
-def claim_of(address: str, range_name: str = "pool", owner: str = "web") -> Claim:
+def claim_of(address: str, range_name: str = "pool", owner: str = "web", space: str = "default") -> Claim:
     return Claim(
-        space="default",
+        space=space,
         address=parse_address(address),
         range=range_name,
         owner=Owner(namespace="c-m-1", name=owner, uid="uid"),
@@ -91,6 +91,17 @@ def test_a_later_claim_of_the_same_family_takes_the_place_of_an_open_one() -> No
     books.expect(claim_of("10.1.0.1", "other"))
     assert counts(books) == (0, 1, 0, 0)
     assert counts(books, "other") == (1, 0, 0, 0)
+
+
+def test_a_later_claim_of_the_same_address_in_another_space_takes_the_place_of_an_open_one() -> None:
+    """A range changed its space between a claim that timed out and its retry: the old space kept the address."""
+    books = world_of(
+        ranges=[build_range("pool", "10.0.0.1", addressSpace="lab"), build_range("other", "10.0.0.1")]
+    ).books
+    books.expect(claim_of("10.0.0.1"))
+    books.expect(claim_of("10.0.0.1", space="lab"))
+    assert counts(books, "other") == (0, 1, 0, 0)
+    assert counts(books, "pool") == (1, 0, 0, 0)
 
 
 def test_a_quarantined_address_goes_to_nobody_but_to_who_had_it() -> None:
