@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -220,7 +221,7 @@ def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str
         raise _problem(source, "the archive is not the one that the repository's index describes")
     try:
         files = _read_files(archive, source)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise _problem(source, "the archive cannot be read") from error
     try:
         metadata = parse_yaml_mapping(files.get("Chart.yaml", b"").decode())

@@ -1,6 +1,8 @@
 """Which version of a chart is taken, and which archive is not."""
 
 import asyncio
+import contextlib
+import gzip
 import hashlib
 import io
 import tarfile
@@ -126,6 +128,20 @@ def test_an_archive_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path: 
 def test_what_is_no_archive_is_our_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.tgz"
     path.write_bytes(content)
+    with pytest.raises(ChartError, match="cannot be read"):
+        verify_archive(path, SOURCE, "0.11.0", "")
+
+
+def test_an_archive_with_a_damaged_middle_is_our_error(tmp_path: Path) -> None:
+    """zlib has an exception of its own; without a digest in the index nothing stood before it."""
+    path = pack(tmp_path, {"Chart.yaml": CHART_YAML.encode(), "values.yaml": bytes(range(256)) * 400})
+    content = gzip.decompress(path.read_bytes())
+    packed = gzip.compress(content, 1, mtime=0)
+    for place in range(10, len(packed)):
+        path.write_bytes(packed[:place] + bytes([packed[place] ^ 0xFF]) + packed[place + 1 :])
+        with contextlib.suppress(ChartError):
+            verify_archive(path, SOURCE, "0.11.0", "")
+    path.write_bytes(packed[:10] + b"\xff" * 40 + packed[50:])
     with pytest.raises(ChartError, match="cannot be read"):
         verify_archive(path, SOURCE, "0.11.0", "")
 
