@@ -12,9 +12,13 @@ from fipop.operator.observations import GuestObservation
 from fipop.operator.world import World
 from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest
 from fipop.rancher.matching import Guest
+from fipop.rancher.objects import ManagementCluster
 
 NOT_IN_RANGE = "AddressOutOfRange"
 """The reason of a refusal that an inherited address never gets."""
+
+RESOLVE_ATTEMPTS = 3
+"""So often links are resolved that change meanwhile; each attempt is two requests at most."""
 
 
 @dataclass(slots=True)
@@ -34,29 +38,46 @@ class GuestDirectory:
     _observations: dict[str, GuestObservation] = field(default_factory=dict)
 
     async def discover(self, guest_id: str) -> Discovery | None:
-        """Resolve the links of a guest again; None where no provisioning Cluster names it (any more)."""
-        management = self.world.management.get("", guest_id)
+        """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).
+
+        What is found is noted only where nothing changed meanwhile, be it that somebody else found out more: a slow
+        answer must not undo a younger one. After the last attempt the event of the last change brings about another.
+        """
+        found: Discovery | None = None
+        for _ in range(RESOLVE_ATTEMPTS):
+            links = self._links(guest_id)
+            if links is None:
+                self._known.pop(guest_id, None)
+                self._partly_known.pop(guest_id, None)
+                return None
+            found = await discover_guest(self.client, links)
+            if self._links(guest_id) == links:
+                self._note(guest_id, found)
+                break
+        return found
+
+    def _links(self, guest_id: str) -> Links | None:
+        management = self._management(guest_id)
         cluster = choose_cluster(self.world.guest_clusters(guest_id), management)
         if cluster is None:
-            self._known.pop(guest_id, None)
-            self._partly_known.pop(guest_id, None)
             return None
-        found = await discover_guest(
-            self.client,
-            Links(
-                cluster=cluster,
-                management=management,
-                namespace=self.world.namespaces.get("", guest_id),
-                find_management=lambda name: self.world.management.get("", name),
-                known=self._known.get(guest_id),
-            ),
+        return Links(
+            cluster=cluster,
+            management=management,
+            namespace=self.world.namespaces.get("", guest_id),
+            find_management=self._management,
+            known=self._known.get(guest_id),
         )
+
+    def _management(self, name: str) -> ManagementCluster | None:
+        return self.world.management.get("", name)
+
+    def _note(self, guest_id: str, found: Discovery) -> None:
         if isinstance(found, Guest):
             self._known[guest_id] = found
         self._partly_known.pop(guest_id, None)
         if isinstance(found, Waiting) and found.guest is not None:
             self._partly_known[guest_id] = found.guest
-        return found
 
     def known(self, guest_id: str) -> Guest | None:
         """Give a guest as its links were resolved last; None where they never were.

@@ -1,9 +1,12 @@
-from collections.abc import Mapping
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from fipop.kube.resources import (
     FLOATING_IPS,
+    HARVESTER_CONFIGS,
     MANAGEMENT_CLUSTERS,
     NAMESPACES,
     PROVISIONING_CLUSTERS,
@@ -13,6 +16,7 @@ from fipop.operator.guests import GuestDirectory
 from fipop.operator.observations import unreachable
 from fipop.operator.world import World
 from fipop.rancher.discovery import Waiting
+from fipop.rancher.matching import Guest
 from tests.unit.operator.objects import Json, build_floating_ip, world_of
 
 GUEST = "c-m-1"
@@ -21,6 +25,7 @@ POOL = {
     "controlPlaneRole": True,
     "machineConfigRef": {"kind": "HarvesterConfig", "name": "nc-demo"},
 }
+ON_HARVESTER = {"cloudCredentialSecretName": "cattle-global-data:cc-1", "rkeConfig": {"machinePools": [POOL]}}
 
 
 class NothingToRead:
@@ -30,18 +35,50 @@ class NothingToRead:
         return None
 
 
+class HeldReads:
+    """Shows a guest's HarvesterConfig as it is when it is asked for, and hands the answer out when a test lets it.
+
+    `meanwhile` is done before an answer arrives, with the number of the question.
+    """
+
+    def __init__(self, meanwhile: Callable[[int], None] = lambda _number: None) -> None:
+        self.network = "default/vlan-1"
+        self.meanwhile = meanwhile
+        self.asked = 0
+        self.held: list[asyncio.Event] = []
+
+    async def get(self, resource: Resource, _name: str, **_: object) -> Json | None:
+        if resource != HARVESTER_CONFIGS:
+            return {"data": {}}
+        self.asked += 1
+        answer = {"networkInfo": f'{{"interfaces": [{{"networkName": "{self.network}"}}]}}'}
+        self.meanwhile(self.asked)
+        if self.held:
+            await self.held.pop(0).wait()
+        return answer
+
+
+_versions = itertools.count(7)
+
+
 def _observe(world: World, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
-    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "7"}
+    version = str(next(_versions))
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version}
     world.observe(resource, {"metadata": metadata, **parts})
 
 
-def _directory(spec: Mapping[str, Any]) -> GuestDirectory:
+def _connect(world: World, *, connected: bool) -> None:
+    conditions = [{"type": "Connected", "status": str(connected)}]
+    status = {"conditions": conditions, "provider": "rke2"}
+    _observe(world, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
+
+
+def _directory(spec: Mapping[str, Any], client: object | None = None) -> GuestDirectory:
     world = world_of()
-    connected = {"conditions": [{"type": "Connected", "status": "True"}], "provider": "rke2"}
-    _observe(world, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=connected)
+    _connect(world, connected=True)
     _observe(world, NAMESPACES, GUEST)
     _observe(world, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST})
-    return GuestDirectory(world=world, client=NothingToRead())  # type: ignore[arg-type]
+    return GuestDirectory(world=world, client=client or NothingToRead())  # type: ignore[arg-type]
 
 
 async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -> None:
@@ -61,6 +98,65 @@ async def test_a_leader_starts_with_nothing_that_was_found_before() -> None:
     directory.start_afresh()
     assert directory.known(GUEST) is None
     assert directory.observation(GUEST) is None
+
+
+async def test_what_changed_while_a_slow_lookup_was_under_way_is_known_at_its_end() -> None:
+    """Nothing would have resolved the links again before Rancher's next change."""
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    answer = asyncio.Event()
+    client.held.append(answer)
+    slow = asyncio.create_task(directory.discover(GUEST))
+    async with asyncio.timeout(5):
+        while not client.asked:  # noqa: ASYNC110 - a number has no event for that
+            await asyncio.sleep(0)
+    _connect(directory.world, connected=False)
+    quick = await directory.discover(GUEST)
+    assert isinstance(quick, Guest)
+    assert not quick.connected
+    answer.set()
+    assert await slow == quick
+    assert directory.known(GUEST) == quick
+
+
+async def test_a_lookup_that_changes_overtook_again_and_again_says_nothing() -> None:
+    """The last of the changes brings another one about."""
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    before = await directory.discover(GUEST)
+    client.asked = 0
+    client.meanwhile = lambda number: _connect(directory.world, connected=number % 2 == 0)
+    await directory.discover(GUEST)
+    assert 1 < client.asked < 10
+    assert directory.known(GUEST) == before
+
+
+async def test_a_guest_that_goes_while_its_links_are_looked_up_is_not_known_afterwards() -> None:
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    (cluster,) = directory.world.guest_clusters(GUEST)
+    client.meanwhile = lambda _number: directory.world.forget(PROVISIONING_CLUSTERS, cluster)
+    assert await directory.discover(GUEST) is None
+    assert directory.known(GUEST) is None
+
+
+async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None:
+    """Nobody tells of a changed HarvesterConfig: it is not watched."""
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    answer = asyncio.Event()
+    client.held.append(answer)
+    slow = asyncio.create_task(directory.discover(GUEST))
+    async with asyncio.timeout(5):
+        while not client.asked:  # noqa: ASYNC110 - a number has no event for that
+            await asyncio.sleep(0)
+    client.network = "default/vlan-2"
+    later = await directory.discover(GUEST)
+    answer.set()
+    await slow
+    assert directory.known(GUEST) == later
+    assert isinstance(later, Guest)
+    assert later.networks == ("default/vlan-2",)
 
 
 def test_an_object_of_the_predecessor_is_inherited_until_it_is_served() -> None:
