@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import yaml
 
 from fipop.errors import FipopError
 
+YamlPlace: TypeAlias = tuple[str | int | None, ...]
+"""Where a value stands: keys as they are written, positions in lists; None for, and in, a key that is no scalar."""
 JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | int | float | bool | None"
 
 MAX_YAML_BYTES = 64 * 1024
@@ -62,17 +65,11 @@ def parse_yaml(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> JsonValue:
     # Characters first: encoding a text of any size costs as much as the text.
     if len(text) > max_bytes or len(text.encode("utf-8", "replace")) > max_bytes:
         raise YamlRefusedError(f"is longer than {max_bytes} bytes")
-    try:
-        _check_shape(text)
+    with _refusing():
+        for _ in _checked_events(text):
+            pass
         # A safe loader: nothing but plain values is ever built.
         return _as_json(yaml.load(text, _JsonLoader))  # noqa: S506
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise YamlRefusedError(f"is not YAML{where}") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
-        # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
-        raise YamlRefusedError("is not YAML") from None
 
 
 def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping[str, JsonValue]:
@@ -85,10 +82,93 @@ def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping
     return value
 
 
-def _check_shape(text: str) -> None:
+def iterate_yaml_scalars(
+    data: bytes, *, below: Sequence[str], max_bytes: int
+) -> Iterator[tuple[YamlPlace, JsonValue]]:
+    """Read one YAML document and give the scalars below a place in it, one by one: where each stands there, and it.
+
+    No more than one of them is in memory at a time, for documents of megabytes. A key given twice is given twice.
+    Raises YamlRefusedError, maybe after much was given.
+    """
+    if len(data) > max_bytes:
+        raise YamlRefusedError(f"is longer than {max_bytes} bytes")
+    prefix = tuple(below)
+    with _refusing():
+        loader = _JsonLoader("")
+        documents = 0
+        walk = _Walk()
+        for event in _checked_events(data):
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if documents > 1:
+                raise YamlRefusedError("is more than one YAML document")
+            scalar = walk.take(event)
+            if scalar is not None and walk.place[: len(prefix)] == prefix:
+                yield walk.place[len(prefix) :], _build_scalar(loader, scalar)
+
+
+class _Walk:
+    """Follows the events of a document and knows where in it the last scalar stands."""
+
+    def __init__(self) -> None:
+        self._place: list[str | int | None] = []
+        # Of each open collection, whether a key comes next; None in a list.
+        self._at_key: list[bool | None] = []
+
+    @property
+    def place(self) -> YamlPlace:
+        return tuple(self._place)
+
+    def take(self, event: yaml.Event) -> yaml.ScalarEvent | None:
+        """Go on by one event, and give it if it is a scalar that is a value, and no key."""
+        if isinstance(event, yaml.CollectionEndEvent):
+            self._place.pop()
+            self._at_key.pop()
+        elif isinstance(event, yaml.ScalarEvent):
+            return None if self._step(event.value) else event
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._step(None)
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
+            self._place.append(None if is_mapping else -1)
+            self._at_key.append(True if is_mapping else None)
+        return None
+
+    def _step(self, text: str | None) -> bool:
+        # A node begins; tell whether it is a key of the collection that it stands in.
+        if not self._at_key:
+            return False
+        position, at_key = self._place[-1], self._at_key[-1]
+        if at_key is None:
+            self._place[-1] = position + 1 if isinstance(position, int) else 0
+            return False
+        if at_key:
+            self._place[-1] = text
+        self._at_key[-1] = not at_key
+        return at_key
+
+
+def _build_scalar(loader: _JsonLoader, event: yaml.ScalarEvent) -> JsonValue:
+    tag = event.tag or loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
+    return _as_json(loader.construct_document(yaml.ScalarNode(tag, event.value)))
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Give what PyYAML raises as our error."""
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise YamlRefusedError(f"is not YAML{where}") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
+        # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
+        raise YamlRefusedError("is not YAML") from None
+
+
+def _checked_events(source: str | bytes) -> Iterator[yaml.Event]:
     # Event by event: the parser itself takes quadratic time on deep nesting, so stop before it gets there.
     depth = 0
-    for event in yaml.parse(text, yaml.CSafeLoader):
+    for event in yaml.parse(source, yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise YamlRefusedError("holds a YAML alias")
         tag = getattr(event, "tag", None)
@@ -100,6 +180,7 @@ def _check_shape(text: str) -> None:
                 raise YamlRefusedError(f"is nested deeper than {MAX_YAML_DEPTH} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        yield event
 
 
 def _as_json(value: object) -> JsonValue:

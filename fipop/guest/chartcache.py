@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import re
 import shutil
 import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from fipop.errors import ChartError, HelmError
 from fipop.guest.charts import ChartIdentity, ChartSource
 from fipop.guest.helm import ChartFetch, HelmRunner
-from fipop.yaml_input import YamlRefusedError, parse_yaml_mapping
+from fipop.yaml_input import YamlRefusedError, iterate_yaml_scalars, parse_yaml_mapping
 
 RESOLVE_SECONDS = 600.0
 """How long the answer to "which version is the newest" holds."""
@@ -190,24 +190,36 @@ def choose_version(index: bytes, source: ChartSource) -> tuple[str, str]:
 
     As helm does, the newest is never a pre-release. Raises ChartError.
     """
-    try:
-        entries = parse_yaml_mapping(index.decode(), max_bytes=_MAX_INDEX_BYTES).get("entries")
-    except (YamlRefusedError, UnicodeDecodeError):
-        raise _problem(source, "the repository's index cannot be read") from None
-    listed: Any = entries.get(source.name) if isinstance(entries, Mapping) else None
-    versions: dict[str, str] = {}
-    for item in listed if isinstance(listed, list) else []:
-        if isinstance(item, Mapping) and isinstance(item.get("version"), str):
-            versions.setdefault(item["version"], str(item.get("digest") or ""))
     wanted = source.version.removeprefix("v")
-    if wanted:
-        found = [version for version in versions if version.removeprefix("v") == wanted]
-    else:
-        found = [version for version in versions if (match := _SEMVER.fullmatch(version)) and not match[4]]
-    if not found:
+    try:
+        # Of versions that are listed twice, the first: so does `max`.
+        version, digest = max(
+            (listed for listed in _iterate_listed(index, source.name) if _is_candidate(listed[0], wanted)),
+            key=lambda listed: _precedence(listed[0]),
+            default=("", ""),
+        )
+    except YamlRefusedError:
+        raise _problem(source, "the repository's index cannot be read") from None
+    if not version:
         raise _problem(source, "the repository does not list it")
-    version = max(found, key=_precedence)
-    return version, versions[version].removeprefix("sha256:")
+    return version, digest.removeprefix("sha256:")
+
+
+def _iterate_listed(index: bytes, chart: str) -> Iterator[tuple[str, str]]:
+    # Never the index as a whole: its objects take thirty times its size, which our container does not have.
+    scalars = iterate_yaml_scalars(index, below=("entries", chart), max_bytes=_MAX_INDEX_BYTES)
+    for position, group in itertools.groupby(scalars, key=lambda scalar: scalar[0][:1]):
+        fields = {place[1:]: value for place, value in group if place[1:] in (("version",), ("digest",))}
+        version = fields.get(("version",))
+        if isinstance(version, str) and position and isinstance(position[0], int):
+            yield version, str(fields.get(("digest",)) or "")
+
+
+def _is_candidate(version: str, wanted: str) -> bool:
+    if wanted:
+        return version.removeprefix("v") == wanted
+    match = _SEMVER.fullmatch(version)
+    return match is not None and not match[4]
 
 
 def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str) -> CachedChart:

@@ -35,7 +35,7 @@ _HISTORY = 10
 _CRASHED = 2
 """How a Go program ends that gets no more memory; helm's own failures end with 1."""
 _GO_MEMORY = "112MiB"
-"""From where on helm's garbage collector does its best: what DATA_BYTES leave beside what a Go program never touches."""
+"""From where on helm's garbage collector does its best: DATA_BYTES without what a Go program never touches."""
 _REPOSITORY = "charts"
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
 _PASSED_TO_FETCHES = (
