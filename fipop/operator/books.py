@@ -64,7 +64,10 @@ class Books:
         self._named_by: dict[OwnerKey, _Named] = {}
         self._made_from: dict[str, set[tuple[str, Address]]] = {}
         self.is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False
+        self.on_free: Callable[[str, Address], None] = lambda _space, _address: None
+        """Told the space and the address where one is free by now that no reservation kept from others."""
         self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
+        self._in_vain: set[OwnerKey] = set()
 
     # What changed
 
@@ -147,8 +150,8 @@ class Books:
             self._entry(name.space, name.address).named_by.pop(latest.meta.key, None)
         for name in after:
             self._entry(name.space, name.address).named_by[latest.meta.key] = name
-        for name in before ^ after:
-            self._enter(name.space, name.address)
+        for name in [each for each in sorted(before ^ after) if self._enter(each.space, each.address)]:
+            self.on_free(name.space, name.address)
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
@@ -161,18 +164,25 @@ class Books:
         """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
         self._unsettled.pop((claim.owner.key, claim.address.family), None)
         self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
-        self._enter(claim.space, claim.address)
+        if self._enter(claim.space, claim.address):
+            self._in_vain.add(claim.owner.key)
+            self.on_free(claim.space, claim.address)
 
     def abandon(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
         for family in Family:
             self._abandon(owner, family)
+        self._in_vain.discard(owner)
 
     # What is so
 
     def claimants(self) -> frozenset[OwnerKey]:
         """Give the owners of claims whose outcome is open."""
         return frozenset(owner for owner, _ in self._unsettled)
+
+    def is_trying_again(self, owner: OwnerKey) -> bool:
+        """Whether a claim of an owner came to nothing, and no round of its got to an end since."""
+        return owner in self._in_vain
 
     def unsettled(self, owner: OwnerKey, range_name: str, family: Family) -> Address | None:
         """Give the address of a claim whose outcome is unknown: it is asked for again before any other."""
@@ -204,6 +214,11 @@ class Books:
         """Give the families that a range has addresses of."""
         pool = self._pools.get(range_name)
         return frozenset(pool.families) if pool is not None else frozenset()
+
+    def may_get(self, range_name: str, address: Address) -> bool:
+        """Whether who waits for an address of a range, not known yet where it is "", might be given this one."""
+        pool = self._pools.get(range_name)
+        return any(address in each for each in (self._pools.values() if pool is None else (pool,)))
 
     def why_refused(self, range_name: str, address: Address) -> IpamError | None:
         """Say why a range would not give out this address, whoever holds it; None where it would."""
@@ -312,17 +327,17 @@ class Books:
         if claim is not None and (but is None or claim.name != but.name):
             self.settle(claim)
 
-    def _enter(self, space: str, address: Address) -> None:
-        """Make the ledger's record of an address anew from all that is known of it."""
+    def _enter(self, space: str, address: Address) -> bool:
+        """Make the ledger's record of an address anew from all that is known of it; whether that made it free."""
         room = self._space(space)
         entry = room.entries.get(address)
-        room.ledger.free(address)
+        before = room.ledger.free(address)
         reservation = entry.reservation if entry is not None else None
         if entry is None or entry.is_empty:
             room.entries.pop(address, None)
             reservation = self._elsewhere(space, address)
             if reservation is None:
-                return
+                return before is not None
         if reservation is not None:
             room.ledger.adopt(
                 address,
@@ -330,7 +345,7 @@ class Books:
                 reservation.range,
                 quarantined_until=reservation.quarantined_until,
             )
-            return
+            return False
         assert entry is not None
         if entry.claims:
             owner, range_name = min(entry.claims.items())
@@ -338,6 +353,7 @@ class Books:
             owner, name = min(entry.named_by.items())
             range_name = name.range
         room.ledger.adopt(address, owner, range_name)
+        return False
 
 
 def _read(text: str) -> Address | None:

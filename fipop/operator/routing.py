@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.control.store import Change
 from fipop.control.workqueue import Priority, WorkQueue
+from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -19,6 +20,7 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
+from fipop.operator.standing import read_addresses
 from fipop.operator.world import BY_OWNER_NAMESPACE, World
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 
@@ -97,8 +99,31 @@ class Router:
 
     def wake_waiting(self) -> None:
         """Enqueue who waits, the oldest first: an address became free, or a gate opened."""
-        for floating_ip in sorted(self.waiting.values(), key=lambda each: (each.meta.created, each.meta.key)):
-            self.add_floating_ip(floating_ip.meta.key)
+        self._wake(self.waiting.values())
+
+    def address_freed(self, space: str, address: Address) -> None:
+        """Enqueue whom an address concerns that is free though no reservation went, and the ranges that counted it.
+
+        Whose own claim came to nothing is tried again anyway: those who all fail must not wake each other in a circle.
+        """
+        for each in self.world.ranges.all():
+            if each.address_space == space:
+                self._add_range(each.name)
+        concerned = self._waiting_for(address)
+        self._wake(each for each in concerned if not self.world.books.is_trying_again(each.meta.key))
+
+    def _wake(self, floating_ips: Iterable[FloatingIP]) -> None:
+        for each in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
+            self.add_floating_ip(each.meta.key)
+
+    def _waiting_for(self, address: Address) -> list[FloatingIP]:
+        """Give who waits and names an address, or might be given it: also by a range that is not known yet."""
+        return [
+            each
+            for each in self.waiting.values()
+            if self.world.books.may_get(each.range or each.status.range or "", address)
+            or address in read_addresses([*each.ipaddress.split(","), *each.status.addresses])
+        ]
 
     def _range_changed(self, change: Change[FloatingIPRange]) -> None:
         old, new = change.old, change.new
@@ -133,7 +158,8 @@ class Router:
         self.add_floating_ip(change.latest.owner.key)
         if change.old is not None and (change.new is None or change.old.is_held != change.new.is_held):
             # Free now; or in quarantine, and who waits for it learns until when.
-            self.wake_waiting()
+            for address in read_addresses([change.old.address]):
+                self._wake(self._waiting_for(address))
         if change.new is None:
             return
         has_owner = change.new.is_held and self.world.floating_ips.get(*change.new.owner.key) is not None

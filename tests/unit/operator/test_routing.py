@@ -23,6 +23,7 @@ from tests.unit.operator.objects import (
     floating_ip,
     held_by,
     newer,
+    v4,
     world_of,
 )
 
@@ -196,3 +197,36 @@ def test_who_waits_is_served_the_oldest_first() -> None:
         return order
 
     assert asyncio.run(run()) == [fip("b"), fip("c"), fip("a")]
+
+
+def test_an_address_that_is_freed_wakes_only_whom_it_may_concern() -> None:
+    async def run() -> set[Key]:
+        world = world_of(
+            ranges=[
+                POOL,
+                build_range("far", "10.9.0.1"),
+                build_range("away", "10.9.0.2", addressSpace="away"),
+            ]
+        )
+        work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
+        router = _router(world, work, WorkQueue(name="passes", random=Random(0)))
+        for name, range_name, ipaddress in (
+            ("of-it", "pool", ""),
+            ("of-any", None, ""),
+            ("of-a-missing-one", "gone", ""),
+            ("of-another", "far", ""),
+            ("of-another-by-name", "far", "10.0.0.1"),
+        ):
+            annotations = {"fiprange": range_name} if range_name else {}
+            router.note_waiting(floating_ip(name, annotations=annotations, ipaddress=ipaddress), True)
+        router.address_freed("default", v4("10.0.0.1"))
+        return await _drain(work)
+
+    assert asyncio.run(run()) == {
+        fip("of-it"),
+        fip("of-any"),
+        fip("of-a-missing-one"),
+        fip("of-another-by-name"),
+        Key(Kind.RANGE, "", "pool"),
+        Key(Kind.RANGE, "", "far"),
+    }
