@@ -65,8 +65,8 @@ class Want:
 class Plan:
     """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first.
 
-    `spare` are the reservations of families that are wanted no more: they go once nothing stands in the way of what
-    takes their place.
+    `spare` are the reservations of families that are wanted no more, and those that the status names where the spec
+    names another that is held already: they go once nothing stands in the way of what takes their place.
     """
 
     keep: tuple[Reservation, ...]
@@ -116,7 +116,9 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
         keep=tuple(keep),
         claim=tuple(claim),
         obstacles=tuple(obstacles),
-        spare=tuple(held[family][0] for family in sorted(held) if family not in families),
+        spare=tuple(
+            filter(None, (_spare(held[family], family in families, facts) for family in sorted(held)))
+        ),
         all_or_nothing=needs_every_family(request),
         content_with_one=content_with_one,
     )
@@ -228,6 +230,13 @@ def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: C
         if each is not held
     )
     return held.requested is Requested.DYNAMIC and address_of(held) not in facts.had and any(elsewhere)
+
+
+def _spare(mine: Sequence[Reservation], is_wanted: bool, facts: Circumstances) -> Reservation | None:
+    """Give the reservation of a family that goes only once what takes its place is there."""
+    if not is_wanted:
+        return mine[0]
+    return next((each for each in mine[1:] if address_of(each) in facts.had), None)
 
 
 def _confirm(address: Address, *, made_by_us: bool) -> Want:

@@ -106,8 +106,9 @@ class Claimer:
             outcome.enter(await self._refresh(reservation, owner))
         if plan.all_or_nothing:
             outcome.obstacles += self._foresee(plan, owner=owner, space=space, range_name=range_name)
-        for want in plan.claim:
-            if plan.all_or_nothing and outcome.obstacles:
+        # What was its own before is not for the rest to decide on: no wish that is not to be had takes it away.
+        for want in sorted(plan.claim, key=lambda want: not want.confirms):
+            if plan.all_or_nothing and outcome.obstacles and not want.confirms:
                 break
             answer = await self._claim(want, owner=owner, space=space, range_name=range_name)
             if isinstance(answer, Obstacle) and plan.content_with_one and want.address is None:
@@ -116,7 +117,7 @@ class Claimer:
         # A claim that is still open was made for a wish that is no more.
         self._world.books.abandon(owner.key)
         if outcome.obstacles and plan.all_or_nothing:
-            await self._undo(outcome, floating_ip)
+            await self._undo(outcome, plan, floating_ip)
         if outcome.obstacles:
             # What stays is for its owner as he is now, too: he may have been created again under his name.
             for reservation in _staying(plan, outcome):
@@ -140,6 +141,8 @@ class Claimer:
         """
         obstacles = []
         for want in plan.claim:
+            if want.confirms:
+                continue
             try:
                 address = want.address or self._candidate(want.family, owner, range_name)
             except IpamError as error:
@@ -237,15 +240,17 @@ class Claimer:
     def _describe(self, reservation: Reservation) -> Obstacle:
         return describe_holder(reservation, self._carrier_of(reservation.name))
 
-    async def _undo(self, outcome: Outcome, floating_ip: FloatingIP) -> None:
+    async def _undo(self, outcome: Outcome, plan: Plan, floating_ip: FloatingIP) -> None:
         """Give back, in reverse, what serves nobody without the rest; what the floating IP had before stays.
 
         What this round did not make goes the way of all that is held in excess.
         """
-        had = set(floating_ip.status.addresses)
+        had = read_addresses(floating_ip.status.addresses) | {
+            want.address for want in plan.claim if want.confirms
+        }
         for reservation in reversed(list(outcome.held.values())):
             address = address_of(reservation)
-            if format_address(address) in had:
+            if address in had:
                 continue
             # Free at once is only what this round took from nobody: no guest can carry it.
             if reservation in outcome.fresh and not reservation.history:

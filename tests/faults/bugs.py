@@ -251,7 +251,7 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        ("operator/claiming.py", "            await self._undo(outcome, floating_ip)", "            pass"),
+        ("operator/claiming.py", "            await self._undo(outcome, plan, floating_ip)", "            pass"),
         with_guards_off=(
             Edit(
                 file="operator/claiming.py",

@@ -1,6 +1,8 @@
 """Both families or neither: nothing is begun in vain, and nothing is lost that its owner had before."""
 
-from fipop.kube.resources import FLOATING_IPS
+import pytest
+
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from tests.unit.operator.small_operator import SmallOperator
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
@@ -28,3 +30,41 @@ async def test_nothing_is_begun_where_another_has_one_address_from_the_space_tha
     await operator.settle()
     await operator.pass_time(HOUR)
     assert operator.held() == {f"lab.{Y}": B, V6_NAME.replace("default", "lab"): B}
+
+
+@pytest.mark.parametrize("requested", ["dynamic", "static"])
+async def test_who_moves_within_its_range_and_asks_for_a_family_too_many_keeps_one_address(
+    requested: str,
+) -> None:
+    """Its new address is reserved and not named yet when the other family turns out not to be had."""
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.reserve(Y, A)
+    key = (FLOATING_IP_RESERVATIONS.plural, "", f"default.{Y}")
+    reserved = operator.memory.objects[key]
+    operator.memory.put(key, {**reserved, "spec": {**reserved["spec"], "requested": requested}})
+    operator._change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "RequireDualStack"})
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    (kept,) = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]["addresses"]
+    assert operator.held() == {f"default.{kept}": A}
+
+
+async def test_what_the_predecessor_gave_out_is_its_owners_though_it_asks_for_a_family_too_many() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    operator.ask(A, X)
+    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "RequireDualStack"})
+    operator.carried.services[A] = X
+    await operator.pass_time(10)
+    operator.controllers.guests.ours_since = operator.memory.now
+    await operator.start()
+    assert operator.held() == {f"default.{X}": A}
+    operator.ask(C, X)
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert operator.holders(X) == {A}
