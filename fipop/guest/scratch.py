@@ -27,7 +27,7 @@ class Scratch:
     def folder(self, prefix: str) -> Path:
         """Make a folder of its own; who asked for it removes it."""
         if self._root is None:
-            sweep(Path(tempfile.gettempdir()))
+            sweep()
             self._root, self._lock = _make_root()
         return Path(tempfile.mkdtemp(prefix=prefix, dir=self._root))
 
@@ -39,8 +39,12 @@ class Scratch:
             self._root = None
 
 
-def sweep(parent: Path) -> None:
-    """Remove the folders of processes that are gone."""
+def sweep() -> None:
+    """Remove the folders of processes that are gone; where there is no place for folders there are none."""
+    try:
+        parent = Path(tempfile.gettempdir())
+    except OSError:
+        return
     for path in parent.glob(f"{_PREFIX}*/{_LOCK}"):
         try:
             lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW)

@@ -18,6 +18,7 @@ from fipop.control.watching import Watcher
 from fipop.errors import ApiUnreachableError, FipopError
 from fipop.guest.chartcache import ChartCache
 from fipop.guest.helm import HelmRunner, find_helm
+from fipop.guest.scratch import sweep
 from fipop.guest.sync import GuestRoom
 from fipop.guest.tools import GuestTools
 from fipop.guest.turns import HelmTurns
@@ -114,6 +115,8 @@ class Operator:
         health = HealthServer(self._health, host=self._options.health_host, port=self._options.health_port)
         await health.start()
         try:
+            # Now, not with our first helm: a standby may run none for weeks, and there are kubeconfigs in them.
+            await asyncio.to_thread(sweep)
             async with self._client:
                 await self._start()
                 await self._work()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fipop.guest.scratch import Scratch
+from fipop.guest.scratch import Scratch, sweep
 
 HOLD = """
 import sys
@@ -63,3 +63,16 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(tempor
     assert not held.exists()
     assert sorted(temporary.iterdir()) == sorted([stranger, mine.parent])
     after.close()
+
+
+def test_a_sweep_needs_no_folder_of_ours_and_no_place_for_one(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = temporary / "fipop-left" / "helm-1"
+    left.mkdir(parents=True)
+    (left.parent / "lock").touch()
+    sweep()
+    assert list(temporary.iterdir()) == []
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", list)
+    sweep()

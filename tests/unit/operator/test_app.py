@@ -1,6 +1,7 @@
 """What the program tells of itself, without an API server; and how it ends by itself, over one that answers little."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import ssl
 import time
@@ -20,6 +21,7 @@ from fipop.operator import app
 from fipop.operator.app import Operator
 from fipop.operator.options import OperatorOptions
 from localfleet.certificates import CertificateAuthority, build_authority
+from localfleet.waiting import eventually
 from tests.unit.kube.conftest import FakeServer, serve, server_tls
 
 
@@ -48,6 +50,29 @@ def test_a_settings_watch_that_never_worked_counts_as_silent(tmp_path: Path) -> 
     silences = operator._health().silences
     assert silences["others"] == 1.0
     assert silences["kube-fip-config"] >= 500
+
+
+async def test_what_a_killed_process_left_goes_at_the_start_and_not_with_the_first_helm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby may run no helm for weeks; a guest's kubeconfig lay on its disk all the while."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / "fipop-left"
+    (left / "helm-1").mkdir(parents=True)
+    (left / "helm-1" / "kubeconfig").write_text("token")
+    (left / "lock").touch()
+    operator = build_operator(tmp_path, Connection(server="https://127.0.0.1:1"))
+    running = asyncio.create_task(operator.run())
+
+    async def is_gone() -> bool:
+        return not left.exists()
+
+    try:
+        await eventually(is_gone, seconds=5, what="the folder that was left to be gone")
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
 
 @dataclass
