@@ -454,8 +454,8 @@ BUGS = (
         (
             "operator/routing.py",
             (
-                "            # Free now; or in quarantine, and who waits for it learns until when.\n"
-                "            self.wake_waiting()\n"
+                "            for address in read_addresses([change.old.address]):\n"
+                "                self._wake(self._waiting_for(address))\n"
             ),
             "            pass\n",
         ),
