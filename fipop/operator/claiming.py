@@ -30,6 +30,7 @@ class Outcome:
     obstacles: list[Obstacle] = field(default_factory=list)
     fresh: list[Reservation] = field(default_factory=list)
     written: set[str] = field(default_factory=set)
+    created: set[str] = field(default_factory=set)
     undone: bool = False
     """What was begun for several families is given back, as one of them cannot be had."""
 
@@ -46,6 +47,8 @@ class Outcome:
         self.keep([answer.reservation])
         if answer.is_written:
             self.written.add(answer.reservation.name)
+        if answer.is_created:
+            self.created.add(answer.reservation.name)
         if answer.is_new:
             self.fresh.append(answer.reservation)
 
@@ -252,8 +255,8 @@ class Claimer:
             address = address_of(reservation)
             if address in had:
                 continue
-            # Free at once is only what this round took from nobody: no guest can carry it.
-            if reservation in outcome.fresh and not reservation.history:
+            # Free at once is only what this round made: what it took out of a quarantine a guest may carry.
+            if reservation.name in outcome.created:
                 if not await self._desk.free(reservation):
                     continue
             elif reservation in outcome.fresh:

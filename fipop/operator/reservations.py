@@ -56,11 +56,13 @@ class Held:
     """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before.
 
     `is_written`: the reservation was written for this claim; else it was found to be the claimant's already.
+    `is_created`: there was no reservation; what is taken out of a quarantine a guest may carry.
     """
 
     reservation: Reservation
     is_new: bool
     is_written: bool = False
+    is_created: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ class ReservationDesk:
         known = self._lookup(claim.name)
         if known is None:
             try:
-                return Held(reservation=await self._create(claim), is_new=True, is_written=True)
+                return await self._grant_anew(claim)
             except ApiAlreadyExistsError:
                 known = await self._read(claim.name)
                 if known is None:  # it went away between the two answers: the next round decides afresh
@@ -133,7 +135,7 @@ class ReservationDesk:
             # The store may lag behind a release: the API server has the last word before anybody is refused.
             live = await self._read(claim.name)
             if live is None:
-                return Held(reservation=await self._create(claim), is_new=True, is_written=True)
+                return await self._grant_anew(claim)
             if not self.may_take(live, claim):
                 return Refused(reservation=live)
             known = live
@@ -208,6 +210,10 @@ class ReservationDesk:
         return (
             live is not None and live.is_held and live.owner.key == owner.key and live.owner.uid == owner.uid
         )
+
+    async def _grant_anew(self, claim: Claim) -> Held:
+        created = await self._create(claim)
+        return Held(reservation=created, is_new=True, is_written=True, is_created=True)
 
     async def _create(self, claim: Claim) -> Reservation:
         body = render_reservation(_new_reservation(claim, self._now()))

@@ -126,6 +126,19 @@ async def test_an_undo_leaves_what_the_floating_ip_had_and_does_not_touch_what_a
     assert bench.api.writes == []
 
 
+async def test_an_undo_does_not_free_what_it_took_out_of_a_quarantine() -> None:
+    """What was found in a guest without an owner has no history, and its guest carries it all the same."""
+    bench = Bench(build_reservation("10.0.0.1", quarantined_until="2026-03-02T00:00:00Z"))
+    taken = build_reservation("fd00::1", "other")
+    bench.api.objects[taken["metadata"]["name"]] = taken
+    plan = Plan(keep=(), claim=(want(V4, "10.0.0.1"), want(V6, "fd00::1")), all_or_nothing=True)
+    assert addresses(await bench.carry_out(plan)) == []
+    assert bench.api.writes == ["replace default.10.0.0.1", "replace default.10.0.0.1"]
+    found = bench.world.reservations.get("", "default.10.0.0.1")
+    assert found is not None
+    assert not found.is_held
+
+
 async def test_the_old_address_stays_where_its_replacement_is_not_to_be_had() -> None:
     bench = Bench(build_reservation("10.0.0.1"), build_reservation("10.0.0.2", "other"))
     old = bench.world.reservations.get("", "default.10.0.0.1")
