@@ -67,8 +67,8 @@ def at_every_write(scenario: str, writes: int) -> list[Plan]:
         ("killed before a write", Do.KILL_BEFORE, 0.0, 1),
         ("killed after a write", Do.KILL_AFTER, 0.0, 1),
         # A lost answer leaves the same in the store as a kill after the write: a part of them will do.
-        ("answer lost", Do.CUT_AFTER, 0.0, 5),
-        ("write comes late", Do.CUT_LATE, 1.5, 6),
+        ("answer lost", Do.CUT_AFTER, 0.0, 7),
+        ("write comes late", Do.CUT_LATE, 1.5, 8),
     )
     return [
         Plan(
