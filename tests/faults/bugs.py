@@ -251,7 +251,11 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        ("operator/claiming.py", "            await self._undo(outcome, plan, floating_ip)", "            pass"),
+        (
+            "operator/claiming.py",
+            "            await self._undo(outcome, plan, floating_ip)",
+            "            pass",
+        ),
         with_guards_off=(
             Edit(
                 file="operator/claiming.py",
@@ -565,5 +569,78 @@ UNIT_BUGS = (
         file="tests/unit/operator/test_two_writers.py",
         tests=("test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_one",),
     ),
+    UnitBug(
+        name="wish-before-possession",
+        what="a reservation that vanished is not made again before its owner's wish is looked at",
+        edits=(
+            Edit(
+                file="operator/floatingips.py",
+                before="lost = find_vanished(floating_ip, request, held)",
+                after="lost = ()",
+            ),
+        ),
+        file="tests/unit/operator/test_missing_reservations.py",
+        tests=(
+            "test_a_reservation_that_vanishes_while_its_owner_waits_for_another_space_is_made_where_it_was",
+        ),
+    ),
+    UnitBug(
+        name="another-range-serves",
+        what="a floating IP whose range is deleted gets an address of another that matches",
+        edits=(
+            Edit(
+                file="operator/links.py",
+                before="if earlier and (held or floating_ip.status.addresses):",
+                after="if earlier is None:",
+            ),
+        ),
+        file="tests/unit/operator/test_deleted_ranges.py",
+        tests=("test_nor_does_it_move_where_its_reservation_is_gone_too",),
+    ),
+    UnitBug(
+        name="undone-out-of-quarantine",
+        what="an address that was taken out of a quarantine is free at once when both families are undone",
+        edits=(
+            Edit(
+                file="operator/claiming.py",
+                before="if reservation.name in outcome.created:",
+                after="if reservation in outcome.fresh and not reservation.history:",
+            ),
+        ),
+        file="tests/unit/operator/test_claiming.py",
+        tests=("test_an_undo_does_not_free_what_it_took_out_of_a_quarantine",),
+    ),
+    UnitBug(
+        name="names-wake-nobody",
+        what="who waits is not told of an address that was only named, and is free",
+        edits=(
+            Edit(
+                file="operator/books.py",
+                before="            self.on_free(name.space, name.address)",
+                after="            pass",
+            ),
+        ),
+        file="tests/unit/operator/test_waiting.py",
+        tests=(
+            "test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_is_gone",
+            "test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_names_another",
+        ),
+    ),
+    UnitBug(
+        name="looks-of-long-ago",
+        what="what guests carried when they were looked at is kept from others whenever a range changes",
+        edits=(
+            Edit(
+                file="operator/looks.py",
+                before="await self._compare_with_ranges()",
+                after="await self._keep_all(self._seen)",
+            ),
+        ),
+        file="tests/unit/operator/test_looks.py",
+        tests=(
+            "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
+            "test_a_changed_range_takes_no_address_that_a_guest_carries_no_more",
+        ),
+    ),
 )
-"""No plan shows these for sure: a write confirms each naming, lists mend a store, the last is a rare race."""
+"""No plan shows these for sure: lists mend a store, the others want a rare race or a state that stands for long."""
