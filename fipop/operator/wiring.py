@@ -234,6 +234,7 @@ class Controllers:
         self._served.clear()
         self.gates.adopted = False
         self.rivals.start_afresh()
+        self.releaser.start_afresh()
         self.looks.doubt()
         self.is_working = True
 

@@ -70,3 +70,19 @@ async def test_a_guest_that_rancher_made_went_with_its_cluster_objects() -> None
     operator = build(imported=False)
     await operator.start()
     assert not operator.quarantined()
+
+
+async def test_who_takes_the_lead_again_counts_from_what_it_finds_then() -> None:
+    """What it noted when it led before is of an absence that may have ended meanwhile."""
+    operator = build(imported=True)
+    await operator.start()
+    await operator.pass_time(20 * HOUR)
+    operator.controllers.stop_working()
+    operator.add_guest(GUEST, imported=True)
+    operator.carried.services[GUEST] = X
+    operator.remove_guest(GUEST)
+    await operator.start()
+    await operator.pass_time(23 * HOUR)
+    assert operator.quarantined() == {NAME}
+    await operator.pass_time(2 * HOUR)
+    assert not operator.quarantined()
