@@ -410,14 +410,14 @@ async def _burst_before(lane: Lane) -> None:
 
 
 async def _burst(lane: Lane) -> None:
-    for number in range(8):
+    for number in range(6):
         await lane.create_fip(f"c-m-steady0{number % 4}", f"f{number}", serviceNamespace=f"n{number}")
 
 
 async def _half_goes(lane: Lane) -> None:
-    for number in range(0, 8, 2):
+    for number in range(0, 6, 2):
         await lane.delete_fip(f"c-m-steady0{number % 4}", f"f{number}")
-    for number in range(8, 12):
+    for number in range(6, 9):
         await lane.create_fip(f"c-m-steady0{number % 4}", f"f{number}", serviceNamespace=f"n{number}")
 
 
@@ -429,10 +429,10 @@ BURST = Scenario(
     name="burst",
     before=_burst_before,
     chapters=(
-        Chapter(act=_burst, until=lambda lane: _all_have(lane, range(8))),
+        Chapter(act=_burst, until=lambda lane: _all_have(lane, range(6))),
         Chapter(
             act=_half_goes,
-            until=lambda lane: _all_have(lane, range(1, 8, 2)) and _all_have(lane, range(8, 12)),
+            until=lambda lane: _all_have(lane, range(1, 6, 2)) and _all_have(lane, range(6, 9)),
         ),
     ),
 )
