@@ -12,7 +12,7 @@ from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle_of
 from fipop.operator.request import Request
-from fipop.operator.reservations import Claim, Held, ReservationDesk
+from fipop.operator.reservations import Claim, Held, Refused, ReservationDesk
 from fipop.operator.standing import read_addresses
 from fipop.operator.world import BY_FORMER_OWNER, World
 
@@ -174,6 +174,8 @@ class Claimer:
             requested=reservation.requested,
         )
         answer = await self._desk.claim(claim)
+        if answer is None:
+            raise ContendedError(range_name=reservation.range)
         return answer if isinstance(answer, Held) else self._describe(answer.reservation)
 
     async def _claim(self, want: Want, *, owner: Owner, space: str, range_name: str) -> Held | Obstacle:
@@ -207,7 +209,7 @@ class Claimer:
                     extra={"address": format_address(address), "range": range_name, "floating_ip": owner.key},
                 )
                 return answer
-            if want.address is not None:
+            if isinstance(answer, Refused) and want.address is not None:
                 return self._describe(answer.reservation)
         raise ContendedError(range_name=range_name)
 

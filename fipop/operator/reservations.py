@@ -114,8 +114,10 @@ class ReservationDesk:
             former.imported or self._lives(former.namespace)
         )
 
-    async def claim(self, claim: Claim) -> Held | Refused:
+    async def claim(self, claim: Claim) -> Held | Refused | None:
         """Make the address the claimant's, or tell who stands in the way.
+
+        None where that reservation is gone: its owner may be left, and to get it again. Look at all that is known anew.
 
         Raises ApiError; where its outcome is unknown, ask for the very same claim again.
         """
@@ -129,13 +131,13 @@ class ReservationDesk:
                     raise
         return await self._take(known, claim)
 
-    async def _take(self, known: Reservation, claim: Claim) -> Held | Refused:
+    async def _take(self, known: Reservation, claim: Claim) -> Held | Refused | None:
         """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
         if not self.may_take(known, claim):
             # The store may lag behind a release: the API server has the last word before anybody is refused.
             live = await self._read(claim.name)
             if live is None:
-                return await self._grant_anew(claim)
+                return None
             if not self.may_take(live, claim):
                 return Refused(reservation=live)
             known = live

@@ -585,6 +585,19 @@ UNIT_BUGS = (
         ),
     ),
     UnitBug(
+        name="gone-is-free",
+        what="an address whose reservation is gone by the live read is free, whoever's status names it",
+        edits=(
+            Edit(
+                file="operator/reservations.py",
+                before="            if live is None:\n                return None\n",
+                after="            if live is None:\n                return await self._grant_anew(claim)\n",
+            ),
+        ),
+        file="tests/unit/operator/test_missing_reservations.py",
+        tests=("test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",),
+    ),
+    UnitBug(
         name="another-range-serves",
         what="a floating IP whose range is deleted gets an address of another that matches",
         edits=(

@@ -91,6 +91,8 @@ class Judge:
     """The addresses that people last named in a floating IP's spec."""
     ranges_at: int = 0
     """When any range last was another one."""
+    vanished: dict[Slot, Owner] = field(default_factory=dict)
+    """Addresses whose reservations people deleted while their owners were at rest: nothing else may take them away."""
     shortest: dict[str, float] = field(default_factory=dict)
     """The shortest quarantine that a range of a name ever asked for, in seconds."""
 
@@ -146,6 +148,10 @@ class Judge:
         old = owner_of(before) if before is not None and is_held(before) else None
         new = owner_of(change.obj) if change.obj is not None and is_held(change.obj) else None
         self.waiting.pop(slot, None)
+        self.vanished.pop(slot, None)
+        if change.revision in self.by_people and change.obj is None:
+            self._deleted_by_people(slot, old)
+            return
         if new is None and change.obj is not None:
             self.waiting[slot] = owner_of(change.obj)
             if before is None or is_held(before):
@@ -163,6 +169,15 @@ class Judge:
         if before is not None and change.obj is None and not is_held(before):
             self._freed(change, slot, before)
         self._one_owner(change.revision, slot)
+
+    def _deleted_by_people(self, slot: Slot, owner: Owner | None) -> None:
+        """What people delete they may delete; but whoever holds it and is at rest is to keep it."""
+        self.held.pop(slot, None)
+        found = self.objects.get((FLOATING_IPS, *owner)) if owner is not None else None
+        if found is None or owner is None or owner not in self.named[slot]:
+            return
+        if (found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"]:
+            self.vanished[slot] = owner
 
     def _released(self, change: Change, slot: Slot, owner: Owner) -> None:
         if change.name not in self.setting.admin_freed and owner in self.named[slot]:
@@ -215,6 +230,8 @@ class Judge:
         former = slots_named_by(before) if before is not None else frozenset[Slot]()
         for slot in former:
             self.named[slot].discard(owner)
+        if change.obj is None or change.revision in self.by_people:
+            self.vanished = {slot: each for slot, each in self.vanished.items() if each != owner}
         if before is None:
             self.moved_for[owner] = {}
             self.made_at[owner] = change.revision
@@ -227,6 +244,7 @@ class Judge:
         now = slots_named_by(change.obj)
         if any(self.held.get(slot) == owner for slot in former - now):
             self._left(change, owner, former - now)
+        self._lost(change, owner, former - now, now)
         for slot in now:
             self.named[slot].add(owner)
             if self.held.get(slot) != owner and slot not in former:
@@ -248,6 +266,13 @@ class Judge:
         if not wish or any(slot[1] in wish for slot in slots):
             text = f"{sorted(slots)} leaves the status of {owner}, and nobody asked for that"
             self._say(change.revision, "I3", text)
+
+    def _lost(self, change: Change, owner: Owner, gone: frozenset[Slot], now: frozenset[Slot]) -> None:
+        """What vanished is made again, or another of its family takes its place: a move may be under way just then."""
+        families = {":" in address for _, address in now}
+        for slot in sorted(gone):
+            if self.vanished.get(slot) == owner and (":" in slot[1]) not in families:
+                self._say(change.revision, "I3", f"{slot} vanished, and nobody keeps it for {owner} any more")
 
     def _range(self, change: Change, before: Json | None) -> None:
         spec = (change.obj or {}).get("spec") or {}

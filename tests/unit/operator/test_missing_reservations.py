@@ -182,3 +182,17 @@ async def test_a_vanished_reservation_that_another_has_by_now_is_told_and_not_fo
     assert operator.holders(X) == {B}
     status = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]
     assert status["conditions"][0]["reason"] == "AddressInUse"
+
+
+async def test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it() -> None:
+    """It saw a reservation that the API server has no more: its holder has the address all the same, and keeps it."""
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    assert operator.holders(X) == {A}
+    operator.remove_unseen(f"default.{X}")
+    operator.ask(B, X)
+    await operator.settle()
+    assert operator.holders(X) == {A}

@@ -133,6 +133,7 @@ async def test_nobody_is_refused_on_the_word_of_a_store_that_may_be_behind() -> 
     behind.look()
     other.look()
     assert await other.desk.free(other.known["default.10.0.0.1"])
+    assert await behind.desk.claim(claim(owner("second"))) is None, "its owner may still name it: look again"
     assert isinstance(await behind.desk.claim(claim(owner("second"))), Held)
     assert held(api) == {"default.10.0.0.1": owner("second")}
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
 from localfleet.arguments import positive
-from tests.unit.simulation.chosen import Chosen, interleavings
+from tests.unit.simulation.chosen import Chosen, interleavings, operators
 from tests.unit.simulation.operators import Simulation
 
 LIFE = 100
@@ -45,10 +45,10 @@ def carry_on(wanted: int, seed: int) -> tuple[int, bool]:
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    @given(chance=interleavings(LIFE))
-    def live(chance: Chosen) -> None:
+    @given(chance=interleavings(LIFE), size=operators())
+    def live(chance: Chosen, size: int) -> None:
         nonlocal done, told
-        simulation = Simulation(chance)
+        simulation = Simulation(chance, size=size)
         simulation.run(LIFE)
         problems = [*map(str, simulation.memory.judge.found), *simulation.settle()]
         problems = problems or [*map(str, simulation.memory.judge.found)]

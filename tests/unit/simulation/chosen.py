@@ -34,3 +34,8 @@ def interleavings(allocations: int) -> st.SearchStrategy[Chosen]:
     # The least size matters: without it nearly all examples are a few bytes.
     choices = st.binary(min_size=most // 2, max_size=most)
     return st.tuples(choices, st.integers(0, 2**32 - 1)).map(lambda drawn: Chosen(*drawn))
+
+
+def operators() -> st.SearchStrategy[int]:
+    """Choose how many operators there are: two that lag behind each other, or one and an admin who deletes things."""
+    return st.sampled_from((2, 1))

@@ -65,10 +65,13 @@ class Memory:
         self._tell(version, key, made)
         return made
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: Key, *, by_people: bool = False) -> None:
         """Delete an object that is there."""
         del self.objects[key]
-        self._tell(next(self._versions), key, None)
+        version = next(self._versions)
+        if by_people:
+            self.judge.by_people.add(version)
+        self._tell(version, key, None)
 
     def pass_time(self, seconds: float) -> None:
         """Let the API server's clock go on."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 from fipop.api.parsing import parse_reservation
 from fipop.control.workqueue import RetryAfter, WorkQueue
 from fipop.errors import FipopError
+from fipop.ipam.addresses import parse_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
@@ -25,6 +26,7 @@ from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.world import World
 from tests.faults.ends import unsettled
 from tests.faults.history import Change
+from tests.faults.stored import is_held, owner_of, slot_of, slots_named_by
 from tests.unit.simulation.memory import Json, Memory, MemoryClient
 
 RESOURCES: dict[str, Resource] = {
@@ -32,6 +34,7 @@ RESOURCES: dict[str, Resource] = {
 }
 ROUNDS_AT_ONCE = 4
 NAMESPACE = "crowd"
+POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 
 
 class Pending:
@@ -191,6 +194,12 @@ class SimulatedOperator:
         return parse_reservation(answer)
 
 
+def _is_seen(obj: Json) -> bool:
+    """Whether what people want of a floating IP was looked at."""
+    generation = (obj.get("status") or {}).get("observedGeneration")
+    return bool(generation == obj["metadata"].get("generation"))
+
+
 async def _nobody(*_: object) -> None:
     return None
 
@@ -201,12 +210,14 @@ def _ignore(*_: object) -> None:
 
 @dataclass(slots=True)
 class Simulation:
-    """Two operators, people who make, change and delete floating IPs, and `chance`, who decides everything."""
+    """Operators, people who make, change and delete floating IPs, and `chance`, who decides everything."""
 
     chance: Random
     trouble: float = 0.03
     crashes: float = 0.002
+    vandalism: float = 0.05
     population: int = 12
+    size: int = 2
     memory: Memory = field(default_factory=Memory)
     operators: list[SimulatedOperator] = field(default_factory=list)
     _names: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
@@ -216,10 +227,12 @@ class Simulation:
             (FLOATING_IP_RANGES.plural, "", "pool"),
             {
                 "metadata": {"name": "pool"},
-                "spec": {"iprange": "10.0.0.10-10.0.0.25", "quarantineSeconds": 2},
+                "spec": {"iprange": "10.0.0.10-10.0.0.25,fd00::10-fd00::15", "quarantineSeconds": 2},
             },
         )
-        self.operators = [SimulatedOperator(self.memory, self.chance, trouble=self.trouble) for _ in range(2)]
+        self.operators = [
+            SimulatedOperator(self.memory, self.chance, trouble=self.trouble) for _ in range(self.size)
+        ]
 
     def run(self, allocations: int) -> None:
         """Go on until so many addresses were given out, or an invariant broke."""
@@ -277,16 +290,52 @@ class Simulation:
             return
         if not keys:
             return
+        if self.chance.random() < self.vandalism:
+            self._delete_reservation()
+            return
         key = self.chance.choice(keys)
         if self.chance.random() < 0.6:
             self.memory.remove(key)
             return
         found = self.memory.objects[key]
-        wish = self._address() if self.chance.random() < 0.8 else ""
-        self.memory.put(key, {**found, "spec": {**(found.get("spec") or {}), "ipaddress": wish}})
+        spec = dict(found.get("spec") or {})
+        if self.chance.random() < 0.3:
+            spec["ipFamilyPolicy"] = self.chance.choice(POLICIES)
+        else:
+            spec["ipaddress"] = self._address() if self.chance.random() < 0.8 else ""
+        self.memory.put(key, {**found, "spec": spec})
+
+    def _delete_reservation(self) -> None:
+        """An admin deletes a reservation that nobody is just about to get: what is asked for already cannot be stopped.
+
+        Where two operators are at work, one may not have heard who has the address, and nothing else would tell it.
+        """
+        named = set().union(*(slots_named_by(obj) for obj in self.memory.objects.values() if _is_seen(obj)))
+        held = sorted(
+            key
+            for key, obj in self.memory.objects.items()
+            if key[0] == FLOATING_IP_RESERVATIONS.plural
+            and is_held(obj)
+            and slot_of(obj) in named
+            and not self._is_asked_for(obj)
+        )
+        if held and len(self.operators) == 1:
+            self.memory.remove(self.chance.choice(held), by_people=True)
+
+    def _is_asked_for(self, reservation: Json) -> bool:
+        """Whether another's claim for the address is under way, or its outcome open."""
+        books = self.operators[0].world.books
+        wanted = parse_address(reservation["spec"]["address"])
+        return any(
+            books.unsettled(owner, "pool", wanted.family) == wanted
+            for owner in books.claimants()
+            if owner != owner_of(reservation)
+        )
 
     def _build(self, name: str) -> Json:
         spec = {"ipaddress": self._address()} if self.chance.random() < 0.3 else {}
+        if self.chance.random() < 0.3:
+            spec["ipFamilyPolicy"] = self.chance.choice(POLICIES)
         metadata = {"name": name, "namespace": NAMESPACE, "annotations": {"fiprange": "pool"}}
         return {"metadata": metadata, "spec": spec}
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 
 from fipop.operator.reservations import ReservationDesk
-from tests.unit.simulation.chosen import Chosen, interleavings
+from tests.unit.simulation.chosen import Chosen, interleavings, operators
 from tests.unit.simulation.operators import Simulation
 
 
 @settings(max_examples=60, deadline=None)
-@given(chance=interleavings(20))
-def test_no_interleaving_gives_an_address_to_two_or_leaks_one(chance: Chosen) -> None:
-    simulation = Simulation(chance)
+@given(chance=interleavings(20), size=operators())
+def test_no_interleaving_gives_an_address_to_two_or_leaks_one(chance: Chosen, size: int) -> None:
+    simulation = Simulation(chance, size=size)
     simulation.run(20)
     assert simulation.memory.judge.found == []
     assert simulation.settle() == []
@@ -25,7 +25,7 @@ def test_no_interleaving_gives_an_address_to_two_or_leaks_one(chance: Chosen) ->
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_longer_life_gives_no_address_to_two_and_leaks_none(seed: int) -> None:
-    simulation = Simulation(Random(seed))
+    simulation = Simulation(Random(seed), size=1 + seed % 2)
     simulation.run(300)
     assert simulation.settle() == []
     assert simulation.memory.judge.found == []
