@@ -65,8 +65,8 @@ class Want:
 class Plan:
     """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first.
 
-    `spare` are the reservations of families that are wanted no more, and those that the status names where the spec
-    names another that is held already: they go once nothing stands in the way of what takes their place.
+    `spare` are the reservations of families that are wanted no more, and those that the status names where another is
+    held already, by a move that was cut short: they go once nothing stands in the way of what takes their place.
     """
 
     keep: tuple[Reservation, ...]
@@ -100,8 +100,13 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
     keep: list[Reservation] = []
     claim: list[Want] = []
     obstacles: list[Obstacle] = []
+    spare = {family: mine[0] for family, mine in held.items() if family not in families}
     for family in sorted(families):
-        decision = _decide(family, request.static.get(family), held.get(family, []), facts)
+        mine = held.get(family, [])
+        decision = _decide(family, request.static.get(family), mine, facts)
+        left = _left_by(decision, mine, facts)
+        if left is not None:
+            spare[family] = left
         if isinstance(decision, Want):
             obstacle = _obstacle_to(decision, facts)
             if obstacle is None:
@@ -116,9 +121,7 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
         keep=tuple(keep),
         claim=tuple(claim),
         obstacles=tuple(obstacles),
-        spare=tuple(
-            filter(None, (_spare(held[family], family in families, facts) for family in sorted(held)))
-        ),
+        spare=tuple(spare[family] for family in sorted(spare)),
         all_or_nothing=needs_every_family(request),
         content_with_one=content_with_one,
     )
@@ -232,11 +235,12 @@ def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: C
     return held.requested is Requested.DYNAMIC and address_of(held) not in facts.had and any(elsewhere)
 
 
-def _spare(mine: Sequence[Reservation], is_wanted: bool, facts: Circumstances) -> Reservation | None:
-    """Give the reservation of a family that goes only once what takes its place is there."""
-    if not is_wanted:
-        return mine[0]
-    return next((each for each in mine[1:] if address_of(each) in facts.had), None)
+def _left_by(
+    decision: Reservation | Want, mine: Sequence[Reservation], facts: Circumstances
+) -> Reservation | None:
+    """Give what the status names and the decision is not about."""
+    chosen = decision.replaces if isinstance(decision, Want) else decision
+    return next((each for each in mine if each is not chosen and address_of(each) in facts.had), None)
 
 
 def _confirm(address: Address, *, made_by_us: bool) -> Want:

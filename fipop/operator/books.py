@@ -64,8 +64,11 @@ class Books:
         self._named_by: dict[OwnerKey, _Named] = {}
         self._made_from: dict[str, set[tuple[str, Address]]] = {}
         self.is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False
-        self.on_free: Callable[[str, Address], None] = lambda _space, _address: None
-        """Told the space and the address where one is free by now that no reservation kept from others."""
+        self.on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _in_vain: None
+        """Told the space and the address where one is free by now that no reservation kept from others.
+
+        And whether that is so because a claim came to nothing.
+        """
         self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
         self._in_vain: set[OwnerKey] = set()
 
@@ -151,7 +154,7 @@ class Books:
         for name in after:
             self._entry(name.space, name.address).named_by[latest.meta.key] = name
         for name in [each for each in sorted(before ^ after) if self._enter(each.space, each.address)]:
-            self.on_free(name.space, name.address)
+            self.on_free(name.space, name.address, False)
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
@@ -162,11 +165,9 @@ class Books:
 
     def settle(self, claim: Claim) -> None:
         """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
-        self._unsettled.pop((claim.owner.key, claim.address.family), None)
-        self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
-        if self._enter(claim.space, claim.address):
+        if self._settle(claim):
             self._in_vain.add(claim.owner.key)
-            self.on_free(claim.space, claim.address)
+            self.on_free(claim.space, claim.address, True)
 
     def abandon(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
@@ -324,8 +325,14 @@ class Books:
 
     def _abandon(self, owner: OwnerKey, family: Family, *, but: Claim | None = None) -> None:
         claim = self._unsettled.get((owner, family))
-        if claim is not None and (but is None or claim.name != but.name):
-            self.settle(claim)
+        if claim is not None and (but is None or claim.name != but.name) and self._settle(claim):
+            self.on_free(claim.space, claim.address, False)
+
+    def _settle(self, claim: Claim) -> bool:
+        """Forget a claim; whether that made its address free."""
+        self._unsettled.pop((claim.owner.key, claim.address.family), None)
+        self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
+        return self._enter(claim.space, claim.address)
 
     def _enter(self, space: str, address: Address) -> bool:
         """Make the ledger's record of an address anew from all that is known of it; whether that made it free."""

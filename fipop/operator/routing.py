@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,6 +24,9 @@ from fipop.kube.resources import (
 from fipop.operator.standing import read_addresses
 from fipop.operator.world import BY_OWNER_NAMESPACE, World
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
+
+IN_VAIN_SECONDS = 5.0
+"""Until others try for an address whose claim came to nothing: what refused that one may refuse them all."""
 
 
 class Kind(StrEnum):
@@ -101,27 +105,32 @@ class Router:
         """Enqueue who waits, the oldest first: an address became free, or a gate opened."""
         self._wake(self.waiting.values())
 
-    def address_freed(self, space: str, address: Address) -> None:
+    def address_freed(self, space: str, address: Address, *, in_vain: bool) -> None:
         """Enqueue whom an address concerns that is free though no reservation went, and the ranges that counted it.
 
-        Whose own claim came to nothing is tried again anyway: those who all fail must not wake each other in a circle.
+        After a claim that came to nothing (`in_vain`) they wait: where all fail, they must not wake each other in a
+        circle. Whose own claim it was is tried again anyway.
         """
         for each in self.world.ranges.all():
             if each.address_space == space:
                 self._add_range(each.name)
         concerned = self._waiting_for(address)
-        self._wake(each for each in concerned if not self.world.books.is_trying_again(each.meta.key))
+        self._wake(
+            (each for each in concerned if not self.world.books.is_trying_again(each.meta.key)),
+            delay_seconds=IN_VAIN_SECONDS if in_vain else 0.0,
+        )
 
-    def _wake(self, floating_ips: Iterable[FloatingIP]) -> None:
+    def _wake(self, floating_ips: Iterable[FloatingIP], *, delay_seconds: float = 0.0) -> None:
         for each in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
-            self.add_floating_ip(each.meta.key)
+            self.work.add(Key(Kind.FLOATING_IP, *each.meta.key), delay_seconds=delay_seconds)
 
     def _waiting_for(self, address: Address) -> list[FloatingIP]:
         """Give who waits and names an address, or might be given it: also by a range that is not known yet."""
+        may_get = functools.cache(lambda range_name: self.world.books.may_get(range_name, address))
         return [
             each
             for each in self.waiting.values()
-            if self.world.books.may_get(each.range or each.status.range or "", address)
+            if may_get(each.range or each.status.range or "")
             or address in read_addresses([*each.ipaddress.split(","), *each.status.addresses])
         ]
 

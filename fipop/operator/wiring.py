@@ -277,9 +277,9 @@ class Controllers:
         if not self.guests.exists(guest_id):
             self.looks.forget(guest_id)
 
-    def _freed(self, space: str, address: Address) -> None:
+    def _freed(self, space: str, address: Address, in_vain: bool) -> None:
         if self.is_working:
-            self.router.address_freed(space, address)
+            self.router.address_freed(space, address, in_vain=in_vain)
 
     def _opened(self) -> None:
         """Go on with what waited for the look at the guests."""

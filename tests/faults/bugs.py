@@ -629,7 +629,7 @@ UNIT_BUGS = (
         edits=(
             Edit(
                 file="operator/books.py",
-                before="            self.on_free(name.space, name.address)",
+                before="            self.on_free(name.space, name.address, False)",
                 after="            pass",
             ),
         ),

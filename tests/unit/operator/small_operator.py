@@ -45,11 +45,15 @@ _WATCHED = {
 class Pending:
     """Stands where the work queue does: keys that wait, each once, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, put_off: Callable[[Any, float], None] = lambda *_: None) -> None:
         self.keys: dict[Any, None] = {}
+        self._put_off = put_off
 
-    def add(self, key: object, **_: object) -> None:
-        self.keys[key] = None
+    def add(self, key: object, *, delay_seconds: float = 0.0, **_: object) -> None:
+        if delay_seconds:
+            self._put_off(key, delay_seconds)
+        else:
+            self.keys[key] = None
 
 
 class PromptClient(MemoryClient):
@@ -88,7 +92,7 @@ class SmallOperator(SmallCluster):
         self._deaf = False
         self._revision = 0
         self._timers: dict[Key, float] = {}
-        self._pending = Pending()
+        self._pending = Pending(self._put_off)
         self.controllers = self._build()
         self.world = self.controllers.world
         self.memory.listeners.append(self._hear)
@@ -169,6 +173,10 @@ class SmallOperator(SmallCluster):
                 self._pending.add(key)
             await self.settle()
         self._move_to(end)
+
+    def _put_off(self, key: Key, seconds: float) -> None:
+        due = self.memory.now.timestamp() + seconds
+        self._timers[key] = min(due, self._timers.get(key, due))
 
     async def may_write(self, address: str, space: str = "default") -> None:
         """Ask what is asked before an address is written to its guest; raises where it may not be."""

@@ -135,7 +135,7 @@ def test_a_chosen_address_moves_to_another_range() -> None:
 def test_a_move_that_was_cut_short_is_completed_with_the_address_that_it_has() -> None:
     old, new = reservation("10.0.0.7"), reservation("10.1.0.9", range_name="new")
     decided = plan(old, new, where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7", had=("10.0.0.7",))
-    assert decided == Plan(keep=(new,))
+    assert decided == Plan(keep=(new,), spare=(old,))
 
 
 def test_an_address_that_was_asked_for_by_name_stays_where_the_other_range_lacks_it() -> None:

@@ -53,6 +53,32 @@ async def test_who_moves_within_its_range_and_asks_for_a_family_too_many_keeps_o
     assert operator.held() == {f"default.{kept}": A}
 
 
+async def test_who_moves_to_another_range_and_asks_for_a_family_too_many_keeps_its_address() -> None:
+    """The move was cut short: its new address is reserved, and the status names the old one still."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_range("other", iprange="10.0.9.10-10.0.9.13")
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    operator.reserve("10.0.9.10", A)
+    key = (FLOATING_IP_RESERVATIONS.plural, "", "default.10.0.9.10")
+    reserved = operator.memory.objects[key]
+    operator.memory.put(
+        key, {**reserved, "spec": {**reserved["spec"], "range": "other", "requested": "dynamic"}}
+    )
+    wanted = (FLOATING_IPS.plural, A, "web")
+    found = operator.memory.objects[wanted]
+    metadata = {**found["metadata"], "annotations": {"fiprange": "other"}}
+    spec = {**found["spec"], "ipFamilyPolicy": "RequireDualStack"}
+    operator.memory.put(wanted, {**found, "metadata": metadata, "spec": spec})
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert operator.memory.objects[wanted]["status"]["addresses"] == [X]
+    assert operator.held() == {f"default.{X}": A}
+
+
 async def test_what_the_predecessor_gave_out_is_its_owners_though_it_asks_for_a_family_too_many() -> None:
     operator = SmallOperator()
     operator.add_range()
