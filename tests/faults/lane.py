@@ -353,6 +353,11 @@ class Lane:
         if await self.plane.client.find(path) is not None:
             await self.plane.client.delete(path)
 
+    async def _empty(self, collection: str) -> None:
+        """Delete all there is, a few hundred with each request: after a crowd there are thousands."""
+        while await self.plane.client.items(collection, limit="1"):
+            await self.plane.client.delete(collection, limit="300")
+
     # What is seen
 
     def carried(self) -> dict[str, frozenset[str]]:
@@ -390,13 +395,14 @@ class Lane:
 
     async def reset(self) -> None:
         """Bring everything back to where it was before the first plan."""
-        for key in list(self.recorder.now):
-            if key[0] == FLOATING_IPS:
-                await self._delete(f"{GROUP}/namespaces/{key[1]}/{key[0]}/{key[2]}")
-            elif key[0] == RANGES:
+        left = list(self.recorder.now)
+        for namespace in sorted({key[1] for key in left if key[0] == FLOATING_IPS}):
+            await self._empty(f"{GROUP}/namespaces/{namespace}/{FLOATING_IPS}")
+        if any(key[0] == RESERVATIONS for key in left):
+            await self._empty(f"{GROUP}/{RESERVATIONS}")
+        for key in left:
+            if key[0] == RANGES:
                 await self.delete_range(key[2])
-            else:
-                await self._delete(f"{GROUP}/{key[0]}/{key[2]}")
         for guest_id in list(self.passing):
             await self.remove_guest(guest_id)
         for guest in self.guests.values():
