@@ -16,6 +16,7 @@ from tests.faults.stored import (
     canonical,
     is_address,
     is_held,
+    is_seen,
     owner_of,
     seconds,
     slot_of,
@@ -174,9 +175,7 @@ class Judge:
         """What people delete they may delete; but whoever holds it and is at rest is to keep it."""
         self.held.pop(slot, None)
         found = self.objects.get((FLOATING_IPS, *owner)) if owner is not None else None
-        if found is None or owner is None or owner not in self.named[slot]:
-            return
-        if (found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"]:
+        if owner is not None and found is not None and owner in self.named[slot] and is_seen(found):
             self.vanished[slot] = owner
 
     def _released(self, change: Change, slot: Slot, owner: Owner) -> None:

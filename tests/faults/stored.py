@@ -27,6 +27,11 @@ def is_held(reservation: Json) -> bool:
     return not reservation["spec"].get("quarantinedUntil")
 
 
+def is_seen(obj: Json) -> bool:
+    """Whether the latest of what people want of an object was looked at."""
+    return bool((obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation"))
+
+
 def slots_named_by(floating_ip: Json) -> frozenset[Slot]:
     status = floating_ip.get("status") or {}
     space = status.get("addressSpace")

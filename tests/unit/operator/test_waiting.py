@@ -1,5 +1,6 @@
 """Who waits for an address is told when one becomes free, also one that no reservation said was used."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -119,13 +120,16 @@ def refuse_creates(operator: SmallOperator, monkeypatch: pytest.MonkeyPatch, *ow
     return tried
 
 
-async def with_two_who_wait_for_one(monkeypatch: pytest.MonkeyPatch, *refused: str) -> list[str]:
+async def with_those_who_wait_for_one(
+    monkeypatch: pytest.MonkeyPatch, guests: Sequence[str], *refused: str
+) -> list[str]:
+    """Free the one address that all of them wait for, and let ten seconds go by; who tried in vain, then who has it."""
     operator = SmallOperator()
     operator.add_range(iprange=f"{X}-{X}")
     await operator.start()
     operator.ask("c-m-first")
     await operator.settle()
-    for guest_id in (A, B):
+    for guest_id in guests:
         operator.ask(guest_id)
         await operator.settle()
     tried = refuse_creates(operator, monkeypatch, *refused)
@@ -139,27 +143,15 @@ async def with_two_who_wait_for_one(monkeypatch: pytest.MonkeyPatch, *refused: s
 async def test_an_address_that_one_may_not_have_goes_to_another_who_was_refused_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    *tried, holder = await with_two_who_wait_for_one(monkeypatch, A)
+    *tried, holder = await with_those_who_wait_for_one(monkeypatch, (A, B), A)
     assert (set(tried), holder) == ({A}, B)
 
 
 async def test_where_nobody_may_have_a_free_address_nobody_wakes_another_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    operator = SmallOperator()
-    operator.add_range(iprange=f"{X}-{X}")
-    await operator.start()
-    operator.ask("c-m-first")
-    await operator.settle()
     guests = [f"c-m-{number:02}" for number in range(20)]
-    for guest_id in guests:
-        operator.ask(guest_id)
-        await operator.settle()
-    tried = refuse_creates(operator, monkeypatch, *guests)
-    operator.remove_reservation(f"default.{X}")
-    operator.give_up("c-m-first")
-    await operator.settle()
-    await operator.pass_time(10)
+    tried = await with_those_who_wait_for_one(monkeypatch, guests, *guests)
     assert len(tried) <= 2 * 12, "the first is tried again each second, the others each five"
 
 

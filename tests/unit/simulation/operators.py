@@ -26,7 +26,7 @@ from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.world import World
 from tests.faults.ends import unsettled
 from tests.faults.history import Change
-from tests.faults.stored import is_held, owner_of, slot_of, slots_named_by
+from tests.faults.stored import is_held, is_seen, owner_of, slot_of, slots_named_by
 from tests.unit.simulation.memory import Json, Memory, MemoryClient
 
 RESOURCES: dict[str, Resource] = {
@@ -194,12 +194,6 @@ class SimulatedOperator:
         return parse_reservation(answer)
 
 
-def _is_seen(obj: Json) -> bool:
-    """Whether what people want of a floating IP was looked at."""
-    generation = (obj.get("status") or {}).get("observedGeneration")
-    return bool(generation == obj["metadata"].get("generation"))
-
-
 async def _nobody(*_: object) -> None:
     return None
 
@@ -310,7 +304,9 @@ class Simulation:
 
         Where two operators are at work, one may not have heard who has the address, and nothing else would tell it.
         """
-        named = set().union(*(slots_named_by(obj) for obj in self.memory.objects.values() if _is_seen(obj)))
+        if len(self.operators) > 1:
+            return
+        named = set().union(*(slots_named_by(obj) for obj in self.memory.objects.values() if is_seen(obj)))
         held = sorted(
             key
             for key, obj in self.memory.objects.items()
@@ -319,7 +315,7 @@ class Simulation:
             and slot_of(obj) in named
             and not self._is_asked_for(obj)
         )
-        if held and len(self.operators) == 1:
+        if held:
             self.memory.remove(self.chance.choice(held), by_people=True)
 
     def _is_asked_for(self, reservation: Json) -> bool:
