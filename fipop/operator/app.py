@@ -44,6 +44,7 @@ OBJECT_CONCURRENCY = 32
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 START_RETRY_SECONDS = 2.0
 HEALTH_LOOK_SECONDS = 5.0
+HELM_CONCURRENCY = 2
 AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 """How requests fail where an API server has a certificate of an authority that is new to us."""
 
@@ -81,12 +82,16 @@ class Operator:
         self._metrics_server = MetricsServer(self._metrics.render)
         helm = HelmRunner(
             find_helm(options.helm),
+            concurrency=HELM_CONCURRENCY,
             observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
         )
         self._tools = GuestTools(
             helm=helm,
             charts=ChartCache(helm),
-            turns=HelmTurns(called=lambda guest_id: self._controllers.router.add_pass(guest_id)),
+            turns=HelmTurns(
+                limit=HELM_CONCURRENCY,
+                called=lambda guest_id: self._controllers.router.add_pass(guest_id),
+            ),
             allow_loopback=options.allow_loopback_guests,
             slots=asyncio.Semaphore(options.pass_concurrency),
             observe_request=lambda record: self._note_request("guest", record),

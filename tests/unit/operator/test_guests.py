@@ -15,7 +15,7 @@ from fipop.kube.resources import (
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.observations import unreachable
 from fipop.operator.world import World
-from fipop.rancher.discovery import Waiting
+from fipop.rancher.discovery import Discovery, Waiting
 from fipop.rancher.matching import Guest
 from tests.unit.operator.objects import Json, build_floating_ip, world_of
 
@@ -100,16 +100,24 @@ async def test_a_leader_starts_with_nothing_that_was_found_before() -> None:
     assert directory.observation(GUEST) is None
 
 
-async def test_what_changed_while_a_slow_lookup_was_under_way_is_known_at_its_end() -> None:
-    """Nothing would have resolved the links again before Rancher's next change."""
-    client = HeldReads()
-    directory = _directory(ON_HARVESTER, client)
+async def begin_slow_lookup(
+    directory: GuestDirectory, client: HeldReads
+) -> tuple[asyncio.Task[Discovery | None], asyncio.Event]:
+    """Begin a lookup whose first request is answered when the event is set."""
     answer = asyncio.Event()
     client.held.append(answer)
     slow = asyncio.create_task(directory.discover(GUEST))
     async with asyncio.timeout(5):
         while not client.asked:  # noqa: ASYNC110 - a number has no event for that
             await asyncio.sleep(0)
+    return slow, answer
+
+
+async def test_what_changed_while_a_slow_lookup_was_under_way_is_known_at_its_end() -> None:
+    """Nothing would have resolved the links again before Rancher's next change."""
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    slow, answer = await begin_slow_lookup(directory, client)
     _connect(directory.world, connected=False)
     quick = await directory.discover(GUEST)
     assert isinstance(quick, Guest)
@@ -144,12 +152,7 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
     """Nobody tells of a changed HarvesterConfig: it is not watched."""
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
-    answer = asyncio.Event()
-    client.held.append(answer)
-    slow = asyncio.create_task(directory.discover(GUEST))
-    async with asyncio.timeout(5):
-        while not client.asked:  # noqa: ASYNC110 - a number has no event for that
-            await asyncio.sleep(0)
+    slow, answer = await begin_slow_lookup(directory, client)
     client.network = "default/vlan-2"
     later = await directory.discover(GUEST)
     answer.set()
