@@ -33,6 +33,8 @@ class Outcome:
     created: set[str] = field(default_factory=set)
     undone: bool = False
     """What was begun for several families is given back, as one of them cannot be had."""
+    stands_still: bool = False
+    """What is held stays, whatever is wished for: the wish cannot be read, or no range be found for it."""
 
     def keep(self, reservations: Iterable[Reservation]) -> None:
         """Count reservations as held."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
@@ -148,7 +148,9 @@ class FloatingIPReconciler:
             request = read_request(floating_ip)
         except SpecError as error:
             obstacle = Obstacle(reason="InvalidSpec", message=str(error))
-            return await self._stand_still(floating_ip, held, link, obstacle), None
+            return replace(
+                await self._stand_still(floating_ip, held, link, obstacle), stands_still=True
+            ), None
         owner = build_owner(floating_ip, link, held)
         lost = find_vanished(floating_ip, request, held)
         restored = await self._claimer.restore(lost, floating_ip=floating_ip, owner=owner)
@@ -161,7 +163,7 @@ class FloatingIPReconciler:
         if isinstance(view, Obstacle):
             if guest is None and link.cluster is not None and not self._gates.are_open:
                 raise _GateClosedError  # all guests are found out before the gates open
-            return await self._stand_still(floating_ip, held, link, view), request
+            return replace(await self._stand_still(floating_ip, held, link, view), stands_still=True), request
         facts = Circumstances(
             range=view,
             held=held,
@@ -305,7 +307,9 @@ class FloatingIPReconciler:
         if live is None or live.uid != floating_ip.uid:
             return None
         told = read_addresses(live.status.addresses)
-        asked = read_addresses(() if outcome.undone else live.ipaddress.split(","))
+        # A wish that cannot be followed keeps nothing that was begun for it, unless it is another by now.
+        is_in_vain = outcome.stands_still and live.meta.generation == floating_ip.meta.generation
+        asked = read_addresses(() if outcome.undone or is_in_vain else live.ipaddress.split(","))
         waits: list[float] = []
         for reservation in extra:
             address = address_of(reservation)

@@ -624,6 +624,23 @@ UNIT_BUGS = (
         tests=("test_an_undo_does_not_free_what_it_took_out_of_a_quarantine",),
     ),
     UnitBug(
+        name="begun-for-good",
+        what="what a move began stays held when its wish cannot be followed any more",
+        edits=(
+            Edit(
+                file="operator/floatingips.py",
+                before="outcome.undone or is_in_vain",
+                after="outcome.undone",
+            ),
+        ),
+        file="tests/unit/operator/test_wishes_in_vain.py",
+        tests=(
+            "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more[make_unreadable]",
+            "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more"
+            "[take_its_range_away]",
+        ),
+    ),
+    UnitBug(
         name="names-wake-nobody",
         what="who waits is not told of an address that was only named, and is free",
         edits=(

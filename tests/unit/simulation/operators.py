@@ -11,16 +11,17 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any, cast
 
-from fipop.api.parsing import parse_reservation
+from fipop.api.parsing import parse_floating_ip, parse_reservation
 from fipop.control.workqueue import RetryAfter, WorkQueue
 from fipop.errors import FipopError
-from fipop.ipam.addresses import parse_address
+from fipop.ipam.addresses import Family, parse_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
 from fipop.operator.gates import Gates
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.release import Releaser, Surroundings
+from fipop.operator.request import SpecError, read_request, wanted_families
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.world import World
@@ -300,9 +301,10 @@ class Simulation:
         self.memory.put(key, {**found, "spec": spec})
 
     def _delete_reservation(self) -> None:
-        """An admin deletes a reservation that nobody is just about to get: what is asked for already cannot be stopped.
+        """An admin deletes a reservation that nobody is just about to get, or to give up: that cannot be stopped.
 
-        Where two operators are at work, one may not have heard who has the address, and nothing else would tell it.
+        What its owner wants no more a status on its way may leave out, and who deletes it then has it freed. Where two
+        operators are at work, one may not have heard who has the address, and nothing else would tell it.
         """
         if len(self.operators) > 1:
             return
@@ -314,6 +316,7 @@ class Simulation:
             and is_held(obj)
             and slot_of(obj) in named
             and not self._is_asked_for(obj)
+            and not self._is_spare(obj)
         )
         if held:
             self.memory.remove(self.chance.choice(held), by_people=True)
@@ -327,6 +330,18 @@ class Simulation:
             for owner in books.claimants()
             if owner != owner_of(reservation)
         )
+
+    def _is_spare(self, reservation: Json) -> bool:
+        """Whether its owner wants no address of that family any more."""
+        found = self.memory.objects.get((FLOATING_IPS.plural, *owner_of(reservation)))
+        try:
+            request = read_request(parse_floating_ip(found)) if found is not None else None
+        except SpecError:
+            return False
+        if request is None:
+            return False
+        family = parse_address(reservation["spec"]["address"]).family
+        return family not in wanted_families(request, frozenset(Family), frozenset(Family))
 
     def _build(self, name: str) -> Json:
         spec = {"ipaddress": self._address()} if self.chance.random() < 0.3 else {}
