@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from fipop.api.models import Capacity, FloatingIP, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
@@ -45,6 +46,14 @@ class _Entry:
     @property
     def is_empty(self) -> bool:
         return self.reservation is None and not self.claims and not self.named_by
+
+
+class _Holder(NamedTuple):
+    """Who has an address, or asks for it, from which range; `quarantined_until` where it is released."""
+
+    owner: OwnerKey
+    range: str
+    quarantined_until: datetime | None
 
 
 @dataclass(slots=True)
@@ -93,6 +102,10 @@ class Books:
             for space, address in self._made_from.get(latest.name, set()):
                 for other in spaces - {space}:
                     self._enter(other, address)
+            for claim in self._unsettled.values():  # and what is asked for at this moment
+                if claim.range == latest.name:
+                    for other in spaces - {claim.space}:
+                        self._enter(other, claim.address)
 
     def _enter_range(self, new: FloatingIPRange) -> None:
         ledger = self._space(new.address_space).ledger
@@ -161,13 +174,14 @@ class Books:
         self._abandon(claim.owner.key, claim.address.family, but=claim)
         self._unsettled[claim.owner.key, claim.address.family] = claim
         self._entry(claim.space, claim.address).claims[claim.owner.key] = claim.range
-        self._enter(claim.space, claim.address)
+        for space in self._spaces_of(claim):
+            self._enter(space, claim.address)
 
     def settle(self, claim: Claim) -> None:
         """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
-        if self._settle(claim):
+        for space in self._settle(claim):
             self._in_vain.add(claim.owner.key)
-            self.on_free(claim.space, claim.address, True)
+            self.on_free(space, claim.address, True)
 
     def abandon(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
@@ -253,8 +267,8 @@ class Books:
         if entry is not None and entry.reservation is not None:
             return None
         earlier = self._elsewhere(space, address)
-        if earlier is not None and earlier.owner.key != owner:
-            return earlier.owner.key
+        if earlier is not None and earlier.owner != owner:
+            return earlier.owner
         if entry is None:
             return None
         return min(
@@ -311,28 +325,38 @@ class Books:
     def _entry(self, space: str, address: Address) -> _Entry:
         return self._space(space).entries.setdefault(address, _Entry())
 
-    def _elsewhere(self, space: str, address: Address) -> Reservation | None:
-        """Give the reservation of another space that was made from a range which is of this space by now.
+    def _elsewhere(self, space: str, address: Address) -> _Holder | None:
+        """Give who has the address in another space, from a range which is of this space by now, or asks for it there.
 
         It is the same address of the same network: until its owner has moved, or it is free, nobody else gets it.
         """
         for other, room in self._spaces.items():
             entry = room.entries.get(address) if other != space else None
-            found = entry.reservation if entry is not None else None
+            if entry is None:
+                continue
+            found = entry.reservation
             if found is not None and self._space_of.get(found.range) == space:
-                return found
+                return _Holder(found.owner.key, found.range, found.quarantined_until)
+            for owner, range_name in sorted(entry.claims.items()):
+                if self._space_of.get(range_name) == space:
+                    return _Holder(owner, range_name, None)
         return None
+
+    def _spaces_of(self, claim: Claim) -> list[str]:
+        """Give the space of a claim, and that which its range is of by now."""
+        return list(dict.fromkeys((claim.space, self._space_of.get(claim.range, claim.space))))
 
     def _abandon(self, owner: OwnerKey, family: Family, *, but: Claim | None = None) -> None:
         claim = self._unsettled.get((owner, family))
-        if claim is not None and (but is None or claim.name != but.name) and self._settle(claim):
-            self.on_free(claim.space, claim.address, False)
+        if claim is not None and (but is None or claim.name != but.name):
+            for space in self._settle(claim):
+                self.on_free(space, claim.address, False)
 
-    def _settle(self, claim: Claim) -> bool:
-        """Forget a claim; whether that made its address free."""
+    def _settle(self, claim: Claim) -> list[str]:
+        """Forget a claim; the spaces in which that made its address free."""
         self._unsettled.pop((claim.owner.key, claim.address.family), None)
         self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
-        return self._enter(claim.space, claim.address)
+        return [space for space in self._spaces_of(claim) if self._enter(space, claim.address)]
 
     def _enter(self, space: str, address: Address) -> bool:
         """Make the ledger's record of an address anew from all that is known of it; whether that made it free."""
@@ -342,9 +366,11 @@ class Books:
         reservation = entry.reservation if entry is not None else None
         if entry is None or entry.is_empty:
             room.entries.pop(address, None)
-            reservation = self._elsewhere(space, address)
-            if reservation is None:
+            holder = self._elsewhere(space, address)
+            if holder is None:
                 return before is not None
+            room.ledger.adopt(address, holder.owner, holder.range, quarantined_until=holder.quarantined_until)
+            return False
         if reservation is not None:
             room.ledger.adopt(
                 address,

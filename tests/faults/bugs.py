@@ -636,8 +636,10 @@ UNIT_BUGS = (
         file="tests/unit/operator/test_wishes_in_vain.py",
         tests=(
             "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more[make_unreadable]",
-            "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more"
-            "[take_its_range_away]",
+            (
+                "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more"
+                "[take_its_range_away]"
+            ),
         ),
     ),
     UnitBug(
