@@ -35,6 +35,14 @@ class _Name(NamedTuple):
 _Named = frozenset[_Name]
 
 
+class _Holder(NamedTuple):
+    """Who has an address, or asks for it, from which range; `quarantined_until` where it is released."""
+
+    owner: OwnerKey
+    range: str
+    quarantined_until: datetime | None
+
+
 @dataclass(slots=True)
 class _Entry:
     """All that is known of one address of a space."""
@@ -47,13 +55,15 @@ class _Entry:
     def is_empty(self) -> bool:
         return self.reservation is None and not self.claims and not self.named_by
 
-
-class _Holder(NamedTuple):
-    """Who has an address, or asks for it, from which range; `quarantined_until` where it is released."""
-
-    owner: OwnerKey
-    range: str
-    quarantined_until: datetime | None
+    @property
+    def holder(self) -> _Holder:
+        """Who has it, of an entry that is not empty: a reservation counts before a claim, a claim before a name."""
+        if self.reservation is not None:
+            return _holder_by(self.reservation)
+        if self.claims:
+            return _Holder(*min(self.claims.items()), None)
+        owner, name = min(self.named_by.items())
+        return _Holder(owner, name.range, None)
 
 
 @dataclass(slots=True)
@@ -336,7 +346,7 @@ class Books:
                 continue
             found = entry.reservation
             if found is not None and self._space_of.get(found.range) == space:
-                return _Holder(found.owner.key, found.range, found.quarantined_until)
+                return _holder_by(found)
             for owner, range_name in sorted(entry.claims.items()):
                 if self._space_of.get(range_name) == space:
                     return _Holder(owner, range_name, None)
@@ -363,30 +373,19 @@ class Books:
         room = self._space(space)
         entry = room.entries.get(address)
         before = room.ledger.free(address)
-        reservation = entry.reservation if entry is not None else None
-        if entry is None or entry.is_empty:
+        if entry is not None and not entry.is_empty:
+            holder: _Holder | None = entry.holder
+        else:
             room.entries.pop(address, None)
             holder = self._elsewhere(space, address)
-            if holder is None:
-                return before is not None
-            room.ledger.adopt(address, holder.owner, holder.range, quarantined_until=holder.quarantined_until)
-            return False
-        if reservation is not None:
-            room.ledger.adopt(
-                address,
-                reservation.owner.key,
-                reservation.range,
-                quarantined_until=reservation.quarantined_until,
-            )
-            return False
-        assert entry is not None
-        if entry.claims:
-            owner, range_name = min(entry.claims.items())
-        else:
-            owner, name = min(entry.named_by.items())
-            range_name = name.range
-        room.ledger.adopt(address, owner, range_name)
+        if holder is None:
+            return before is not None
+        room.ledger.adopt(address, holder.owner, holder.range, quarantined_until=holder.quarantined_until)
         return False
+
+
+def _holder_by(reservation: Reservation) -> _Holder:
+    return _Holder(reservation.owner.key, reservation.range, reservation.quarantined_until)
 
 
 def _read(text: str) -> Address | None:

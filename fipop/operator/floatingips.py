@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
@@ -148,9 +148,7 @@ class FloatingIPReconciler:
             request = read_request(floating_ip)
         except SpecError as error:
             obstacle = Obstacle(reason="InvalidSpec", message=str(error))
-            return replace(
-                await self._stand_still(floating_ip, held, link, obstacle), stands_still=True
-            ), None
+            return await self._stand_still(floating_ip, held, link, obstacle), None
         owner = build_owner(floating_ip, link, held)
         lost = find_vanished(floating_ip, request, held)
         restored = await self._claimer.restore(lost, floating_ip=floating_ip, owner=owner)
@@ -163,7 +161,7 @@ class FloatingIPReconciler:
         if isinstance(view, Obstacle):
             if guest is None and link.cluster is not None and not self._gates.are_open:
                 raise _GateClosedError  # all guests are found out before the gates open
-            return replace(await self._stand_still(floating_ip, held, link, view), stands_still=True), request
+            return await self._stand_still(floating_ip, held, link, view), request
         facts = Circumstances(
             range=view,
             held=held,
@@ -186,13 +184,15 @@ class FloatingIPReconciler:
         plan = plan_standstill(
             held, read_addresses(status.addresses), *obstacles, made_by_us=is_made_by_us(floating_ip)
         )
-        return await self._claimer.carry_out(
+        outcome = await self._claimer.carry_out(
             plan,
             floating_ip=floating_ip,
             owner=build_owner(floating_ip, link, held),
             space=status.address_space or DEFAULT_ADDRESS_SPACE,
             range_name=status.range or "",
         )
+        outcome.stands_still = bool(obstacles)
+        return outcome
 
     def _view(self, found: FloatingIPRange) -> RangeView | Obstacle:
         books = self._world.books

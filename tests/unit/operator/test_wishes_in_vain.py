@@ -7,7 +7,7 @@ import pytest
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from tests.unit.operator.small_operator import SmallOperator
 
-A, B = "c-m-a", "c-m-b"
+A = "c-m-a"
 X, Y = "10.0.0.10", "10.0.0.11"
 HOUR = 3600
 
@@ -21,17 +21,23 @@ def take_its_range_away(operator: SmallOperator) -> None:
     operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
 
 
-@pytest.mark.parametrize("spoil", [make_unreadable, take_its_range_away])
-async def test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more(
-    spoil: Callable[[SmallOperator], None],
-) -> None:
-    """It was reserved and not named yet: it stayed so for good, and nobody else could get it."""
+async def begin_a_move() -> SmallOperator:
+    """A holds X, and Y is reserved for it and not named yet."""
     operator = SmallOperator()
     operator.add_range()
     await operator.start()
     operator.ask(A)
     await operator.settle()
     operator.reserve(Y, A)
+    return operator
+
+
+@pytest.mark.parametrize("spoil", [make_unreadable, take_its_range_away])
+async def test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more(
+    spoil: Callable[[SmallOperator], None],
+) -> None:
+    """It was reserved and not named yet: it stayed so for good, and nobody else could get it."""
+    operator = await begin_a_move()
     spoil(operator)
     await operator.settle()
     await operator.pass_time(HOUR)
@@ -42,12 +48,7 @@ async def test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_
 
 async def test_a_wish_that_is_another_by_now_keeps_what_was_begun_for_it() -> None:
     """While the round that gave the old wish up was under way, people corrected it."""
-    operator = SmallOperator()
-    operator.add_range()
-    await operator.start()
-    operator.ask(A)
-    await operator.settle()
-    operator.reserve(Y, A)
+    operator = await begin_a_move()
     make_unreadable(operator)
     operator.memory.pass_time(HOUR)  # nobody who wrote the reservation can be about to name it any more
 
