@@ -22,7 +22,8 @@ class RangeView:
     """The range to serve from, as the decision sees it.
 
     `refuses` says why the range would not give out an address that somebody asks for by name; None where it would.
-    A range that is `draining` gives out nothing new.
+    `is_anothers` tells whether another floating IP has an address there. A range that is `draining` gives out nothing
+    new.
     """
 
     name: str
@@ -30,6 +31,7 @@ class RangeView:
     families: frozenset[Family]
     draining: bool
     refuses: Callable[[Address], IpamError | None]
+    is_anothers: Callable[[Address], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,16 @@ class Want:
     confirms: bool = False
     renames: bool = False
 
+    @property
+    def is_preference(self) -> bool:
+        """Whether another address will do, where this one turns out to be another's."""
+        return self.requested is Requested.DYNAMIC and not self.confirms
+
+    @property
+    def is_extra(self) -> bool:
+        """Whether any address will do, and there was none before: who is content with one family can do without."""
+        return self.address is None and self.replaces is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -67,6 +79,7 @@ class Plan:
 
     `spare` are the reservations of families that are wanted no more, and those that the status names where another is
     held already, by a move that was cut short: they go once nothing stands in the way of what takes their place.
+    `all_or_nothing`: so both families are asked for, or they move to another space, which a status has one of.
     """
 
     keep: tuple[Reservation, ...]
@@ -82,14 +95,19 @@ class Circumstances:
     """What the plan is made of, besides the request.
 
     `held` are the reservations that the floating IP holds; `had` the addresses that its status names or that it
-    brought from the predecessor: they are its own even where a reservation is missing. `made_by_us` tells that the
-    address in its spec was chosen, not asked for.
+    brought from the predecessor, in the space `had_in`: they are its own even where a reservation is missing.
+    `made_by_us` tells that the address in its spec was chosen, not asked for.
     """
 
     range: RangeView
     held: Sequence[Reservation]
     had: frozenset[Address]
+    had_in: str
     made_by_us: bool
+
+    def is_had(self, reservation: Reservation) -> bool:
+        """Whether the status names what is reserved: the same address of another space is another one."""
+        return reservation.space == self.had_in and address_of(reservation) in self.had
 
 
 def plan_allocation(request: Request, facts: Circumstances) -> Plan:
@@ -97,6 +115,11 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
     held = _by_family(facts.held, _rank(request, facts))
     content_with_one = request.policy is IPFamilyPolicy.PREFER_DUAL_STACK
     families = wanted_families(request, facts.range.families, frozenset(held))
+    needs_all = needs_every_family(request)
+    relocates = _relocates(families, held, facts.range)
+    if relocates and not needs_all:
+        # What is held moves first; a family that comes on top is asked for once that is done.
+        families = tuple(family for family in families if family in held)
     keep: list[Reservation] = []
     claim: list[Want] = []
     obstacles: list[Obstacle] = []
@@ -112,7 +135,7 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
             if obstacle is None:
                 claim.append(decision)
                 continue
-            obstacles.append(replace(obstacle, tolerable=content_with_one and decision.address is None))
+            obstacles.append(replace(obstacle, tolerable=content_with_one and decision.is_extra))
             if decision.replaces is not None:
                 keep.append(decision.replaces)
         else:
@@ -122,32 +145,50 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
         claim=tuple(claim),
         obstacles=tuple(obstacles),
         spare=tuple(spare[family] for family in sorted(spare)),
-        all_or_nothing=needs_every_family(request),
+        all_or_nothing=needs_all or relocates,
         content_with_one=content_with_one,
     )
 
 
 def plan_standstill(
-    held: Sequence[Reservation], had: frozenset[Address], *obstacles: Obstacle, made_by_us: bool
+    own: Sequence[Reservation],
+    had: frozenset[Address],
+    *obstacles: Obstacle,
+    space: str,
+    made_by_us: bool,
 ) -> Plan:
-    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known."""
-    found = _by_family(held, lambda each: (address_of(each) not in had, each.since, each.name))
+    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known.
+
+    `own` are its reservations, also those in quarantine; `had` the addresses that its status names, of `space`.
+    """
+    found = _by_family(
+        [each for each in own if each.is_held],
+        lambda each: (each.space != space, address_of(each) not in had, each.since, each.name),
+    )
     return Plan(
         keep=tuple(found[family][0] for family in sorted(found)),
-        claim=find_lost(held, had, asked_for=() if made_by_us else tuple(Family)),
+        claim=find_lost(own, had, space=space, asked_for=() if made_by_us else tuple(Family)),
         obstacles=obstacles,
     )
 
 
 def find_lost(
-    held: Sequence[Reservation], had: frozenset[Address], *, asked_for: Collection[Family]
+    own: Sequence[Reservation], had: frozenset[Address], *, space: str, asked_for: Collection[Family]
 ) -> tuple[Want, ...]:
-    """Want again what the status names, of the families of which nothing is held: its reservation vanished.
+    """Want again what the status names and no reservation says: it vanished. Its guest carries it.
 
-    `asked_for` are the families of which somebody names an address; of the others it was chosen.
+    What is in quarantine did not, where another address of that family is held: who moved there released it, and the
+    status that says so is on its way. `asked_for` are the families of which somebody names an address; of the others
+    it was chosen.
     """
-    found = {address_of(each).family for each in held}
-    lost = {address.family: address for address in sorted(had, reverse=True) if address.family not in found}
+    here = [each for each in own if each.space == space]
+    there = {address_of(each) for each in here}
+    held = {address_of(each).family for each in here if each.is_held}
+    lost = {
+        address.family: address
+        for address in sorted(had, reverse=True)
+        if address.family not in held or address not in there
+    }
     return tuple(_confirm(lost[family], made_by_us=family not in asked_for) for family in sorted(lost))
 
 
@@ -171,6 +212,14 @@ def _by_family(
     return found
 
 
+def _relocates(
+    families: Collection[Family], held: Mapping[Family, Sequence[Reservation]], to: RangeView
+) -> bool:
+    """Whether both families are to be moved to another address space, or one of them still is: a status has but one."""
+    found = [held[family][0] for family in families if family in held]
+    return len(families) > 1 and any(each.space != to.space for each in found)
+
+
 def _rank(request: Request, facts: Circumstances) -> Callable[[Reservation], tuple[Any, ...]]:
     """Rank the same for every observer: what the spec names, what the status names, the oldest, then by name."""
 
@@ -178,7 +227,7 @@ def _rank(request: Request, facts: Circumstances) -> Callable[[Reservation], tup
         address = address_of(reservation)
         return (
             address != request.static.get(address.family),
-            address not in facts.had,
+            not facts.is_had(reservation),
             reservation.space != facts.range.space,
             reservation.range != facts.range.name,
             reservation.since,
@@ -211,9 +260,9 @@ def _decide(
                 family=family, address=static, requested=Requested.STATIC, confirms=True, renames=True
             )
         return held
-    # The range, or its space, is another now: the same address where that range gives it out, else a new one;
+    # The range, or its space, is another now: the same address where it is to be had there, else a new one;
     # but an address that somebody asks for by name is never changed for another, while the spec still names it.
-    stays = wanted_range.refuses(address) is None
+    stays = wanted_range.refuses(address) is None and not wanted_range.is_anothers(address)
     if stays or (held.requested is Requested.STATIC and static is not None):
         return Want(family=family, address=address, requested=held.requested, replaces=held)
     # A move that was cut short has its new address already.
@@ -228,11 +277,11 @@ def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: C
     The status names another one of the same range: nobody but people moves a floating IP within a range.
     """
     elsewhere = (
-        address_of(each) in facts.had and (each.space, each.range) == (held.space, held.range)
+        facts.is_had(each) and (each.space, each.range) == (held.space, held.range)
         for each in mine
         if each is not held
     )
-    return held.requested is Requested.DYNAMIC and address_of(held) not in facts.had and any(elsewhere)
+    return held.requested is Requested.DYNAMIC and not facts.is_had(held) and any(elsewhere)
 
 
 def _left_by(
@@ -240,7 +289,7 @@ def _left_by(
 ) -> Reservation | None:
     """Give what the status names and the decision is not about."""
     chosen = decision.replaces if isinstance(decision, Want) else decision
-    return next((each for each in mine if each is not chosen and address_of(each) in facts.had), None)
+    return next((each for each in mine if each is not chosen and facts.is_had(each)), None)
 
 
 def _confirm(address: Address, *, made_by_us: bool) -> Want:

@@ -112,10 +112,15 @@ class Books:
             for space, address in self._made_from.get(latest.name, set()):
                 for other in spaces - {space}:
                     self._enter(other, address)
-            for claim in self._unsettled.values():  # and what is asked for at this moment
-                if claim.range == latest.name:
-                    for other in spaces - {claim.space}:
-                        self._enter(other, claim.address)
+            # So does what is asked for at this moment, and what a status names whose reservation vanished.
+            asked_for = [(each.space, each.address, each.range) for each in self._unsettled.values()]
+            named = [
+                (each.space, each.address, each.range) for names in self._named_by.values() for each in names
+            ]
+            for space, address, range_name in (*asked_for, *named):
+                if range_name == latest.name:
+                    for other in spaces - {space}:
+                        self._enter(other, address)
 
     def _enter_range(self, new: FloatingIPRange) -> None:
         ledger = self._space(new.address_space).ledger
@@ -176,8 +181,11 @@ class Books:
             self._entry(name.space, name.address).named_by.pop(latest.meta.key, None)
         for name in after:
             self._entry(name.space, name.address).named_by[latest.meta.key] = name
-        for name in [each for each in sorted(before ^ after) if self._enter(each.space, each.address)]:
-            self.on_free(name.space, name.address, False)
+        changed = [
+            (space, each.address) for each in sorted(before ^ after) for space in self._spaces_of(each)
+        ]
+        for space, address in [each for each in changed if self._enter(*each)]:
+            self.on_free(space, address, False)
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
@@ -268,6 +276,13 @@ class Books:
         wishes = {namespace for (namespace, _), name in entry.named_by.items() if not name.is_had}
         return len(wishes) == len(entry.named_by) and wishes != {carrier}
 
+    def is_anothers(self, space: str, address: Address, owner: OwnerKey) -> bool:
+        """Whether another floating IP has an address, or had it until its quarantine ends."""
+        entry = self._space(space).entries.get(address)
+        if entry is not None and entry.reservation is not None:
+            return entry.reservation.owner.key != owner
+        return self.named_by_another(space, address, owner) is not None
+
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
         """Give another floating IP that has an address though no reservation of this space says so.
 
@@ -336,7 +351,7 @@ class Books:
         return self._space(space).entries.setdefault(address, _Entry())
 
     def _elsewhere(self, space: str, address: Address) -> _Holder | None:
-        """Give who has the address in another space, from a range which is of this space by now, or asks for it there.
+        """Give who has the address in another space from a range which is of this space by now, or asks for it there.
 
         It is the same address of the same network: until its owner has moved, or it is free, nobody else gets it.
         """
@@ -350,11 +365,14 @@ class Books:
             for owner, range_name in sorted(entry.claims.items()):
                 if self._space_of.get(range_name) == space:
                     return _Holder(owner, range_name, None)
+            for owner, name in sorted(entry.named_by.items()):
+                if name.is_had and self._space_of.get(name.range) == space:
+                    return _Holder(owner, name.range, None)
         return None
 
-    def _spaces_of(self, claim: Claim) -> list[str]:
-        """Give the space of a claim, and that which its range is of by now."""
-        return list(dict.fromkeys((claim.space, self._space_of.get(claim.range, claim.space))))
+    def _spaces_of(self, one: Claim | _Name) -> list[str]:
+        """Give the space of a claim, or of a name, and that which its range is of by now."""
+        return list(dict.fromkeys((one.space, self._space_of.get(one.range, one.space))))
 
     def _abandon(self, owner: OwnerKey, family: Family, *, but: Claim | None = None) -> None:
         claim = self._unsettled.get((owner, family))

@@ -54,6 +54,17 @@ class Outcome:
         if answer.is_new:
             self.fresh.append(answer.reservation)
 
+    def be_of_one_space(self, floating_ip: FloatingIP, space: str) -> None:
+        """Leave out, to be given back, what is of another space than the rest: a status names but one.
+
+        The rest is what the status names already, else what is of `space`. Two operators of which one has not heard of
+        a range's new space may have begun in both.
+        """
+        if len({each.space for each in self.held.values()}) > 1:
+            found = [each.space for each in self.held.values() if is_named(floating_ip, each)]
+            home = found[0] if found else space
+            self.held = {family: each for family, each in self.held.items() if each.space == home}
+
     def is_short_of(self, request: Request) -> bool:
         """Whether the spec says what is not done yet: what is held then is not what it asks for.
 
@@ -65,11 +76,11 @@ class Outcome:
 
 
 class ContendedError(FipopError):
-    """Others took every candidate of a round first; the next round goes on with what is left."""
+    """Others were first, at every candidate of a round or at what it began; the next one decides on what is left."""
 
     def __init__(self, *, range_name: str) -> None:
         self.range_name = range_name
-        super().__init__(f'others took {MAX_CANDIDATES} addresses of range "{range_name}" first')
+        super().__init__(f'others were first at the addresses of range "{range_name}"')
 
 
 class Claimer:
@@ -116,7 +127,7 @@ class Claimer:
             if plan.all_or_nothing and outcome.obstacles and not want.confirms:
                 break
             answer = await self._claim(want, owner=owner, space=space, range_name=range_name)
-            if isinstance(answer, Obstacle) and plan.content_with_one and want.address is None:
+            if isinstance(answer, Obstacle) and plan.content_with_one and want.is_extra:
                 answer = replace(answer, tolerable=True)
             outcome.enter(answer)
         # A claim that is still open was made for a wish that is no more.
@@ -127,6 +138,7 @@ class Claimer:
             # What stays is for its owner as he is now, too: he may have been created again under his name.
             for reservation in _staying(plan, outcome):
                 outcome.enter(await self._refresh(reservation, owner))
+        outcome.be_of_one_space(floating_ip, space)
         await self._confirm(outcome, floating_ip)
         return outcome
 
@@ -212,7 +224,9 @@ class Claimer:
                 )
                 return answer
             if isinstance(answer, Refused) and want.address is not None:
-                return self._describe(answer.reservation)
+                if not want.is_preference:
+                    return self._describe(answer.reservation)
+                want = replace(want, address=None)
         raise ContendedError(range_name=range_name)
 
     def _candidate(self, family: Family, owner: Owner, range_name: str) -> Address:
@@ -252,17 +266,16 @@ class Claimer:
 
         What this round did not make goes the way of all that is held in excess.
         """
-        had = read_addresses(floating_ip.status.addresses) | {
-            want.address for want in plan.claim if want.confirms
-        }
+        confirmed = {want.address for want in plan.claim if want.confirms}
         for reservation in reversed(list(outcome.held.values())):
             address = address_of(reservation)
-            if address in had:
+            if is_named(floating_ip, reservation) or address in confirmed:
                 continue
             # Free at once is only what this round made: what it took out of a quarantine a guest may carry.
             if reservation.name in outcome.created:
                 if not await self._desk.free(reservation):
-                    continue
+                    # Another operator relies on it: what is to become of it is decided anew, for both families.
+                    raise ContendedError(range_name=reservation.range)
             elif reservation in outcome.fresh:
                 seconds = self._world.quarantine_seconds(reservation.range)
                 await self._desk.quarantine(reservation, seconds=seconds)
@@ -274,9 +287,8 @@ class Claimer:
 def is_named(floating_ip: FloatingIP, reservation: Reservation) -> bool:
     """Whether the status of a floating IP names what is reserved."""
     status = floating_ip.status
-    return status.address_space == reservation.space and address_of(reservation) in read_addresses(
-        status.addresses
-    )
+    space = status.address_space or DEFAULT_ADDRESS_SPACE
+    return space == reservation.space and address_of(reservation) in read_addresses(status.addresses)
 
 
 def _staying(plan: Plan, outcome: Outcome) -> list[Reservation]:

@@ -150,14 +150,14 @@ class FloatingIPReconciler:
             obstacle = Obstacle(reason="InvalidSpec", message=str(error))
             return await self._stand_still(floating_ip, held, link, obstacle), None
         owner = build_owner(floating_ip, link, held)
-        lost = find_vanished(floating_ip, request, held)
+        lost = find_vanished(floating_ip, request, self._and_released(held, floating_ip))
         restored = await self._claimer.restore(lost, floating_ip=floating_ip, owner=owner)
         held = (*held, *restored.held.values())
         if restored.obstacles:  # another has it: the status says so before anything else is asked for
             return await self._stand_still(floating_ip, held, link), None
         guest = self._guests.known(floating_ip.namespace)
         found = find_range(self._world, floating_ip, held, guest, static=request.static.values())
-        view = found if isinstance(found, Obstacle) else self._view(found)
+        view = found if isinstance(found, Obstacle) else self._view(found, floating_ip)
         if isinstance(view, Obstacle):
             if guest is None and link.cluster is not None and not self._gates.are_open:
                 raise _GateClosedError  # all guests are found out before the gates open
@@ -166,6 +166,7 @@ class FloatingIPReconciler:
             range=view,
             held=held,
             had=addresses_had(floating_ip, request, self._guests.is_inherited(floating_ip)),
+            had_in=floating_ip.status.address_space or view.space,
             made_by_us=is_made_by_us(floating_ip),
         )
         plan = plan_allocation(request, facts)
@@ -181,20 +182,32 @@ class FloatingIPReconciler:
     ) -> Outcome:
         """Keep what is held, for its owner as he is now."""
         status = floating_ip.status
+        space = status.address_space or DEFAULT_ADDRESS_SPACE
         plan = plan_standstill(
-            held, read_addresses(status.addresses), *obstacles, made_by_us=is_made_by_us(floating_ip)
+            self._and_released(held, floating_ip),
+            read_addresses(status.addresses),
+            *obstacles,
+            space=space,
+            made_by_us=is_made_by_us(floating_ip),
         )
         outcome = await self._claimer.carry_out(
             plan,
             floating_ip=floating_ip,
             owner=build_owner(floating_ip, link, held),
-            space=status.address_space or DEFAULT_ADDRESS_SPACE,
+            space=space,
             range_name=status.range or "",
         )
         outcome.stands_still = bool(obstacles)
         return outcome
 
-    def _view(self, found: FloatingIPRange) -> RangeView | Obstacle:
+    def _and_released(
+        self, held: tuple[Reservation, ...], floating_ip: FloatingIP
+    ) -> tuple[Reservation, ...]:
+        """Add to what is held what waits in quarantine."""
+        known = self._world.reservations_of(floating_ip.meta.key)
+        return (*held, *(each for each in known if not each.is_held))
+
+    def _view(self, found: FloatingIPRange, floating_ip: FloatingIP) -> RangeView | Obstacle:
         books = self._world.books
         problem = books.problem_of(found.name)
         if problem is not None:
@@ -205,6 +218,7 @@ class FloatingIPReconciler:
             families=books.families(found.name),
             draining=found.draining,
             refuses=lambda address: books.why_refused(found.name, address),
+            is_anothers=lambda address: books.is_anothers(found.address_space, address, floating_ip.meta.key),
         )
 
     def _count(self, floating_ip: FloatingIP, outcome: Outcome, link: GuestLink) -> None:

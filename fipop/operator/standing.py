@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, Owner, Requested, Reservation
+from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
 from fipop.operator.allocation import Want, find_lost
@@ -58,13 +59,15 @@ def addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool)
 
 
 def find_vanished(
-    floating_ip: FloatingIP, request: Request, held: tuple[Reservation, ...]
+    floating_ip: FloatingIP, request: Request, own: tuple[Reservation, ...]
 ) -> tuple[Want, ...]:
     """Want again what vanished, where the status tells its range: without one, that is for the plan to find."""
-    if floating_ip.status.range is None:
+    status = floating_ip.status
+    if status.range is None:
         return ()
     asked_for = () if is_made_by_us(floating_ip) else tuple(request.static)
-    return find_lost(held, read_addresses(floating_ip.status.addresses), asked_for=asked_for)
+    space = status.address_space or DEFAULT_ADDRESS_SPACE
+    return find_lost(own, read_addresses(status.addresses), space=space, asked_for=asked_for)
 
 
 def read_addresses(texts: Iterable[str]) -> frozenset[Address]:

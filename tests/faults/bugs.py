@@ -575,7 +575,7 @@ UNIT_BUGS = (
         edits=(
             Edit(
                 file="operator/floatingips.py",
-                before="lost = find_vanished(floating_ip, request, held)",
+                before="lost = find_vanished(floating_ip, request, self._and_released(held, floating_ip))",
                 after="lost = ()",
             ),
         ),

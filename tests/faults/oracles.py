@@ -4,6 +4,7 @@
 `tests.faults.ends`.
 """
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,8 +91,10 @@ class Judge:
     """When people last changed a floating IP, which may give it another address."""
     wish: dict[Owner, frozenset[str]] = field(default_factory=dict)
     """The addresses that people last named in a floating IP's spec."""
-    ranges_at: int = 0
-    """When any range last was another one."""
+    ranges_at: list[int] = field(default_factory=list)
+    """When any range became another one."""
+    granted_at: dict[Slot, int] = field(default_factory=dict)
+    """When an address that is held, or was last, came to whom it belongs."""
     vanished: dict[Slot, Owner] = field(default_factory=dict)
     """Addresses whose reservations people deleted while their owners were at rest: nothing else may take them away."""
     shortest: dict[str, float] = field(default_factory=dict)
@@ -166,6 +169,7 @@ class Judge:
         if old is not None and new is None:
             self._released(change, slot, old)
         if new is not None and old is None:
+            self.granted_at[slot] = change.revision
             self._granted(change, slot, new, before)
         if before is not None and change.obj is None and not is_held(before):
             self._freed(change, slot, before)
@@ -255,13 +259,23 @@ class Judge:
             self._one_owner(change.revision, slot)
 
     def _left(self, change: Change, owner: Owner, slots: frozenset[Slot]) -> None:
-        """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once."""
+        """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once.
+
+        A range may be another one again before who was on the move to what it was has got there. Who is made again
+        under his name goes on from where his address is.
+        """
         wish = self.wish.get(owner, frozenset())
         used = self.moved_for.setdefault(owner, {})
-        for kind, at in (("asked", self.asked_at.get(owner, 0)), ("range", self.ranges_at)):
-            if at > used.get(kind, self.made_at.get(owner, 0)):
-                used[kind] = at
-                return
+        asked_at = self.asked_at.get(owner, 0)
+        if asked_at > used.get("asked", self.made_at.get(owner, 0)):
+            used["asked"] = asked_at
+            return
+        began = min(self.made_at.get(owner, 0), *(self.granted_at.get(slot, 0) for slot in slots))
+        since = max(used.get("range", 0), began)
+        later = bisect_right(self.ranges_at, since)
+        if later < len(self.ranges_at):
+            used["range"] = self.ranges_at[later]
+            return
         if not wish or any(slot[1] in wish for slot in slots):
             text = f"{sorted(slots)} leaves the status of {owner}, and nobody asked for that"
             self._say(change.revision, "I3", text)
@@ -276,7 +290,7 @@ class Judge:
     def _range(self, change: Change, before: Json | None) -> None:
         spec = (change.obj or {}).get("spec") or {}
         if spec != ((before or {}).get("spec") or {}):
-            self.ranges_at = change.revision
+            self.ranges_at.append(change.revision)
         if change.obj is not None:
             wanted = float(spec.get("quarantineSeconds", QUARANTINE_SECONDS))
             self.shortest[change.name] = min(wanted, self.shortest.get(change.name, wanted))

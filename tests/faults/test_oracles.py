@@ -212,6 +212,23 @@ def test_an_edit_and_a_range_that_changes_move_it_twice() -> None:
     assert twice.name(A, floating_ip(A, OTHER)).broken() == ["I3"]
 
 
+def test_a_range_that_changes_back_moves_an_address_that_was_on_the_move_by_then_back() -> None:
+    """The move was decided on what the range was in between."""
+    there_and_back = moved(settled().define("10.0.0.6").define("10.0.0.5"))
+    assert there_and_back.name(A, floating_ip(A, ADDRESS)).broken() == []
+    assert there_and_back.name(A, floating_ip(A, OTHER)).broken() == ["I3"]
+
+
+def test_who_is_made_again_under_his_name_follows_a_range_that_changed_before() -> None:
+    """He goes on from where his address is."""
+
+    def made_again(story: Story) -> Story:
+        return story.name(A, None).name(A, floating_ip(A, ADDRESS))
+
+    assert moved(made_again(settled().define("10.0.0.6"))).broken() == []
+    assert moved(made_again(settled())).broken() == ["I3"]
+
+
 def test_a_held_address_may_leave_a_status_whenever_people_named_another() -> None:
     made = floating_ip(A, ADDRESS) | {"spec": {"ipaddress": OTHER}}
     story = Story().reserve(reservation(A)).name(A, made, by_people=True)

@@ -20,14 +20,19 @@ from fipop.operator.allocation import (
     plan_standstill,
 )
 from fipop.operator.request import SpecError, read_request
-from tests.unit.operator.objects import floating_ip, held_by, reservation, v4
+from tests.unit.operator.objects import floating_ip, held_by, reservation
 
 V4, V6 = Family.IPV4, Family.IPV6
 POOL = "10.0.0.1-10.0.0.50,fd00::1-fd00::50"
 
 
 def view(
-    name: str = "pool", text: str = POOL, *, space: str = "default", draining: bool = False
+    name: str = "pool",
+    text: str = POOL,
+    *,
+    space: str = "default",
+    draining: bool = False,
+    others: tuple[str, ...] = (),
 ) -> RangeView:
     pool = parse_pool(text)
 
@@ -41,7 +46,12 @@ def view(
         )
 
     return RangeView(
-        name=name, space=space, families=frozenset(pool.families), draining=draining, refuses=refuses
+        name=name,
+        space=space,
+        families=frozenset(pool.families),
+        draining=draining,
+        refuses=refuses,
+        is_anothers=lambda address: format_address(address) in others,
     )
 
 
@@ -57,6 +67,7 @@ def plan(
         range=where or view(),
         held=held,
         had=frozenset(parse_address(text) for text in had),
+        had_in="default",
         made_by_us=made_by_us,
     )
     return plan_allocation(request, facts)
@@ -150,6 +161,18 @@ def test_an_address_that_the_other_range_gives_out_too_is_counted_there() -> Non
     assert claims(decided) == [(V4, "10.0.0.7", "10.0.0.7")]
 
 
+def test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new_one() -> None:
+    """Its owner waited there for good, though any address would have done."""
+    mine = reservation("10.0.0.7", requested="dynamic")
+    where = view(space="lab", others=("10.0.0.7",))
+    assert claims(plan(mine, where=where, had=("10.0.0.7",))) == [(V4, None, "10.0.0.7")]
+    begun = reservation("10.0.0.9", requested="dynamic", space="lab")
+    assert plan(mine, begun, where=where, had=("10.0.0.7",)).keep == (begun,), "what was begun is used"
+    named = reservation("10.0.0.7", requested="static")
+    decided = plan(named, where=where, had=("10.0.0.7",), ipaddress="10.0.0.7")
+    assert claims(decided) == [(V4, "10.0.0.7", "10.0.0.7")], "who names it waits for it"
+
+
 def test_a_draining_range_gives_nothing_new_and_takes_nothing_away() -> None:
     assert plan(where=view(draining=True)).obstacles[0].reason == "RangeDraining"
     mine = reservation("10.0.0.7")
@@ -184,7 +207,11 @@ def test_nothing_moves_while_nothing_can_be_decided() -> None:
     known, begun, other = reservation("10.0.0.7"), reservation("10.0.0.1"), reservation("fd00::1")
     obstacle = Obstacle(reason="InvalidSpec", message="no")
     decided = plan_standstill(
-        [begun, known, other], frozenset({parse_address("10.0.0.7")}), obstacle, made_by_us=False
+        [begun, known, other],
+        frozenset({parse_address("10.0.0.7")}),
+        obstacle,
+        space="default",
+        made_by_us=False,
     )
     assert decided == Plan(keep=(known, other), obstacles=(obstacle,))
 
@@ -193,15 +220,39 @@ def test_what_the_status_names_is_claimed_again_also_while_nothing_can_be_decide
     """Without that the status lost it, and the next to come got what the guest still carried."""
     obstacle = Obstacle(reason="RangeNotFound", message="no")
     had = frozenset({parse_address("10.0.0.7"), parse_address("fd00::7")})
-    decided = plan_standstill([reservation("fd00::1")], had, obstacle, made_by_us=True)
-    (want,) = decided.claim
-    assert (format_address(want.address or v4("0.0.0.0")), want.confirms) == ("10.0.0.7", True)
-    assert decided.obstacles == (obstacle,)
+
+    def lost(own: Reservation, space: str = "default") -> list[str]:
+        decided = plan_standstill([own], had, obstacle, space=space, made_by_us=True)
+        assert decided.obstacles == (obstacle,)
+        assert all(want.confirms for want in decided.claim)
+        return [format_address(want.address) for want in decided.claim if want.address]
+
+    assert lost(reservation("fd00::7")) == ["10.0.0.7"]
+    assert lost(reservation("fd00::7"), "lab") == ["10.0.0.7", "fd00::7"], "the same address of another space"
+    assert lost(reservation("fd00::1")) == ["10.0.0.7", "fd00::7"], (
+        "another one, which it is on the move from or to"
+    )
+
+
+def test_what_was_released_for_another_address_did_not_vanish() -> None:
+    """The status that says so is on its way."""
+    had = frozenset({parse_address("10.0.0.7")})
+    released = reservation("10.0.0.7", quarantined_until="2026-01-01T00:10:00Z")
+    moved = plan_standstill([reservation("10.0.0.9"), released], had, space="default", made_by_us=True)
+    assert moved.claim == ()
+    (want,) = plan_standstill([released], had, space="default", made_by_us=True).claim
+    assert want.address == parse_address("10.0.0.7"), "nothing else is held"
 
 
 def test_a_vanished_reservation_is_made_again_before_another_address_is_asked_for() -> None:
     moved = floating_ip(ipaddress="10.0.0.9", status=held_by(["10.0.0.7"]))
-    facts = Circumstances(range=view(), held=(), had=frozenset({parse_address("10.0.0.7")}), made_by_us=False)
+    facts = Circumstances(
+        range=view(),
+        held=(),
+        had=frozenset({parse_address("10.0.0.7")}),
+        had_in="default",
+        made_by_us=False,
+    )
     (want,) = plan_allocation(read_request(moved), facts).claim
     assert want == Want(
         family=V4, address=parse_address("10.0.0.7"), requested=Requested.STATIC, confirms=True
@@ -211,11 +262,15 @@ def test_a_vanished_reservation_is_made_again_before_another_address_is_asked_fo
 hosts = st.integers(1, 60)
 reservations_held = st.lists(
     st.builds(
-        lambda host, is_v6, range_name, requested: reservation(
-            f"fd00::{host:x}" if is_v6 else f"10.0.0.{host}", range_name=range_name, requested=requested
+        lambda host, is_v6, space, range_name, requested: reservation(
+            f"fd00::{host:x}" if is_v6 else f"10.0.0.{host}",
+            space=space,
+            range_name=range_name,
+            requested=requested,
         ),
         hosts,
         st.booleans(),
+        st.sampled_from(["default", "default", "lab"]),
         st.sampled_from(["pool", "other"]),
         st.sampled_from(["static", "dynamic"]),
     ),
@@ -250,16 +305,24 @@ def test_a_plan_loses_no_family_keeps_one_address_of_each_and_does_not_depend_on
 
 
 @given(held=reservations_held, spec=specs)
-def test_a_plan_that_was_carried_out_has_nothing_left_to_do(
+def test_plans_that_were_carried_out_have_nothing_left_to_do(
     held: list[Reservation], spec: dict[str, Any]
 ) -> None:
-    try:
-        decided = plan(*held, **spec)
-    except SpecError:
-        return
-    if decided.obstacles:
-        return
-    after = [*decided.keep, *(_granted(want.address, want.family, want.requested) for want in decided.claim)]
+    """After one round; after two where what is held goes to another space first."""
+    after = held
+    for _ in range(2):
+        try:
+            decided = plan(*after, **spec)
+        except SpecError:
+            return
+        if decided.obstacles:
+            return
+        after = [
+            *decided.keep,
+            *(_granted(want.address, want.family, want.requested) for want in decided.claim),
+        ]
+        if all(each.space == "default" for each in held):
+            break
     again = plan(*after, **spec)
     assert again.claim == ()
     assert {each.name for each in again.keep} == {each.name for each in after}
@@ -274,7 +337,11 @@ def test_who_moves_back_by_name_before_the_former_address_was_given_back_has_ask
     chosen, asked = reservation("10.0.0.7", requested="dynamic"), reservation("10.0.0.9", requested="static")
     back = read_request(floating_ip(ipaddress="10.0.0.7", status=held_by(["10.0.0.9"])))
     facts = Circumstances(
-        range=view(), held=(chosen, asked), had=frozenset({parse_address("10.0.0.9")}), made_by_us=False
+        range=view(),
+        held=(chosen, asked),
+        had=frozenset({parse_address("10.0.0.9")}),
+        had_in="default",
+        made_by_us=False,
     )
     (want,) = plan_allocation(back, facts).claim
     assert (want.address, want.requested, want.renames) == (parse_address("10.0.0.7"), Requested.STATIC, True)

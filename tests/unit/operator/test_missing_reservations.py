@@ -196,3 +196,35 @@ async def test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_n
     operator.ask(B, X)
     await operator.settle()
     assert operator.holders(X) == {A}
+
+
+async def test_a_reservation_that_vanishes_while_what_a_move_left_is_held_too_is_made_again() -> None:
+    """Something of that family was held, so nothing seemed lost: the status lost the address that its guest carried."""
+    operator = await held_by_a()
+    operator.reserve(Y, A)
+    operator.change_range(draining=True)
+    wish(operator, A, ipaddress="10.0.0.12", ipFamilyPolicy="RequireDualStack")
+    operator.remove_reservation(f"default.{X}")
+    named: set[tuple[str, ...]] = set()
+    operator.memory.listeners.append(
+        lambda _: named.add(
+            tuple(operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]["addresses"])
+        )
+    )
+    await operator.settle()
+    await operator.pass_time(QUARANTINE)
+    assert named == {(X,)}
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def test_a_reservation_that_vanishes_as_its_range_changes_its_space_leaves_its_address_to_its_owner() -> (
+    None
+):
+    """It is one address of one network: another one got it in the new space before it was made again in the old one."""
+    operator = await held_by_a()
+    operator.ask(C)
+    operator.remove_reservation(f"default.{X}")
+    operator.change_range(addressSpace="lab")
+    await operator.settle()
+    await operator.pass_time(QUARANTINE)
+    assert operator.held() == {f"lab.{X}": A, f"lab.{Y}": C}

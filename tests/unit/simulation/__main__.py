@@ -15,7 +15,7 @@ from hypothesis import seed as seeded
 
 from localfleet.arguments import positive
 from tests.unit.simulation.chosen import Chosen, interleavings, operators
-from tests.unit.simulation.operators import Simulation
+from tests.unit.simulation.life import Simulation
 
 LIFE = 100
 """Allocations of one simulation; then its troubles end, and it must come to rest."""

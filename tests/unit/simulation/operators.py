@@ -4,38 +4,31 @@ Reconcilers, claims, the protocol of reservations, books, stores and routing are
 and the clock are ours, for the driver to decide by `chance`: which round goes on, which event arrives, who crashes.
 """
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from random import Random
 from typing import Any, cast
 
-from fipop.api.parsing import parse_floating_ip, parse_reservation
+from fipop.api.parsing import parse_reservation
 from fipop.control.workqueue import RetryAfter, WorkQueue
 from fipop.errors import FipopError
-from fipop.ipam.addresses import Family, parse_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
 from fipop.operator.gates import Gates
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.release import Releaser, Surroundings
-from fipop.operator.request import SpecError, read_request, wanted_families
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.routing import Key, Kind, Router
 from fipop.operator.world import World
-from tests.faults.ends import unsettled
 from tests.faults.history import Change
-from tests.faults.stored import is_held, is_seen, owner_of, slot_of, slots_named_by
 from tests.unit.simulation.memory import Json, Memory, MemoryClient
 
 RESOURCES: dict[str, Resource] = {
     resource.plural: resource for resource in (FLOATING_IP_RANGES, FLOATING_IPS, FLOATING_IP_RESERVATIONS)
 }
 ROUNDS_AT_ONCE = 4
-NAMESPACE = "crowd"
-POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 
 
 class Pending:
@@ -201,154 +194,3 @@ async def _nobody(*_: object) -> None:
 
 def _ignore(*_: object) -> None:
     """Nobody listens."""
-
-
-@dataclass(slots=True)
-class Simulation:
-    """Operators, people who make, change and delete floating IPs, and `chance`, who decides everything."""
-
-    chance: Random
-    trouble: float = 0.03
-    crashes: float = 0.002
-    vandalism: float = 0.05
-    population: int = 12
-    size: int = 2
-    memory: Memory = field(default_factory=Memory)
-    operators: list[SimulatedOperator] = field(default_factory=list)
-    _names: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-
-    def __post_init__(self) -> None:
-        self.memory.put(
-            (FLOATING_IP_RANGES.plural, "", "pool"),
-            {
-                "metadata": {"name": "pool"},
-                "spec": {"iprange": "10.0.0.10-10.0.0.25,fd00::10-fd00::15", "quarantineSeconds": 2},
-            },
-        )
-        self.operators = [
-            SimulatedOperator(self.memory, self.chance, trouble=self.trouble) for _ in range(self.size)
-        ]
-
-    def run(self, allocations: int) -> None:
-        """Go on until so many addresses were given out, or an invariant broke."""
-        while self.memory.allocations < allocations and not self.memory.judge.found:
-            self._happen()
-
-    def settle(self) -> list[str]:
-        """Let the trouble end, and everything come to rest; what is not as it should be then."""
-        for operator in self.operators:
-            operator.client.trouble = 0.0
-        for _ in range(200_000):
-            possible = [step for operator in self.operators for step in operator.steps()]
-            if possible:
-                self.chance.choice(possible)()
-            elif any(operator.timers for operator in self.operators):
-                self.memory.pass_time(1.0)
-                for operator in self.operators:
-                    operator.wake()
-            else:
-                break
-        state = {key: obj for key, obj in self.memory.objects.items() if key[0] != FLOATING_IP_RANGES.plural}
-        waiting = [key[2] for key, obj in state.items() if (obj["spec"] or {}).get("quarantinedUntil")]
-        return unsettled(state, {}) + [f"{name} still waits" for name in waiting]
-
-    def _happen(self) -> None:
-        draw = self.chance.random()
-        if draw < self.crashes:
-            self.chance.choice(self.operators).crash()
-            return
-        if draw < 0.06:
-            self._people()
-            return
-        if draw < 0.08:
-            self.memory.pass_time(1.0)
-            for operator in self.operators:
-                operator.wake()
-        possible = [step for operator in self.operators for step in operator.steps()]
-        if possible:
-            self.chance.choice(possible)()
-        else:
-            self._people()
-            self.memory.pass_time(1.0)
-            for operator in self.operators:
-                operator.wake()
-
-    def _people(self) -> None:
-        keys = sorted(key for key in self.memory.objects if key[0] == FLOATING_IPS.plural)
-        if len(keys) < self.population and self.chance.random() < 0.6:
-            name = (
-                f"f{next(self._names)}" if self.chance.random() < 0.7 else f"again{self.chance.randrange(4)}"
-            )
-            key = (FLOATING_IPS.plural, NAMESPACE, name)
-            if key not in self.memory.objects:
-                self.memory.put(key, self._build(name))
-            return
-        if not keys:
-            return
-        if self.chance.random() < self.vandalism:
-            self._delete_reservation()
-            return
-        key = self.chance.choice(keys)
-        if self.chance.random() < 0.6:
-            self.memory.remove(key)
-            return
-        found = self.memory.objects[key]
-        spec = dict(found.get("spec") or {})
-        if self.chance.random() < 0.3:
-            spec["ipFamilyPolicy"] = self.chance.choice(POLICIES)
-        else:
-            spec["ipaddress"] = self._address() if self.chance.random() < 0.8 else ""
-        self.memory.put(key, {**found, "spec": spec})
-
-    def _delete_reservation(self) -> None:
-        """An admin deletes a reservation that nobody is just about to get, or to give up: that cannot be stopped.
-
-        What its owner wants no more a status on its way may leave out, and who deletes it then has it freed. Where two
-        operators are at work, one may not have heard who has the address, and nothing else would tell it.
-        """
-        if len(self.operators) > 1:
-            return
-        named = set().union(*(slots_named_by(obj) for obj in self.memory.objects.values() if is_seen(obj)))
-        held = sorted(
-            key
-            for key, obj in self.memory.objects.items()
-            if key[0] == FLOATING_IP_RESERVATIONS.plural
-            and is_held(obj)
-            and slot_of(obj) in named
-            and not self._is_asked_for(obj)
-            and not self._is_spare(obj)
-        )
-        if held:
-            self.memory.remove(self.chance.choice(held), by_people=True)
-
-    def _is_asked_for(self, reservation: Json) -> bool:
-        """Whether another's claim for the address is under way, or its outcome open."""
-        books = self.operators[0].world.books
-        wanted = parse_address(reservation["spec"]["address"])
-        return any(
-            books.unsettled(owner, "pool", wanted.family) == wanted
-            for owner in books.claimants()
-            if owner != owner_of(reservation)
-        )
-
-    def _is_spare(self, reservation: Json) -> bool:
-        """Whether its owner wants no address of that family any more."""
-        found = self.memory.objects.get((FLOATING_IPS.plural, *owner_of(reservation)))
-        try:
-            request = read_request(parse_floating_ip(found)) if found is not None else None
-        except SpecError:
-            return False
-        if request is None:
-            return False
-        family = parse_address(reservation["spec"]["address"]).family
-        return family not in wanted_families(request, frozenset(Family), frozenset(Family))
-
-    def _build(self, name: str) -> Json:
-        spec = {"ipaddress": self._address()} if self.chance.random() < 0.3 else {}
-        if self.chance.random() < 0.3:
-            spec["ipFamilyPolicy"] = self.chance.choice(POLICIES)
-        metadata = {"name": name, "namespace": NAMESPACE, "annotations": {"fiprange": "pool"}}
-        return {"metadata": metadata, "spec": spec}
-
-    def _address(self) -> str:
-        return f"10.0.0.{self.chance.randrange(10, 26)}"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from fipop.operator.reservations import ReservationDesk
 from tests.unit.simulation.chosen import Chosen, interleavings, operators
-from tests.unit.simulation.operators import Simulation
+from tests.unit.simulation.life import Simulation
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,0 +1,203 @@
+"""All addresses of a floating IP are of one address space: its status names but one."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from tests.unit.operator.small_operator import SmallOperator
+from tests.unit.simulation.memory import Json
+
+A, B = "c-m-a", "c-m-b"
+X, Y = "10.0.0.10", "10.0.0.11"
+V6 = "fd00::10"
+BOTH = f"{X}-10.0.0.13,{V6}-fd00::13"
+HOUR = 3600
+
+
+def status_of(operator: SmallOperator, guest_id: str = A) -> Json:
+    status: Json = operator.memory.objects[FLOATING_IPS.plural, guest_id, "web"]["status"]
+    return status
+
+
+def named(operator: SmallOperator, guest_id: str = A) -> tuple[str, list[str]]:
+    """The space and the addresses that a status names."""
+    status = status_of(operator, guest_id)
+    return status["addressSpace"], status["addresses"]
+
+
+def in_space(space: str, *addresses: str) -> dict[str, str]:
+    """The reservations that A is to hold."""
+    keys = {X: X, Y: Y, V6: "fd000000000000000000000000000010"}
+    return {f"{space}.{keys[address]}": A for address in addresses}
+
+
+async def started(iprange: str = BOTH, **spec: object) -> SmallOperator:
+    """A's floating IP has this spec, and all that it asks for."""
+    operator = SmallOperator()
+    operator.add_range(iprange=iprange)
+    await operator.start()
+    operator.ask(A)
+    operator._change(FLOATING_IPS, A, "web", dict(spec))
+    await operator.settle()
+    return operator
+
+
+@pytest.mark.parametrize("policy", ["PreferDualStack", "RequireDualStack"])
+async def test_both_families_stay_where_one_is_not_to_be_had_in_the_new_space(policy: str) -> None:
+    """The other one went alone: the status then named both in the new space, where nobody held the first."""
+    operator = await started(ipFamilyPolicy=policy)
+    assert named(operator) == ("default", [X, V6])
+    operator.change_range(addressSpace="lab", iprange=f"{X}-10.0.0.13")
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert named(operator) == ("default", [X, V6])
+    assert operator.held() == in_space("default", X, V6)
+    allocated = next(each for each in status_of(operator)["conditions"] if each["type"] == "Allocated")
+    assert allocated["status"] == "False", "people should know that it did not follow its range"
+    operator.change_range(iprange=BOTH)
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert named(operator) == ("lab", [X, V6])
+    assert operator.held() == in_space("lab", X, V6)
+
+
+async def test_a_second_family_comes_after_the_move_and_not_into_another_space() -> None:
+    operator = await started()
+    operator.ask_for_another(A, "10.0.0.99")
+    await operator.settle()
+    operator.change_range(addressSpace="lab")
+    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert named(operator) == ("default", [X])
+    assert operator.held() == in_space("default", X)
+    operator.ask_for_another(A, X)
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert named(operator) == ("lab", [X, V6])
+    assert operator.held() == in_space("lab", X, V6)
+
+
+async def test_one_family_moves_though_a_second_one_that_is_only_preferred_is_not_to_be_had() -> None:
+    operator = await started(f"{X}-10.0.0.13", ipFamilyPolicy="PreferDualStack")
+    operator.change_range(addressSpace="lab")
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert named(operator) == ("lab", [X])
+    assert operator.held() == in_space("lab", X)
+
+
+def spoil_the_wish(operator: SmallOperator) -> None:
+    operator._change(FLOATING_IPS, A, "web", {"ipaddress": f"{X},{V6}", "ipFamilyPolicy": "SingleStack"})
+
+
+def take_the_range_away(operator: SmallOperator) -> None:
+    operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
+
+
+def ask_for_what_another_has(operator: SmallOperator) -> None:
+    operator._change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "RequireDualStack"})
+
+
+@pytest.mark.parametrize("spoil", [spoil_the_wish, take_the_range_away, ask_for_what_another_has])
+async def test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is_not_given_back_yet(
+    spoil: Callable[[SmallOperator], None],
+) -> None:
+    """The oldest of two was taken for the one that is known: the same address of the space that was left."""
+    operator = await started()
+    operator.ask(B, Y)
+    operator.change_range(addressSpace="lab")
+    await operator.settle()
+    assert named(operator) == ("lab", [X])
+    held = [key for key in operator.memory.objects if key[0] == FLOATING_IP_RESERVATIONS.plural]
+    left = next(operator.memory.objects[key] for key in held if key[2] == f"default.{X}")
+    spec = {name: value for name, value in left["spec"].items() if name != "quarantinedUntil"}
+    operator.memory.put((FLOATING_IP_RESERVATIONS.plural, "", f"default.{X}"), {**left, "spec": spec})
+    spoil(operator)
+    spaces: set[str] = set()
+    operator.memory.listeners.append(lambda _: spaces.add(status_of(operator)["addressSpace"]))
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert spaces == {"lab"}
+    assert named(operator) == ("lab", [X])
+    assert operator.held() == {**in_space("lab", X), f"lab.{Y}": B}
+
+
+async def test_what_was_begun_for_both_and_another_operator_relies_on_is_decided_anew() -> None:
+    """It was taken for held, beside the other family in the space that was to be left."""
+    operator = await started(ipFamilyPolicy="RequireDualStack")
+    operator.change_range(addressSpace="lab")
+    first = operator._pending.keys.copy()
+    assert first, "the round is still to come"
+    operator.reserve("10.0.0.12", B)  # has nothing to do with it
+    taken_by_others = iter([V6])
+
+    def interfere(verb: str) -> None:
+        """As soon as the first of two is reserved another operator writes it anew, and somebody gets the second."""
+        reserved = operator.memory.objects.get((FLOATING_IP_RESERVATIONS.plural, "", f"lab.{X}"))
+        if verb == "create" and reserved is not None and next(taken_by_others, None):
+            key = (FLOATING_IP_RESERVATIONS.plural, "", "lab.fd000000000000000000000000000010")
+            owner = {"namespace": B, "name": "web", "uid": "b", "cluster": ""}
+            operator._deaf = True
+            spec = {**reserved["spec"], "address": "fd00:0000:0000:0000:0000:0000:0000:0010", "owner": owner}
+            operator.memory.put(key, {"metadata": {"name": key[2]}, "spec": spec})
+            operator._deaf = False
+            operator.memory.put((FLOATING_IP_RESERVATIONS.plural, "", f"lab.{X}"), reserved)
+
+    operator.client.on_commit = interfere
+    operator.change_range(iprange=f"{X}-10.0.0.13,{V6}-{V6}")
+    spaces: set[tuple[str, int]] = set()
+
+    def look(_: object) -> None:
+        space, addresses = named(operator)
+        spaces.add((space, len(addresses)))
+        held = operator.held()
+        keys = {X: X, V6: "fd000000000000000000000000000010"}
+        assert all(held.get(f"{space}.{keys[each]}") == A for each in addresses)
+
+    operator.memory.listeners.append(look)
+    await operator.settle()
+    assert spaces == {("default", 2)}
+    assert named(operator) == ("default", [X, V6])
+
+
+async def test_what_was_begun_in_two_spaces_is_named_in_one() -> None:
+    """Two operators began it, one of which had not heard of the new space; then what was wished for was taken."""
+    operator = SmallOperator()
+    operator.add_range(iprange=BOTH, addressSpace="lab")
+    await operator.start()
+    operator.ask(B, Y)
+    await operator.settle()
+    operator.ask(A, Y)
+    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    for address, space in ((X, "default"), (X, "lab"), (V6, "default")):
+        operator.reserve(address, A, space=space)
+    named_so: list[tuple[str, list[str]]] = []
+
+    def look(_: object) -> None:
+        if operator.memory.objects[FLOATING_IPS.plural, A, "web"].get("status"):
+            named_so.append(named(operator))
+
+    operator.memory.listeners.append(look)
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert ("lab", [X]) in named_so
+    assert {space for space, _ in named_so} == {"lab"}
+    assert named(operator) == ("lab", [X, V6])
+    assert operator.held() == {**in_space("lab", X, V6), f"lab.{Y}": B}
+
+
+async def test_a_chosen_address_that_another_gets_in_the_new_space_just_then_is_changed_for_a_new_one() -> (
+    None
+):
+    """Its owner waited for it though any other would have done."""
+    operator = await started()
+    operator.change_range(addressSpace="lab")
+    operator.ask(B, X)
+    operator._deaf = True
+    operator.reserve(X, B, space="lab")
+    operator._deaf = False
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert operator.held() == {f"lab.{X}": B, f"lab.{Y}": A}
