@@ -52,6 +52,7 @@ MAX_WRITE_BACKS = 2
 """How often a spec.ipaddress that was emptied is written again before it is left to whoever empties it."""
 
 SPEC_REVERTED = "SpecReverted"
+SPEC_REVERTED_MESSAGE = "spec.ipaddress is changed back again and again: status.addresses tells what is held"
 NAMING_SECONDS = 10.0
 """A round that takes longer between its claims and the status that names them begins anew."""
 UNDER_WAY_SECONDS = NAMING_SECONDS + DEFAULT_TIMEOUT_SECONDS
@@ -245,8 +246,7 @@ class FloatingIPReconciler:
         # What the status told already stood in the spec, too: somebody took it out.
         is_write_back = set(addresses.values()) <= read_addresses(floating_ip.status.addresses)
         if is_write_back and not self._may_write_back(floating_ip):
-            message = "spec.ipaddress is changed back again and again: status.addresses tells what is held"
-            outcome.obstacles.append(Obstacle(reason=SPEC_REVERTED, message=message))
+            outcome.obstacles.append(Obstacle(reason=SPEC_REVERTED, message=SPEC_REVERTED_MESSAGE))
             return floating_ip
         metadata: Json = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
         if floating_ip.range is None and is_made_by_us(floating_ip):
@@ -258,15 +258,14 @@ class FloatingIPReconciler:
         answer = await self._client.merge_patch(
             FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace
         )
+        if is_write_back:  # one that failed is none
+            self._write_backs[floating_ip.uid] = self._write_backs.get(floating_ip.uid, 0) + 1
         return self._take_answer(answer)
 
     def _may_write_back(self, floating_ip: FloatingIP) -> bool:
-        stopped = any(each.reason == SPEC_REVERTED for each in floating_ip.status.conditions)
-        count = self._write_backs.get(floating_ip.uid, 0)
-        if stopped or count >= MAX_WRITE_BACKS:
-            return False
-        self._write_backs[floating_ip.uid] = count + 1
-        return True
+        # Beside another obstacle the message alone tells, also after a restart.
+        stopped = any(SPEC_REVERTED_MESSAGE in each.message for each in floating_ip.status.conditions)
+        return not stopped and self._write_backs.get(floating_ip.uid, 0) < MAX_WRITE_BACKS
 
     def _forget_write_backs(self, floating_ip: FloatingIP, request: Request) -> None:
         """Somebody else's word in the spec ends the quarrel; our own write-back does not."""

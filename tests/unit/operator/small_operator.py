@@ -81,10 +81,16 @@ class PromptClient(MemoryClient):
 
 
 class SmallOperator(SmallCluster):
-    """One operator that leads from `start` on; what is there by then it finds as after a restart."""
+    """One operator that leads from `start` on; what is there by then it finds as after a restart.
 
-    def __init__(self) -> None:
+    One that comes after a `former` one knows nothing but what that has stored.
+    """
+
+    def __init__(self, former: "SmallOperator | None" = None) -> None:
         super().__init__()
+        if former is not None:
+            self.memory, self.carried = former.memory, former.carried
+            self.memory.listeners.clear()
         self.client = PromptClient(self.memory)
         self.annotations: dict[str, str] = {}
         """Those of the settings, where people confirm what the operator withholds."""
@@ -96,6 +102,11 @@ class SmallOperator(SmallCluster):
         self.controllers = self._build()
         self.world = self.controllers.world
         self.memory.listeners.append(self._hear)
+        for (plural, namespace, name), each in self.memory.objects.items():
+            version = int(each["metadata"]["resourceVersion"])
+            self._hear(
+                Change(revision=version, at=0.0, plural=plural, namespace=namespace, name=name, obj=each)
+            )
 
     def miss(self, resource: Resource, guest_ids: Collection[str]) -> None:
         """Have what guests have of a kind gone, which only a list shows."""

@@ -68,3 +68,39 @@ async def test_an_address_that_the_spec_still_names_is_not_changed_for_another()
     await operator.settle()
     assert operator.holders(X) == {A}
     assert operator.holders(ELSEWHERE) == set()
+
+
+def allocated_message(operator: SmallOperator) -> str:
+    conditions = operator.memory.objects[KEY]["status"]["conditions"]
+    return next(str(each["message"]) for each in conditions if each["type"] == "Allocated")
+
+
+async def test_what_failed_to_be_written_back_was_not_changed_back_by_anybody() -> None:
+    operator = await holding_by_name()
+    operator.ask_for_another(A, "")
+    operator.client.failures["patch"] = 5
+    await operator.settle()
+    await operator.pass_time(60)
+    assert spec_of(operator) == X
+    assert "changed back" not in allocated_message(operator)
+
+
+async def test_who_empties_it_again_and_again_is_not_fought_after_a_restart_either() -> None:
+    """Beside another trouble, whose reason stands in the condition."""
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.change_range(iprange="nonsense")
+    for _ in range(3):
+        await operator.settle()
+        assert "changed back" not in allocated_message(operator)
+        operator.ask_for_another(A, "")
+    await operator.settle()
+    assert "nonsense" in allocated_message(operator)
+    assert "changed back" in allocated_message(operator)
+    again = SmallOperator(operator)
+    await again.start()
+    assert spec_of(again) == ""
+    assert "changed back" in allocated_message(again)
