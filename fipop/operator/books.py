@@ -286,19 +286,17 @@ class Books:
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
         """Give another floating IP that has an address though no reservation of this space says so.
 
-        Its status names it, or it has it from a range that was of another space.
+        Its status names it, or it has it from a range that was of another space; not so where the status of `owner`
+        names it in this one.
         """
-        entry = self._space(space).entries.get(address)
-        if entry is not None and entry.reservation is not None:
+        entry = self._space(space).entries.get(address) or _Entry()
+        if entry.reservation is not None:
             return None
-        earlier = self._elsewhere(space, address)
+        had_by = {key for key, name in entry.named_by.items() if name.is_had}
+        earlier = self._elsewhere(space, address) if owner not in had_by else None
         if earlier is not None and earlier.owner != owner:
             return earlier.owner
-        if entry is None:
-            return None
-        return min(
-            (key for key, name in entry.named_by.items() if name.is_had and key != owner), default=None
-        )
+        return min(had_by - {owner}, default=None)
 
     def is_full(self, range_name: str) -> bool:
         """Whether a range has nothing for a new guest, which gets an address of the first family that there is."""

@@ -7,17 +7,17 @@ a guest is written only by a pass that the settled status brings about.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, Requested, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.parsing import parse_floating_ip
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiConflictError
-from fipop.ipam.addresses import format_address
+from fipop.ipam.addresses import Address, Family, format_address
 from fipop.kube.client import DEFAULT_TIMEOUT_SECONDS, Json, KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.allocation import (
@@ -239,8 +239,8 @@ class FloatingIPReconciler:
 
     async def _write_spec(self, floating_ip: FloatingIP, request: Request, outcome: Outcome) -> FloatingIP:
         """Write the addresses where the spec does not name them: the documented contract."""
-        addresses = {family: address_of(each) for family, each in outcome.held.items()}
-        if not addresses or dict(request.static) == addresses or outcome.is_short_of(request):
+        addresses = self._to_name(floating_ip, request, outcome)
+        if not addresses or dict(request.static) == addresses:
             self._forget_write_backs(floating_ip, request)
             return floating_ip
         # What the status told already stood in the spec, too: somebody took it out.
@@ -261,6 +261,25 @@ class FloatingIPReconciler:
         if is_write_back:  # one that failed is none
             self._write_backs[floating_ip.uid] = self._write_backs.get(floating_ip.uid, 0) + 1
         return self._take_answer(answer)
+
+    def _to_name(
+        self, floating_ip: FloatingIP, request: Request, outcome: Outcome
+    ) -> Mapping[Family, Address]:
+        """Give the addresses that the spec should name: those held, but no wish is written over.
+
+        While one is open the other family, which was chosen, may have become another one.
+        """
+        held = {family: address_of(each) for family, each in outcome.held.items()}
+        if not outcome.is_short_of(request):
+            return held
+        if outcome.stands_still:
+            return request.static
+        known = self._world.reservations_of(floating_ip.meta.key)
+        chosen = {address_of(each) for each in known if each.is_held and each.requested is Requested.DYNAMIC}
+        return {
+            family: held.get(family, address) if address in chosen else address
+            for family, address in request.static.items()
+        }
 
     def _may_write_back(self, floating_ip: FloatingIP) -> bool:
         # Beside another obstacle the message alone tells, also after a restart.

@@ -262,15 +262,16 @@ class Judge:
         """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once.
 
         A range may be another one again before who was on the move to what it was has got there. Who is made again
-        under his name goes on from where his address is.
+        under his name goes on from where his address is, and may ask for another range.
         """
         wish = self.wish.get(owner, frozenset())
         used = self.moved_for.setdefault(owner, {})
-        asked_at = self.asked_at.get(owner, 0)
-        if asked_at > used.get("asked", self.made_at.get(owner, 0)):
+        made_at = self.made_at.get(owner, 0)
+        began = min(made_at, *(self.granted_at.get(slot, 0) for slot in slots))
+        asked_at = max(made_at, self.asked_at.get(owner, 0))
+        if asked_at > max(used.get("asked", 0), began):
             used["asked"] = asked_at
             return
-        began = min(self.made_at.get(owner, 0), *(self.granted_at.get(slot, 0) for slot in slots))
         since = max(used.get("range", 0), began)
         later = bisect_right(self.ranges_at, since)
         if later < len(self.ranges_at):

@@ -98,7 +98,8 @@ class Story:
 
 def settled() -> Story:
     """A holds the address, its status names it, its guest carries it."""
-    return Story().reserve(reservation(A)).name(A, floating_ip(A, ADDRESS)).carry("c-m-a", ADDRESS)
+    story = Story().name(A, floating_ip(A)).reserve(reservation(A))
+    return story.name(A, floating_ip(A, ADDRESS)).carry("c-m-a", ADDRESS)
 
 
 def released() -> Story:
@@ -219,14 +220,23 @@ def test_a_range_that_changes_back_moves_an_address_that_was_on_the_move_by_then
     assert there_and_back.name(A, floating_ip(A, OTHER)).broken() == ["I3"]
 
 
-def test_who_is_made_again_under_his_name_follows_a_range_that_changed_before() -> None:
-    """He goes on from where his address is."""
+def test_who_is_made_again_under_his_name_follows_a_range_that_changed_before_or_that_he_asks_for_now() -> (
+    None
+):
+    """He goes on from where his address is, and may name another range than before."""
 
     def made_again(story: Story) -> Story:
         return story.name(A, None).name(A, floating_ip(A, ADDRESS))
 
-    assert moved(made_again(settled().define("10.0.0.6"))).broken() == []
-    assert moved(made_again(settled())).broken() == ["I3"]
+    def moved_back(story: Story) -> Story:
+        return moved(story).name(A, floating_ip(A, ADDRESS))
+
+    def moved_on(story: Story) -> Story:
+        return moved_back(story).name(A, floating_ip(A, OTHER))
+
+    assert moved(made_again(settled())).broken() == []
+    assert moved_on(made_again(settled())).broken() == ["I3"]
+    assert moved_on(made_again(settled().define("10.0.0.6"))).broken() == []
 
 
 def test_a_held_address_may_leave_a_status_whenever_people_named_another() -> None:

@@ -104,3 +104,25 @@ async def test_who_empties_it_again_and_again_is_not_fought_after_a_restart_eith
     await again.start()
     assert spec_of(again) == ""
     assert "changed back" in allocated_message(again)
+
+
+async def test_a_chosen_address_that_became_another_is_named_though_the_other_family_waits() -> None:
+    """The spec went on naming the former one, which stayed held for its sake and for good."""
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.10-10.0.0.13,fd00::10-fd00::13")
+    operator.add_range("other", "10.7.0.10-10.7.0.13,fd07::10-fd07::13")
+    await operator.start()
+    operator.ask(A, X)
+    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    await operator.settle()
+    assert spec_of(operator) == f"{X},fd00::10"
+    found = operator.memory.objects[KEY]
+    metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: "other"}}
+    operator.memory.put(KEY, {**found, "metadata": metadata})
+    await operator.settle()
+    await operator.pass_time(3600)
+    assert spec_of(operator) == f"{X},fd07::10"
+    assert operator.held() == {f"default.{X}": A, "default.fd070000000000000000000000000010": A}
+    operator.ask_for_another(A, f"{ELSEWHERE},fd07::10")
+    await operator.settle()
+    assert operator.held() == {f"default.{ELSEWHERE}": A, "default.fd070000000000000000000000000010": A}

@@ -228,3 +228,21 @@ async def test_a_reservation_that_vanishes_as_its_range_changes_its_space_leaves
     await operator.settle()
     await operator.pass_time(QUARANTINE)
     assert operator.held() == {f"lab.{X}": A, f"lab.{Y}": C}
+
+
+async def test_a_vanished_reservation_is_made_again_though_another_has_the_address_from_a_range_that_came_since() -> (
+    None
+):
+    """The other one cannot move to this space, and does not count there before the owner whose status names it."""
+    operator = await held_by_a()
+    operator.add_range("other", addressSpace="lab")
+    operator.ask(B, X)
+    move(operator, B, "other")
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A, f"lab.{X}": B}
+    operator.change_range("other", addressSpace="default")
+    await operator.settle()
+    operator.remove_reservation(f"default.{X}")
+    await operator.settle()
+    await operator.pass_time(QUARANTINE)
+    assert operator.held() == {f"default.{X}": A, f"lab.{X}": B}

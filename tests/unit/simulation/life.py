@@ -3,14 +3,15 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from tests.faults.ends import unsettled
-from tests.faults.stored import Owner, condition, is_held, of_kind, owner_of, slot_of
-from tests.unit.simulation.memory import Json, Memory
+from tests.faults.stored import Owner, condition, is_held, of_kind, owner_of, slot_of, slots_named_by
+from tests.unit.simulation.memory import Json, Key, Memory
 from tests.unit.simulation.operators import SimulatedOperator
-from tests.unit.simulation.people import RANGE, People
+from tests.unit.simulation.people import RANGES, People
 
 MOST_STEPS = 200_000
 """Until everything is at rest; who is not by then goes round in a circle."""
@@ -78,15 +79,15 @@ class Simulation:
                 return
 
     def _shared(self) -> list[str]:
-        """Addresses that two have, each in another space: all are of one range, so of one network.
+        """Addresses of one range that two have, each in another space: they are of one network.
 
         Of two operators one may not have heard who has an address in the other space, and nothing else would tell it.
         """
-        owners: dict[str, set[Owner]] = defaultdict(set)
+        owners: dict[tuple[str, str], set[Owner]] = defaultdict(set)
         for each in self._held():
-            owners[slot_of(each)[1]].add(owner_of(each))
-        shared = {address: sorted(them) for address, them in owners.items() if len(them) > 1}
-        return [f"{address} has {them}" for address, them in shared.items()] if self.size == 1 else []
+            owners[each["spec"]["range"], slot_of(each)[1]].add(owner_of(each))
+        shared = {which: sorted(them) for which, them in owners.items() if len(them) > 1}
+        return [f"{which} has {them}" for which, them in shared.items()] if self.size == 1 else []
 
     def _waiting_in_vain(self) -> list[str]:
         """Who waits for an address that another has though any would do."""
@@ -105,13 +106,21 @@ class Simulation:
 
     def _changed_by_restart(self) -> list[str]:
         """What an operator that starts anew does not leave as it is: nothing told the former one of it."""
-        before = dict(self.memory.objects)
+        before = self._plain()
         for operator in self.operators:
             operator.crash()
         self._come_to_rest()
-        after = self.memory.objects
+        after = self._plain()
         changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
         return [f"{key} is changed by a restart: {before.get(key)} to {after.get(key)}" for key in changed]
+
+    def _plain(self) -> dict[Key, tuple[Any, ...]]:
+        """What counts of every object; of several obstacles one may come to be, and wake nobody who waits anyway."""
+        plain: dict[Key, tuple[Any, ...]] = {}
+        for key, obj in self.memory.objects.items():
+            verdict, _ = condition(obj, "Allocated")
+            plain[key] = obj["spec"], slots_named_by(obj), verdict
+        return plain
 
     def _held(self) -> list[Json]:
         reservations = of_kind(self.memory.objects, FLOATING_IP_RESERVATIONS.plural)
@@ -120,8 +129,9 @@ class Simulation:
     def _asks_for(self, owner: Owner, address: Address) -> bool:
         books = self.operators[0].world.books
         return any(
-            books.unsettled(each, RANGE, address.family) == address
+            books.unsettled(each, name, address.family) == address
             for each in books.claimants()
+            for name in RANGES
             if each != owner
         )
 

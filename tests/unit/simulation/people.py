@@ -12,8 +12,7 @@ from fipop.operator.request import SpecError, read_request, wanted_families
 from tests.faults.stored import Owner, is_held, is_seen, owner_of, slot_of, slots_named_by
 from tests.unit.simulation.memory import Json, Key, Memory
 
-RANGE = "pool"
-RANGE_KEY = (FLOATING_IP_RANGES.plural, "", RANGE)
+RANGES = ("pool", "other")
 NAMESPACE = "crowd"
 POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 POOLS = (
@@ -43,9 +42,9 @@ class People:
     _names: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     def begin(self) -> None:
-        """Make the range, or what it was at first."""
-        found = self.memory.objects.get(RANGE_KEY, {"metadata": {"name": RANGE}})
-        self.memory.put(RANGE_KEY, {**found, "spec": {"iprange": POOLS[0], "quarantineSeconds": 2}})
+        """Make the ranges; the younger one overlaps the older."""
+        for name, pool in zip(RANGES, POOLS, strict=False):
+            self._define(name, {"iprange": pool, "quarantineSeconds": 2})
 
     def act(self) -> None:
         """Do one thing."""
@@ -71,12 +70,17 @@ class People:
         spec = {"ipaddress": self._address()} if chance.random() < 0.3 else {}
         if chance.random() < 0.3:
             spec["ipFamilyPolicy"] = chance.choice(POLICIES)
-        metadata = {"name": name, "namespace": NAMESPACE, "annotations": {"fiprange": RANGE}}
+        annotations = {"fiprange": RANGES[chance.random() < 0.3]}
+        metadata = {"name": name, "namespace": NAMESPACE, "annotations": annotations}
         self.memory.put(key, {"metadata": metadata, "spec": spec})
 
     def _change(self, key: Key) -> None:
-        if self.chance.random() < 0.6:
+        draw = self.chance.random()
+        if draw < 0.6:
             self.memory.remove(key)
+            return
+        if draw < 0.7:
+            self._move(key)
             return
         found = self.memory.objects[key]
         spec = dict(found.get("spec") or {})
@@ -89,15 +93,22 @@ class People:
     def _address(self) -> str:
         return f"10.0.0.{self.chance.randrange(10, 32)}"
 
+    def _move(self, key: Key) -> None:
+        """Have a floating IP name another range, or the same."""
+        found = self.memory.objects[key]
+        metadata = {**found["metadata"], "annotations": {"fiprange": self.chance.choice(RANGES)}}
+        self.memory.put(key, {**found, "metadata": metadata})
+
     def _edit_range(self) -> None:
-        """Change one thing of the range, make it as it was at first, or take it away, finalizer or not."""
-        found = self.memory.objects.get(RANGE_KEY)
+        """Change one thing of a range, make it as the first was, or take it away, finalizer or not."""
+        name = self.chance.choice(RANGES)
+        found = self.memory.objects.get(_range_key(name))
         draw = self.chance.random()
         if found is None or draw < 0.25:
-            self.begin()
+            self._define(name, {"iprange": POOLS[0], "quarantineSeconds": 2})
             return
         if draw < 0.3:
-            self.memory.remove(RANGE_KEY)
+            self.memory.remove(_range_key(name))
             return
         spec = dict(found["spec"])
         if draw < 0.6:
@@ -108,7 +119,11 @@ class People:
             spec["draining"] = not spec.get("draining", False)
         else:
             spec["quarantineSeconds"] = self.chance.randrange(4)
-        self.memory.put(RANGE_KEY, {**found, "spec": spec})
+        self._define(name, spec)
+
+    def _define(self, name: str, spec: Json) -> None:
+        found = self.memory.objects.get(_range_key(name), {"metadata": {"name": name}})
+        self.memory.put(_range_key(name), {**found, "spec": spec})
 
     def _delete_reservation(self) -> None:
         """An admin deletes a reservation that nobody is just about to get, or to give up: that cannot be stopped.
@@ -141,3 +156,7 @@ class People:
             return False
         family = parse_address(reservation["spec"]["address"]).family
         return family not in wanted_families(request, frozenset(Family), frozenset(Family))
+
+
+def _range_key(name: str) -> Key:
+    return FLOATING_IP_RANGES.plural, "", name
