@@ -14,7 +14,8 @@ from tests.unit.simulation.memory import Json, Key, Memory
 
 RANGES = ("pool", "other")
 NAMESPACE = "crowd"
-POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
+POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack", None)
+FAMILIES = (("IPv4",), ("IPv6",), ("IPv6", "IPv4"), None)
 POOLS = (
     "10.0.0.10-10.0.0.25,fd00::10-fd00::15",
     "10.0.0.10-10.0.0.17,fd00::10-fd00::12",
@@ -84,19 +85,24 @@ class People:
             return
         found = self.memory.objects[key]
         spec = dict(found.get("spec") or {})
-        if self.chance.random() < 0.3:
+        draw = self.chance.random()
+        if draw < 0.3:
             spec["ipFamilyPolicy"] = self.chance.choice(POLICIES)
+        elif draw < 0.4:
+            spec["ipFamilies"] = self.chance.choice(FAMILIES)
         else:
             spec["ipaddress"] = self._address() if self.chance.random() < 0.8 else ""
         self.memory.put(key, {**found, "spec": spec})
 
     def _address(self) -> str:
-        return f"10.0.0.{self.chance.randrange(10, 32)}"
+        named = f"10.0.0.{self.chance.randrange(10, 32)}", f"fd00::1{self.chance.randrange(9)}"
+        return self.chance.choice((named[0], named[0], named[1], ",".join(named)))
 
     def _move(self, key: Key) -> None:
-        """Have a floating IP name another range, or the same."""
+        """Have a floating IP name another range, the same, or none."""
         found = self.memory.objects[key]
-        metadata = {**found["metadata"], "annotations": {"fiprange": self.chance.choice(RANGES)}}
+        name = self.chance.choice((*RANGES, ""))
+        metadata = {**found["metadata"], "annotations": {"fiprange": name} if name else {}}
         self.memory.put(key, {**found, "metadata": metadata})
 
     def _edit_range(self) -> None:
