@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.bugs import BUGS, UNIT_BUGS, Bug
+from tests.faults.bugs import BUGS, Bug
 from tests.faults.lane import Lane
 from tests.faults.scenarios import ALL
 from tests.faults.seeded import (
@@ -26,6 +26,7 @@ from tests.faults.seeded import (
     run_unit_tests,
     try_out_by_unit_tests,
 )
+from tests.faults.unit_bugs import UNIT_BUGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 ALWAYS = ("no-quarantine", "release-before-claim", "youngest-first")

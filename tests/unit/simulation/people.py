@@ -44,7 +44,7 @@ class People:
 
     def begin(self) -> None:
         """Make the ranges; the younger one overlaps the older."""
-        for name, pool in zip(RANGES, POOLS, strict=False):
+        for name, pool in zip(RANGES, (POOLS[0], POOLS[2]), strict=True):
             self._define(name, {"iprange": pool, "quarantineSeconds": 2})
 
     def act(self) -> None:
