@@ -84,8 +84,8 @@ class Judge:
     carried: dict[str, frozenset[str]] = field(default_factory=dict)
     written: dict[Slot, str] = field(default_factory=dict)
     """Which guest carries an address because we wrote it there."""
-    moved_for: dict[Owner, dict[str, int]] = field(default_factory=dict)
-    """Of each kind of reason the latest that a floating IP has moved for; none is older than the floating IP."""
+    moved_for: dict[Owner, dict[tuple[str, bool], int]] = field(default_factory=dict)
+    """Of each kind of reason the latest that a family of a floating IP, IPv6 or not, has moved for."""
     made_at: dict[Owner, int] = field(default_factory=dict)
     asked_at: dict[Owner, int] = field(default_factory=dict)
     """When people last changed a floating IP, which may give it another address."""
@@ -245,8 +245,9 @@ class Judge:
         if change.obj is None:
             return
         now = slots_named_by(change.obj)
-        if any(self.held.get(slot) == owner for slot in former - now):
-            self._left(change, owner, former - now)
+        for slot in sorted(former - now):
+            if self.held.get(slot) == owner:
+                self._left(change, owner, slot)
         self._lost(change, owner, former - now, now)
         for slot in now:
             self.named[slot].add(owner)
@@ -258,28 +259,30 @@ class Judge:
                 )
             self._one_owner(change.revision, slot)
 
-    def _left(self, change: Change, owner: Owner, slots: frozenset[Slot]) -> None:
+    def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
         """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once.
 
         A range may be another one again before who was on the move to what it was has got there. Who is made again
-        under his name goes on from where his address is, and may ask for another range.
+        under his name goes on from where his address is, and may ask for another range. Of two families one may come
+        there later.
         """
         wish = self.wish.get(owner, frozenset())
         used = self.moved_for.setdefault(owner, {})
+        family = ":" in slot[1]
         made_at = self.made_at.get(owner, 0)
-        began = min(made_at, *(self.granted_at.get(slot, 0) for slot in slots))
+        began = min(made_at, self.granted_at.get(slot, 0))
         asked_at = max(made_at, self.asked_at.get(owner, 0))
-        if asked_at > max(used.get("asked", 0), began):
-            used["asked"] = asked_at
+        if asked_at > max(used.get(("asked", family), 0), began):
+            used["asked", family] = asked_at
             return
-        since = max(used.get("range", 0), began)
-        later = bisect_right(self.ranges_at, since)
+        later = bisect_right(self.ranges_at, max(used.get(("range", family), 0), began))
         if later < len(self.ranges_at):
-            used["range"] = self.ranges_at[later]
+            used["range", family] = self.ranges_at[later]
             return
-        if not wish or any(slot[1] in wish for slot in slots):
-            text = f"{sorted(slots)} leaves the status of {owner}, and nobody asked for that"
-            self._say(change.revision, "I3", text)
+        if not wish or slot[1] in wish:
+            self._say(
+                change.revision, "I3", f"{slot} leaves the status of {owner}, and nobody asked for that"
+            )
 
     def _lost(self, change: Change, owner: Owner, gone: frozenset[Slot], now: frozenset[Slot]) -> None:
         """What vanished is made again, or another of its family takes its place: a move may be under way just then."""

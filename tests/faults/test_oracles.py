@@ -239,6 +239,19 @@ def test_who_is_made_again_under_his_name_follows_a_range_that_changed_before_or
     assert moved_on(made_again(settled().define("10.0.0.6"))).broken() == []
 
 
+def test_for_one_edit_each_of_two_families_may_move_once() -> None:
+    """One may wait for an address where the other has got one."""
+    here, there = ("fd00::5", "fd00::6")
+    story = Story().name(A, floating_ip(A)).reserve(reservation(A))
+    for address in (OTHER, here, there):
+        story.reserve_other(reservation(A, address=address))
+    edited = floating_ip(A, ADDRESS, here, generation=2) | {"spec": {"ipaddress": ""}}
+    story.name(A, floating_ip(A, ADDRESS, here)).name(A, edited, by_people=True)
+    story.name(A, floating_ip(A, OTHER, here)).name(A, floating_ip(A, OTHER, there))
+    assert story.broken() == []
+    assert story.name(A, floating_ip(A, OTHER, here)).broken() == ["I3"]
+
+
 def test_a_held_address_may_leave_a_status_whenever_people_named_another() -> None:
     made = floating_ip(A, ADDRESS) | {"spec": {"ipaddress": OTHER}}
     story = Story().reserve(reservation(A)).name(A, made, by_people=True)
