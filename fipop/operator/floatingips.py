@@ -7,18 +7,15 @@ a guest is written only by a pass that the settled status brings about.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from fipop.api import names
-from fipop.api.models import FloatingIP, FloatingIPRange, Requested, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
-from fipop.api.parsing import parse_floating_ip
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiConflictError
-from fipop.ipam.addresses import Address, Family, format_address
-from fipop.kube.client import DEFAULT_TIMEOUT_SECONDS, Json, KubeClient
+from fipop.kube.client import DEFAULT_TIMEOUT_SECONDS, KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.allocation import (
     Circumstances,
@@ -32,8 +29,9 @@ from fipop.operator.claiming import Claimer, Outcome, is_named
 from fipop.operator.gates import Gates
 from fipop.operator.guests import GuestDirectory
 from fipop.operator.links import GuestLink, find_range, link_guest
-from fipop.operator.request import Request, SpecError, in_order, read_request
+from fipop.operator.request import Request, SpecError, read_request
 from fipop.operator.reservations import ReservationDesk
+from fipop.operator.specs import SpecWriter
 from fipop.operator.standing import (
     addresses_had,
     build_owner,
@@ -48,11 +46,6 @@ from fipop.rancher.matching import is_on_network
 
 logger = logging.getLogger(__name__)
 
-MAX_WRITE_BACKS = 2
-"""How often a spec.ipaddress that was emptied is written again before it is left to whoever empties it."""
-
-SPEC_REVERTED = "SpecReverted"
-SPEC_REVERTED_MESSAGE = "spec.ipaddress is changed back again and again: status.addresses tells what is held"
 NAMING_SECONDS = 10.0
 """A round that takes longer between its claims and the status that names them begins anew."""
 UNDER_WAY_SECONDS = NAMING_SECONDS + DEFAULT_TIMEOUT_SECONDS
@@ -98,7 +91,7 @@ class FloatingIPReconciler:
         self._guests = guests
         self._callbacks = callbacks
         self._claimer = Claimer(world=world, desk=desk, carrier_of=carrier_of)
-        self._write_backs: dict[str, int] = {}
+        self._namer = SpecWriter(client=client, world=world)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
@@ -131,7 +124,7 @@ class FloatingIPReconciler:
             return RetryAfter(CLOSED_GATE_SECONDS)  # its status stays as it was: a restart writes nothing
         self._count(floating_ip, outcome, link)
         if request is not None:
-            floating_ip = await self._write_spec(floating_ip, request, outcome)
+            floating_ip = await self._namer.write(floating_ip, request, outcome)
         is_late = self._world.monotonic() - began > NAMING_SECONDS
         if is_late and not all(is_named(floating_ip, each) for each in outcome.held.values()):
             return RetryAfter(0.0)
@@ -237,61 +230,6 @@ class FloatingIPReconciler:
         for obstacle in outcome.obstacles:
             self._callbacks.counted(obstacle.reason)
 
-    async def _write_spec(self, floating_ip: FloatingIP, request: Request, outcome: Outcome) -> FloatingIP:
-        """Write the addresses where the spec does not name them: the documented contract."""
-        addresses = self._to_name(floating_ip, request, outcome)
-        if not addresses or dict(request.static) == addresses:
-            self._forget_write_backs(floating_ip, request)
-            return floating_ip
-        # What the status told already stood in the spec, too: somebody took it out.
-        is_write_back = set(addresses.values()) <= read_addresses(floating_ip.status.addresses)
-        if is_write_back and not self._may_write_back(floating_ip):
-            outcome.obstacles.append(Obstacle(reason=SPEC_REVERTED, message=SPEC_REVERTED_MESSAGE))
-            return floating_ip
-        metadata: Json = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
-        if floating_ip.range is None and is_made_by_us(floating_ip):
-            metadata["annotations"] = {names.ANNOTATION_RANGE: next(iter(outcome.held.values())).range}
-        patch: Json = {
-            "metadata": metadata,
-            "spec": {"ipaddress": ",".join(format_address(each) for each in in_order(request, addresses))},
-        }
-        answer = await self._client.merge_patch(
-            FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace
-        )
-        if is_write_back:  # one that failed is none
-            self._write_backs[floating_ip.uid] = self._write_backs.get(floating_ip.uid, 0) + 1
-        return self._take_answer(answer)
-
-    def _to_name(
-        self, floating_ip: FloatingIP, request: Request, outcome: Outcome
-    ) -> Mapping[Family, Address]:
-        """Give the addresses that the spec should name: those held, but no wish is written over.
-
-        While one is open the other family, which was chosen, may have become another one.
-        """
-        held = {family: address_of(each) for family, each in outcome.held.items()}
-        if not outcome.is_short_of(request):
-            return held
-        if outcome.stands_still:
-            return request.static
-        known = self._world.reservations_of(floating_ip.meta.key)
-        chosen = {address_of(each) for each in known if each.is_held and each.requested is Requested.DYNAMIC}
-        return {
-            family: held.get(family, address) if address in chosen else address
-            for family, address in request.static.items()
-        }
-
-    def _may_write_back(self, floating_ip: FloatingIP) -> bool:
-        # Beside another obstacle the message alone tells, also after a restart.
-        stopped = any(SPEC_REVERTED_MESSAGE in each.message for each in floating_ip.status.conditions)
-        return not stopped and self._write_backs.get(floating_ip.uid, 0) < MAX_WRITE_BACKS
-
-    def _forget_write_backs(self, floating_ip: FloatingIP, request: Request) -> None:
-        """Somebody else's word in the spec ends the quarrel; our own write-back does not."""
-        named = {format_address(each) for each in request.static.values()}
-        if named and named != set(floating_ip.status.addresses):
-            self._write_backs.pop(floating_ip.uid, None)
-
     async def _write_status(self, floating_ip: FloatingIP, outcome: Outcome, link: GuestLink) -> FloatingIP:
         wanted = build_status(
             floating_ip,
@@ -310,16 +248,7 @@ class FloatingIPReconciler:
         answer = await self._client.merge_patch(
             FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace, subresource="status"
         )
-        return self._take_answer(answer)
-
-    def _take_answer(self, answer: Json) -> FloatingIP:
-        """Go on with the object just as this round wrote it.
-
-        The world may know a younger one by now: a status of this round's addresses, tested on that one's version,
-        would name them in answer to a spec that was never looked at.
-        """
-        self._world.observe(FLOATING_IPS, answer)
-        return parse_floating_ip(answer)
+        return self._world.take_written(answer)
 
     async def _give_back(self, floating_ip: FloatingIP, outcome: Outcome) -> RetryAfter | None:
         """Release what is held beyond the outcome, once the live object names none of it any more.

@@ -65,9 +65,9 @@ UNIT_BUGS = (
         "younger-version",
         "a round tests its status on a younger version than the one that it looked at",
         (
-            "operator/floatingips.py",
+            "operator/world.py",
             "return parse_floating_ip(answer)",
-            "found = parse_floating_ip(answer)\n        return self._world.floating_ips.get(*found.meta.key)",
+            "found = parse_floating_ip(answer)\n        return self.floating_ips.get(*found.meta.key)",
         ),
         "operator/test_two_writers.py",
         "test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_one",
