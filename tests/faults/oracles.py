@@ -95,6 +95,8 @@ class Judge:
     """When any range became another one."""
     granted_at: dict[Slot, int] = field(default_factory=dict)
     """When an address that is held, or was last, came to whom it belongs."""
+    heirs: set[Owner] = field(default_factory=set)
+    """Who has what was reserved for another object of his name: what he asks for he has asked for when he was made."""
     vanished: dict[Slot, Owner] = field(default_factory=dict)
     """Addresses whose reservations people deleted while their owners were at rest: nothing else may take them away."""
     shortest: dict[str, float] = field(default_factory=dict)
@@ -168,12 +170,19 @@ class Judge:
             self._say(change.revision, "I3", f"{slot} goes from {old} to {new} without a release")
         if old is not None and new is None:
             self._released(change, slot, old)
+        if new is not None and change.obj is not None:
+            self._note_heir(new, change.obj)
         if new is not None and old is None:
             self.granted_at[slot] = change.revision
             self._granted(change, slot, new, before)
         if before is not None and change.obj is None and not is_held(before):
             self._freed(change, slot, before)
         self._one_owner(change.revision, slot)
+
+    def _note_heir(self, owner: Owner, reservation: Json) -> None:
+        found = self.objects.get((FLOATING_IPS, *owner))
+        if found is not None and found["metadata"].get("uid") != reservation["spec"]["owner"].get("uid"):
+            self.heirs.add(owner)
 
     def _deleted_by_people(self, slot: Slot, owner: Owner | None) -> None:
         """What people delete they may delete; but whoever holds it and is at rest is to keep it."""
@@ -238,6 +247,7 @@ class Judge:
         if before is None:
             self.moved_for[owner] = {}
             self.made_at[owner] = change.revision
+            (self.heirs.add if owner in self.held.values() else self.heirs.discard)(owner)
         elif change.revision in self.by_people:
             self.asked_at[owner] = change.revision
         if change.obj is not None and (before is None or change.revision in self.by_people):
@@ -270,11 +280,11 @@ class Judge:
         used = self.moved_for.setdefault(owner, {})
         family = ":" in slot[1]
         made_at = self.made_at.get(owner, 0)
-        began = min(made_at, self.granted_at.get(slot, 0))
         asked_at = max(made_at, self.asked_at.get(owner, 0))
-        if asked_at > max(used.get(("asked", family), 0), began):
+        if asked_at > used.get(("asked", family), 0 if owner in self.heirs else made_at):
             used["asked", family] = asked_at
             return
+        began = min(made_at, self.granted_at.get(slot, 0))
         later = bisect_right(self.ranges_at, max(used.get(("range", family), 0), began))
         if later < len(self.ranges_at):
             used["range", family] = self.ranges_at[later]

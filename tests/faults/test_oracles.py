@@ -239,6 +239,17 @@ def test_who_is_made_again_under_his_name_follows_a_range_that_changed_before_or
     assert moved_on(made_again(settled().define("10.0.0.6"))).broken() == []
 
 
+def test_who_gets_what_was_reserved_for_a_dead_object_of_his_name_may_ask_for_another_range() -> None:
+    """The reservation came after he was made: an operator had not heard of him."""
+    dead = reservation(A)
+    dead["spec"]["owner"]["uid"] = "dead"
+    story = (
+        Story().name(A, floating_ip(A)).reserve(dead).reserve(reservation(A)).name(A, floating_ip(A, ADDRESS))
+    )
+    assert moved(story).broken() == []
+    assert story.name(A, floating_ip(A, ADDRESS)).broken() == ["I3"], "once"
+
+
 def test_for_one_edit_each_of_two_families_may_move_once() -> None:
     """One may wait for an address where the other has got one."""
     here, there = ("fd00::5", "fd00::6")
