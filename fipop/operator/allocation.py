@@ -77,8 +77,9 @@ class Want:
 class Plan:
     """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first.
 
-    `spare` are the reservations of families that are wanted no more, and those that the status names where another is
-    held already, by a move that was cut short: they go once nothing stands in the way of what takes their place.
+    `spare` are the reservations of families that are wanted no more, those that the status names where another is held
+    already, by a move that was cut short, and those in whose place something is wanted that is not to be had: they go
+    once nothing stands in the way of what takes their place.
     `all_or_nothing`: so both families are asked for, or they move to another space, which a status has one of.
     """
 
@@ -137,7 +138,7 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
                 continue
             obstacles.append(replace(obstacle, tolerable=content_with_one and decision.is_extra))
             if decision.replaces is not None:
-                keep.append(decision.replaces)
+                spare.setdefault(family, decision.replaces)
         else:
             keep.append(decision)
     return Plan(
@@ -265,6 +266,10 @@ def _decide(
     stays = wanted_range.refuses(address) is None and not wanted_range.is_anothers(address)
     if stays or (held.requested is Requested.STATIC and static is not None):
         return Want(family=family, address=address, requested=held.requested, replaces=held)
+    told = next((each for each in mine if facts.is_had(each)), None)
+    if static is not None and told is not None and told is not held:
+        # The spec is written before the status: who names what was left by now asks for it by name.
+        return Want(family=family, address=static, requested=Requested.STATIC, replaces=told)
     # A move that was cut short has its new address already.
     begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))
     new = Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)

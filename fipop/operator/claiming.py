@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from fipop.api.models import EPOCH, FloatingIP, Owner, Requested, Reservation
-from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle_of
 from fipop.operator.request import Request
 from fipop.operator.reservations import Claim, Held, Refused, ReservationDesk
-from fipop.operator.standing import read_addresses
+from fipop.operator.standing import read_addresses, space_named
 from fipop.operator.world import BY_FORMER_OWNER, World
 
 logger = logging.getLogger(__name__)
@@ -24,8 +23,9 @@ MAX_CANDIDATES = 8
 
 @dataclass(slots=True)
 class Outcome:
-    """What a floating IP holds after a round, and what stands in the way of the rest."""
+    """What a floating IP holds after a round, and what stands in the way of the rest; `space` is where it asked."""
 
+    space: str
     held: dict[Family, Reservation] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
     fresh: list[Reservation] = field(default_factory=list)
@@ -54,25 +54,30 @@ class Outcome:
         if answer.is_new:
             self.fresh.append(answer.reservation)
 
-    def be_of_one_space(self, floating_ip: FloatingIP, space: str) -> None:
+    def be_of_one_space(self, floating_ip: FloatingIP) -> None:
         """Leave out, to be given back, what is of another space than the rest: a status names but one.
 
-        The rest is what the status names already, else what is of `space`. Two operators of which one has not heard of
-        a range's new space may have begun in both.
+        The rest is what the status names already, else what is where it asked, else any. Two operators of which one has
+        not heard of a range's new space may have begun in both.
         """
-        if len({each.space for each in self.held.values()}) > 1:
-            found = [each.space for each in self.held.values() if is_named(floating_ip, each)]
-            home = found[0] if found else space
+
+        def rank(reservation: Reservation) -> tuple[bool, bool]:
+            return not is_named(floating_ip, reservation), reservation.space != self.space
+
+        if self.held:
+            home = min(self.held.values(), key=rank).space
             self.held = {family: each for family, each in self.held.items() if each.space == home}
 
     def is_short_of(self, request: Request) -> bool:
         """Whether the spec says what is not done yet: what is held then is not what it asks for.
 
-        An address that was asked for by name, and no more, would look like a wish again once it is written back.
+        That of a second family comes after a move to another space. And an address that was asked for by name, and no
+        more, would look like a wish again once it is written back.
         """
         serious = any(not each.tolerable for each in self.obstacles)
         was_named = any(each.requested is Requested.STATIC for each in self.held.values())
-        return bool(self.obstacles and request.static) or (serious and was_named)
+        is_to_come = not request.static.keys() <= self.held.keys()
+        return is_to_come or bool(self.obstacles and request.static) or (serious and was_named)
 
 
 class ContendedError(FipopError):
@@ -101,13 +106,14 @@ class Claimer:
 
         Until that is done the guest carries an address that would be free as soon as the status names it no more.
         """
-        status, outcome = floating_ip.status, Outcome()
+        status = floating_ip.status
+        outcome = Outcome(space=space_named(status))
         for want in lost:
             outcome.enter(
                 await self._claim(
                     want,
                     owner=owner,
-                    space=status.address_space or DEFAULT_ADDRESS_SPACE,
+                    space=outcome.space,
                     range_name=status.range or "",
                 )
             )
@@ -117,7 +123,7 @@ class Claimer:
         self, plan: Plan, *, floating_ip: FloatingIP, owner: Owner, space: str, range_name: str
     ) -> Outcome:
         """Claim what the plan wants; ApiError where a write failed (what was begun is found at the next round)."""
-        outcome = Outcome(obstacles=list(plan.obstacles))
+        outcome = Outcome(space=space, obstacles=list(plan.obstacles))
         for reservation in plan.keep:
             outcome.enter(await self._refresh(reservation, owner))
         if plan.all_or_nothing:
@@ -138,7 +144,7 @@ class Claimer:
             # What stays is for its owner as he is now, too: he may have been created again under his name.
             for reservation in _staying(plan, outcome):
                 outcome.enter(await self._refresh(reservation, owner))
-        outcome.be_of_one_space(floating_ip, space)
+        outcome.be_of_one_space(floating_ip)
         await self._confirm(outcome, floating_ip)
         return outcome
 
@@ -287,8 +293,8 @@ class Claimer:
 def is_named(floating_ip: FloatingIP, reservation: Reservation) -> bool:
     """Whether the status of a floating IP names what is reserved."""
     status = floating_ip.status
-    space = status.address_space or DEFAULT_ADDRESS_SPACE
-    return space == reservation.space and address_of(reservation) in read_addresses(status.addresses)
+    is_there = space_named(status) == reservation.space
+    return is_there and address_of(reservation) in read_addresses(status.addresses)
 
 
 def _staying(plan: Plan, outcome: Outcome) -> list[Reservation]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
-from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiConflictError
@@ -39,6 +38,7 @@ from fipop.operator.standing import (
     inherit,
     is_made_by_us,
     read_addresses,
+    space_named,
 )
 from fipop.operator.status import build_status
 from fipop.operator.world import World
@@ -176,7 +176,7 @@ class FloatingIPReconciler:
     ) -> Outcome:
         """Keep what is held, for its owner as he is now."""
         status = floating_ip.status
-        space = status.address_space or DEFAULT_ADDRESS_SPACE
+        space = space_named(status)
         plan = plan_standstill(
             self._and_released(held, floating_ip),
             read_addresses(status.addresses),
@@ -275,11 +275,13 @@ class FloatingIPReconciler:
         for reservation in extra:
             address = address_of(reservation)
             # By another operator's word the range may be in that space by now.
-            if reservation.space == live.status.address_space and address in told:
+            if is_named(live, reservation):
                 continue
-            # The same address in another space is named in the spec for the sake of the one that is kept.
+            # The same address in another space is named in the spec for the sake of the one that is kept, or of one
+            # that is asked for there.
             elsewhere = any(each.address == reservation.address for each in outcome.held.values())
-            if not elsewhere and address in asked | told:
+            is_asked_for = address in asked and reservation.space == outcome.space
+            if not elsewhere and (is_asked_for or address in told):
                 continue
             rest = UNDER_WAY_SECONDS - self._world.age_of(reservation)
             if rest > 0 and not self._desk.wrote_last(reservation):

@@ -13,7 +13,7 @@ from fipop.ipam.addresses import Address, Family, format_address
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.allocation import Obstacle, address_of
-from fipop.operator.claiming import Outcome
+from fipop.operator.claiming import Outcome, is_named
 from fipop.operator.request import Request, in_order
 from fipop.operator.standing import is_made_by_us, read_addresses
 from fipop.operator.world import World
@@ -66,17 +66,22 @@ class SpecWriter:
     ) -> Mapping[Family, Address]:
         """Give the addresses that the spec should name: those held, but no wish is written over.
 
-        While one is open the other family, which was chosen, may have become another one.
+        While one is open the other family, which was chosen, may have become another one. The spec is written before
+        the status: where it differs from one that is told already, people wrote it.
         """
-        held = {family: address_of(each) for family, each in outcome.held.items()}
         if not outcome.is_short_of(request):
-            return held
+            return {family: address_of(each) for family, each in outcome.held.items()}
         if outcome.stands_still:
             return request.static
+        news = {
+            family: address_of(each)
+            for family, each in outcome.held.items()
+            if not is_named(floating_ip, each)
+        }
         known = self._world.reservations_of(floating_ip.meta.key)
         chosen = {address_of(each) for each in known if each.is_held and each.requested is Requested.DYNAMIC}
         return {
-            family: held.get(family, address) if address in chosen else address
+            family: news.get(family, address) if address in chosen else address
             for family, address in request.static.items()
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, Owner, Requested, Reservation
+from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, Requested, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
@@ -66,8 +66,12 @@ def find_vanished(
     if status.range is None:
         return ()
     asked_for = () if is_made_by_us(floating_ip) else tuple(request.static)
-    space = status.address_space or DEFAULT_ADDRESS_SPACE
-    return find_lost(own, read_addresses(status.addresses), space=space, asked_for=asked_for)
+    return find_lost(own, read_addresses(status.addresses), space=space_named(status), asked_for=asked_for)
+
+
+def space_named(status: FloatingIPStatus) -> str:
+    """Give the address space of what a status names."""
+    return status.address_space or DEFAULT_ADDRESS_SPACE
 
 
 def read_addresses(texts: Iterable[str]) -> frozenset[Address]:

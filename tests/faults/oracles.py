@@ -91,6 +91,8 @@ class Judge:
     """When people last changed a floating IP, which may give it another address."""
     wish: dict[Owner, frozenset[str]] = field(default_factory=dict)
     """The addresses that people last named in a floating IP's spec."""
+    had: dict[Owner, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The addresses that were ever held for a floating IP: what people wrote of these may be an echo of ours."""
     ranges_at: list[int] = field(default_factory=list)
     """When any range became another one."""
     granted_at: dict[Slot, int] = field(default_factory=dict)
@@ -172,6 +174,7 @@ class Judge:
             self._released(change, slot, old)
         if new is not None and change.obj is not None:
             self._note_heir(new, change.obj)
+            self.had[new].add(slot[1])
         if new is not None and old is None:
             self.granted_at[slot] = change.revision
             self._granted(change, slot, new, before)
@@ -245,15 +248,18 @@ class Judge:
         if change.obj is None or change.revision in self.by_people:
             self.vanished = {slot: each for slot, each in self.vanished.items() if each != owner}
         if before is None:
-            self.moved_for[owner] = {}
-            self.made_at[owner] = change.revision
-            (self.heirs.add if owner in self.held.values() else self.heirs.discard)(owner)
+            self._made(change, owner)
         elif change.revision in self.by_people:
             self.asked_at[owner] = change.revision
         if change.obj is not None and (before is None or change.revision in self.by_people):
             self.wish[owner] = _wished(change.obj)
         if change.obj is None:
             return
+        if before is not None and change.revision not in self.by_people:
+            for address in sorted(
+                (_wished(before) & self.wish[owner]) - _wished(change.obj) - self.had[owner]
+            ):
+                self._say(change.revision, "I3", f"the wish of {owner} for {address} is written over")
         now = slots_named_by(change.obj)
         for slot in sorted(former - now):
             if self.held.get(slot) == owner:
@@ -268,6 +274,18 @@ class Judge:
                     f"the status of {owner} names {slot}, held by {self.held.get(slot)}",
                 )
             self._one_owner(change.revision, slot)
+
+    def _made(self, change: Change, owner: Owner) -> None:
+        own = {slot[1] for slot, each in self.held.items() if each == owner}
+        self.moved_for[owner] = {}
+        self.made_at[owner] = change.revision
+        self.had[owner] = own
+        (self.heirs.add if own else self.heirs.discard)(owner)
+
+    def _written_over(self, change: Change, owner: Owner, gone: frozenset[str]) -> None:
+        """What people asked for stands in the spec until it was held once."""
+        for address in sorted((gone & self.wish[owner]) - self.had[owner]):
+            self._say(change.revision, "I3", f"the wish of {owner} for {address} is written over")
 
     def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
         """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once.

@@ -250,6 +250,14 @@ def test_who_gets_what_was_reserved_for_a_dead_object_of_his_name_may_ask_for_an
     assert story.name(A, floating_ip(A, ADDRESS)).broken() == ["I3"], "once"
 
 
+def test_a_wish_may_not_be_written_over_unless_it_was_fulfilled_once() -> None:
+    wished = floating_ip(A, ADDRESS, generation=2) | {"spec": {"ipaddress": OTHER}}
+    story = settled().name(A, wished, by_people=True)
+    assert story.name(A, floating_ip(A, ADDRESS)).broken() == ["I3"]
+    granted = settled().name(A, wished, by_people=True).reserve_other(reservation(A, address=OTHER))
+    assert granted.name(A, floating_ip(A, ADDRESS)).broken() == []
+
+
 def test_for_one_edit_each_of_two_families_may_move_once() -> None:
     """One may wait for an address where the other has got one."""
     here, there = ("fd00::5", "fd00::6")

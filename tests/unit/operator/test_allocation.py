@@ -113,7 +113,7 @@ def test_a_new_address_is_claimed_before_the_old_one_goes() -> None:
 def test_a_new_address_that_the_range_refuses_leaves_the_old_one() -> None:
     mine = reservation("10.0.0.7")
     decided = plan(mine, ipaddress="10.0.0.99")
-    assert decided.keep == (mine,)
+    assert decided.spare == (mine,)
     assert decided.claim == ()
     assert decided.obstacles[0].reason == "AddressOutOfRange"
 
@@ -152,7 +152,7 @@ def test_a_move_that_was_cut_short_is_completed_with_the_address_that_it_has() -
 def test_an_address_that_was_asked_for_by_name_stays_where_the_other_range_lacks_it() -> None:
     mine = reservation("10.0.0.7", requested="static")
     decided = plan(mine, where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7")
-    assert decided.keep == (mine,)
+    assert decided.spare == (mine,)
     assert decided.obstacles[0].reason == "AddressOutOfRange"
 
 

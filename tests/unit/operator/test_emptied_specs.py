@@ -126,3 +126,34 @@ async def test_a_chosen_address_that_became_another_is_named_though_the_other_fa
     operator.ask_for_another(A, f"{ELSEWHERE},fd07::10")
     await operator.settle()
     assert operator.held() == {f"default.{ELSEWHERE}": A, "default.fd070000000000000000000000000010": A}
+
+
+async def test_who_insists_on_what_was_chosen_before_is_not_fought_while_another_wish_is_open() -> None:
+    """The open wish made it look like no write-back, and so there was no end to it."""
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.10-10.0.0.13,fd00::10-fd00::13")
+    operator.add_range("other", "10.7.0.10-10.7.0.13,fd07::10-fd07::13")
+    await operator.start()
+    operator.ask(A)
+    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    await operator.settle()
+    theirs = f"{X},fd00::99"
+    operator.ask_for_another(A, theirs)
+    await operator.settle()
+    changed_back = 0
+
+    def change_back(_: str) -> None:
+        nonlocal changed_back
+        named = operator.memory.objects[KEY]["status"]["addresses"]
+        if ELSEWHERE in named and spec_of(operator) != theirs and changed_back < 100:
+            changed_back += 1
+            operator.ask_for_another(A, theirs)
+
+    operator.client.on_commit = change_back
+    found = operator.memory.objects[KEY]
+    metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: "other"}}
+    operator.memory.put(KEY, {**found, "metadata": metadata})
+    await operator.settle()
+    await operator.pass_time(3600)
+    assert changed_back == 1
+    assert spec_of(operator) == theirs

@@ -15,6 +15,21 @@ BOTH = f"{X}-10.0.0.13,{V6}-fd00::13"
 HOUR = 3600
 
 
+KEY = (FLOATING_IPS.plural, A, "web")
+
+
+def spec_of(operator: SmallOperator) -> str:
+    return str(operator.memory.objects[KEY]["spec"]["ipaddress"])
+
+
+def hold_again(operator: SmallOperator, name: str) -> None:
+    """Have what a move left held still, as where it was cut short right before."""
+    key = (FLOATING_IP_RESERVATIONS.plural, "", name)
+    left = operator.memory.objects[key]
+    spec = {name: value for name, value in left["spec"].items() if name != "quarantinedUntil"}
+    operator.memory.put(key, {**left, "spec": spec})
+
+
 def status_of(operator: SmallOperator, guest_id: str = A) -> Json:
     status: Json = operator.memory.objects[FLOATING_IPS.plural, guest_id, "web"]["status"]
     return status
@@ -110,10 +125,7 @@ async def test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is
     operator.change_range(addressSpace="lab")
     await operator.settle()
     assert named(operator) == ("lab", [X])
-    held = [key for key in operator.memory.objects if key[0] == FLOATING_IP_RESERVATIONS.plural]
-    left = next(operator.memory.objects[key] for key in held if key[2] == f"default.{X}")
-    spec = {name: value for name, value in left["spec"].items() if name != "quarantinedUntil"}
-    operator.memory.put((FLOATING_IP_RESERVATIONS.plural, "", f"default.{X}"), {**left, "spec": spec})
+    hold_again(operator, f"default.{X}")
     spoil(operator)
     spaces: set[str] = set()
     operator.memory.listeners.append(lambda _: spaces.add(status_of(operator)["addressSpace"]))
@@ -201,3 +213,68 @@ async def test_a_chosen_address_that_another_gets_in_the_new_space_just_then_is_
     await operator.settle()
     await operator.pass_time(HOUR)
     assert operator.held() == {f"lab.{X}": B, f"lab.{Y}": A}
+
+
+@pytest.mark.parametrize("wish", [f"{X},fd00::99", "fd00::99"])
+async def test_a_wish_for_the_second_family_outlives_the_move(wish: str) -> None:
+    """Nothing stood in its way while it was put off, so it was written over with what was held."""
+    operator = await started()
+    operator._change(FLOATING_IPS, A, "web", {"ipaddress": wish, "ipFamilyPolicy": "PreferDualStack"})
+    await operator.settle()
+    operator.change_range(addressSpace="lab")
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert spec_of(operator) == wish
+
+
+async def test_a_wish_for_the_address_that_was_left_is_told_that_another_has_it() -> None:
+    """It was written over as long as the old reservation was held: a move that was cut short, it seemed."""
+    operator = await started()
+    operator.change_range(addressSpace="lab")
+    operator.ask(B, X)
+    operator._deaf = True
+    operator.reserve(X, B, space="lab")
+    operator._deaf = False
+    await operator.settle()
+    assert named(operator) == ("lab", [Y])
+    hold_again(operator, f"default.{X}")
+    operator.ask_for_another(A, X)
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert spec_of(operator) == X
+    assert operator.held() == {f"lab.{X}": B, f"lab.{Y}": A}
+
+
+@pytest.mark.parametrize("policy", ["PreferDualStack", "RequireDualStack"])
+async def test_who_is_made_again_without_a_status_keeps_both_families_where_they_cannot_move(
+    policy: str,
+) -> None:
+    """The guest carries both; what no status named and no range gave out was taken for begun, and given back."""
+    operator = await started(ipFamilyPolicy=policy)
+    operator.change_range(addressSpace="lab", draining=True)
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert operator.held() == in_space("default", X, V6)
+    found = operator.memory.objects[KEY]
+    operator._deaf = True
+    operator.memory.remove(KEY)
+    operator._deaf = False
+    metadata = {name: found["metadata"][name] for name in ("name", "namespace", "annotations")}
+    operator.memory.put(KEY, {"metadata": metadata, "spec": found["spec"]})
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert operator.held() == in_space("default", X, V6)
+    assert named(operator) == ("default", [X, V6])
+
+
+async def test_what_was_begun_in_two_spaces_of_which_neither_is_known_is_named_in_one() -> None:
+    operator = SmallOperator()
+    await operator.start()
+    operator.ask(A)
+    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "RequireDualStack"})
+    for address, space in ((X, "blue"), (V6, "lab")):
+        operator.reserve(address, A, space=space)
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert named(operator) == ("blue", [X])
+    assert operator.held() == in_space("blue", X)
