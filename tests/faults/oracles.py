@@ -247,19 +247,17 @@ class Judge:
             self.named[slot].discard(owner)
         if change.obj is None or change.revision in self.by_people:
             self.vanished = {slot: each for slot, each in self.vanished.items() if each != owner}
+        by_people = change.revision in self.by_people
         if before is None:
             self._made(change, owner)
-        elif change.revision in self.by_people:
+        elif by_people:
             self.asked_at[owner] = change.revision
-        if change.obj is not None and (before is None or change.revision in self.by_people):
-            self.wish[owner] = _wished(change.obj)
         if change.obj is None:
             return
-        if before is not None and change.revision not in self.by_people:
-            for address in sorted(
-                (_wished(before) & self.wish[owner]) - _wished(change.obj) - self.had[owner]
-            ):
-                self._say(change.revision, "I3", f"the wish of {owner} for {address} is written over")
+        if before is None or by_people:
+            self.wish[owner] = _wished(change.obj)
+        else:
+            self._written_over(change, owner, _wished(before) - _wished(change.obj))
         now = slots_named_by(change.obj)
         for slot in sorted(former - now):
             if self.held.get(slot) == owner:
