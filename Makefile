@@ -72,7 +72,7 @@ faults: setup ## Disturb the operator in some 900 ways and judge every revision 
 faults-seeded: setup ## Put known bugs into a copy of the program: the plans must catch each
 	$(BIN)/python -m tests.faults.seeded
 
-simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings chosen by hypothesis (half an hour)
+simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings chosen by hypothesis (about an hour)
 	$(BIN)/python -m tests.unit.simulation 1000000
 
 .PHONY: faults faults-seeded simulation

@@ -91,8 +91,8 @@ class Judge:
     """When people last changed a floating IP, which may give it another address."""
     wish: dict[Owner, frozenset[str]] = field(default_factory=dict)
     """The addresses that people last named in a floating IP's spec."""
-    had: dict[Owner, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The addresses that were ever held for a floating IP: what people wrote of these may be an echo of ours."""
+    had: dict[Owner, set[Slot]] = field(default_factory=lambda: defaultdict(set))
+    """What was ever held for a floating IP: what people wrote of these addresses may be an echo of ours."""
     ranges_at: list[int] = field(default_factory=list)
     """When any range became another one."""
     granted_at: dict[Slot, int] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class Judge:
             self._released(change, slot, old)
         if new is not None and change.obj is not None:
             self._note_heir(new, change.obj)
-            self.had[new].add(slot[1])
+            self.had[new].add(slot)
         if new is not None and old is None:
             self.granted_at[slot] = change.revision
             self._granted(change, slot, new, before)
@@ -274,7 +274,7 @@ class Judge:
             self._one_owner(change.revision, slot)
 
     def _made(self, change: Change, owner: Owner) -> None:
-        own = {slot[1] for slot, each in self.held.items() if each == owner}
+        own = {slot for slot in self.had[owner] if self.held.get(slot) == owner}
         self.moved_for[owner] = {}
         self.made_at[owner] = change.revision
         self.had[owner] = own
@@ -282,7 +282,7 @@ class Judge:
 
     def _written_over(self, change: Change, owner: Owner, gone: frozenset[str]) -> None:
         """What people asked for stands in the spec until it was held once."""
-        for address in sorted((gone & self.wish[owner]) - self.had[owner]):
+        for address in sorted((gone & self.wish[owner]) - {slot[1] for slot in self.had[owner]}):
             self._say(change.revision, "I3", f"the wish of {owner} for {address} is written over")
 
     def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
