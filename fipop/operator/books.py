@@ -7,7 +7,8 @@ in that order: there is no other way into a ledger, so its state never depends o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -113,14 +114,13 @@ class Books:
                 for other in spaces - {space}:
                     self._enter(other, address)
             # So does what is asked for at this moment, and what a status names whose reservation vanished.
-            asked_for = [(each.space, each.address, each.range) for each in self._unsettled.values()]
-            named = [
-                (each.space, each.address, each.range) for names in self._named_by.values() for each in names
-            ]
-            for space, address, range_name in (*asked_for, *named):
-                if range_name == latest.name:
-                    for other in spaces - {space}:
-                        self._enter(other, address)
+            others: Iterable[Claim | _Name] = itertools.chain(
+                self._unsettled.values(), *self._named_by.values()
+            )
+            for one in others:
+                if one.range == latest.name:
+                    for other in spaces - {one.space}:
+                        self._enter(other, one.address)
 
     def _enter_range(self, new: FloatingIPRange) -> None:
         ledger = self._space(new.address_space).ledger

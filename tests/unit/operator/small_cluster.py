@@ -121,6 +121,13 @@ class SmallCluster:
     def ask_for_another(self, guest_id: str, ipaddress: str) -> None:
         self._change(FLOATING_IPS, guest_id, "web", {"ipaddress": ipaddress})
 
+    def ask_for_range(self, guest_id: str, range_name: str) -> None:
+        """Have the floating IP of a guest name another range."""
+        key = (FLOATING_IPS.plural, guest_id, "web")
+        found = self.memory.objects[key]
+        metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: range_name}}
+        self.memory.put(key, {**found, "metadata": metadata})
+
     def give_up(self, guest_id: str) -> None:
         """Delete the floating IP of a guest."""
         self.memory.remove((FLOATING_IPS.plural, guest_id, "web"))
@@ -152,6 +159,10 @@ class SmallCluster:
         self.memory.remove((FLOATING_IP_RESERVATIONS.plural, "", name))
 
     # What is so
+
+    def asked_for(self, guest_id: str) -> str:
+        """Give what the spec of a guest's floating IP names."""
+        return str(self.memory.objects[FLOATING_IPS.plural, guest_id, "web"]["spec"]["ipaddress"])
 
     def holders(self, address: str) -> set[str]:
         """Give the guests that have an address, in whatever space: by a reservation, or by a status."""

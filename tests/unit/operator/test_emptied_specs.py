@@ -16,10 +16,6 @@ def send_to(operator: SmallOperator, range_name: str, ipaddress: str) -> None:
     operator.memory.put(KEY, {**found, "metadata": metadata, "spec": {"ipaddress": ipaddress}})
 
 
-def spec_of(operator: SmallOperator) -> str:
-    return str(operator.memory.objects[KEY]["spec"]["ipaddress"])
-
-
 async def holding_by_name() -> SmallOperator:
     operator = SmallOperator()
     operator.add_range()
@@ -36,7 +32,7 @@ async def test_it_keeps_its_address_where_the_range_is_the_same() -> None:
     operator.ask_for_another(A, "")
     await operator.settle()
     assert operator.holders(X) == {A}
-    assert spec_of(operator) == X
+    assert operator.asked_for(A) == X
 
 
 async def test_it_moves_to_another_range_that_does_not_have_the_address() -> None:
@@ -45,7 +41,7 @@ async def test_it_moves_to_another_range_that_does_not_have_the_address() -> Non
     send_to(operator, "other", "")
     await operator.settle()
     assert operator.holders(ELSEWHERE) == {A}
-    assert spec_of(operator) == ELSEWHERE
+    assert operator.asked_for(A) == ELSEWHERE
 
 
 async def test_nor_is_the_wish_forgotten_while_the_other_range_is_missing() -> None:
@@ -55,7 +51,7 @@ async def test_nor_is_the_wish_forgotten_while_the_other_range_is_missing() -> N
     await operator.settle()
     await operator.pass_time(60)
     assert operator.holders(X) == {A}
-    assert spec_of(operator) == ""
+    assert operator.asked_for(A) == ""
     operator.add_range("other", f"{ELSEWHERE}-{ELSEWHERE}")
     await operator.settle()
     assert operator.holders(ELSEWHERE) == {A}
@@ -81,7 +77,7 @@ async def test_what_failed_to_be_written_back_was_not_changed_back_by_anybody() 
     operator.client.failures["patch"] = 5
     await operator.settle()
     await operator.pass_time(60)
-    assert spec_of(operator) == X
+    assert operator.asked_for(A) == X
     assert "changed back" not in allocated_message(operator)
 
 
@@ -102,7 +98,7 @@ async def test_who_empties_it_again_and_again_is_not_fought_after_a_restart_eith
     assert "changed back" in allocated_message(operator)
     again = SmallOperator(operator)
     await again.start()
-    assert spec_of(again) == ""
+    assert again.asked_for(A) == ""
     assert "changed back" in allocated_message(again)
 
 
@@ -115,13 +111,11 @@ async def test_a_chosen_address_that_became_another_is_named_though_the_other_fa
     operator.ask(A, X)
     operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
     await operator.settle()
-    assert spec_of(operator) == f"{X},fd00::10"
-    found = operator.memory.objects[KEY]
-    metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: "other"}}
-    operator.memory.put(KEY, {**found, "metadata": metadata})
+    assert operator.asked_for(A) == f"{X},fd00::10"
+    operator.ask_for_range(A, "other")
     await operator.settle()
     await operator.pass_time(3600)
-    assert spec_of(operator) == f"{X},fd07::10"
+    assert operator.asked_for(A) == f"{X},fd07::10"
     assert operator.held() == {f"default.{X}": A, "default.fd070000000000000000000000000010": A}
     operator.ask_for_another(A, f"{ELSEWHERE},fd07::10")
     await operator.settle()
@@ -145,15 +139,13 @@ async def test_who_insists_on_what_was_chosen_before_is_not_fought_while_another
     def change_back(_: str) -> None:
         nonlocal changed_back
         named = operator.memory.objects[KEY]["status"]["addresses"]
-        if ELSEWHERE in named and spec_of(operator) != theirs and changed_back < 100:
+        if ELSEWHERE in named and operator.asked_for(A) != theirs and changed_back < 100:
             changed_back += 1
             operator.ask_for_another(A, theirs)
 
     operator.client.on_commit = change_back
-    found = operator.memory.objects[KEY]
-    metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: "other"}}
-    operator.memory.put(KEY, {**found, "metadata": metadata})
+    operator.ask_for_range(A, "other")
     await operator.settle()
     await operator.pass_time(3600)
     assert changed_back == 1
-    assert spec_of(operator) == theirs
+    assert operator.asked_for(A) == theirs

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fipop.api import names
 from fipop.kube.resources import FLOATING_IPS
 from tests.unit.operator.small_operator import SmallOperator
 
@@ -83,14 +82,6 @@ def wish(operator: SmallOperator, guest_id: str, **spec: object) -> None:
     operator._change(FLOATING_IPS, guest_id, "web", spec)
 
 
-def move(operator: SmallOperator, guest_id: str, range_name: str) -> None:
-    """Have a floating IP name another range."""
-    key = (FLOATING_IPS.plural, guest_id, "web")
-    found = operator.memory.objects[key]
-    metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: range_name}}
-    operator.memory.put(key, {**found, "metadata": metadata})
-
-
 async def held_by_a(iprange: str = "10.0.0.10-10.0.0.13") -> SmallOperator:
     operator = SmallOperator()
     operator.add_range(iprange=iprange)
@@ -138,11 +129,11 @@ async def test_a_reservation_that_vanishes_while_its_owner_waits_for_another_spa
     operator.add_range("other", "10.1.0.1", addressSpace="lab")
     operator.ask(B)
     await operator.settle()
-    move(operator, B, "other")
+    operator.ask_for_range(B, "other")
     await operator.settle()
     await operator.pass_time(2 * QUARANTINE)
     assert operator.held() == {f"default.{X}": A, "lab.10.1.0.1": B}
-    move(operator, A, "other")
+    operator.ask_for_range(A, "other")
     await stays_with_a(operator)
 
 
@@ -237,7 +228,7 @@ async def test_a_vanished_reservation_is_made_again_though_another_has_the_addre
     operator = await held_by_a()
     operator.add_range("other", addressSpace="lab")
     operator.ask(B, X)
-    move(operator, B, "other")
+    operator.ask_for_range(B, "other")
     await operator.settle()
     assert operator.held() == {f"default.{X}": A, f"lab.{X}": B}
     operator.change_range("other", addressSpace="default")

@@ -18,10 +18,6 @@ HOUR = 3600
 KEY = (FLOATING_IPS.plural, A, "web")
 
 
-def spec_of(operator: SmallOperator) -> str:
-    return str(operator.memory.objects[KEY]["spec"]["ipaddress"])
-
-
 def hold_again(operator: SmallOperator, name: str) -> None:
     """Have what a move left held still, as where it was cut short right before."""
     key = (FLOATING_IP_RESERVATIONS.plural, "", name)
@@ -200,10 +196,8 @@ async def test_what_was_begun_in_two_spaces_is_named_in_one() -> None:
     assert operator.held() == {**in_space("lab", X, V6), f"lab.{Y}": B}
 
 
-async def test_a_chosen_address_that_another_gets_in_the_new_space_just_then_is_changed_for_a_new_one() -> (
-    None
-):
-    """Its owner waited for it though any other would have done."""
+async def moved_as_another_gets_its_address() -> SmallOperator:
+    """B gets X in the new space before A's operator hears of it."""
     operator = await started()
     operator.change_range(addressSpace="lab")
     operator.ask(B, X)
@@ -211,6 +205,14 @@ async def test_a_chosen_address_that_another_gets_in_the_new_space_just_then_is_
     operator.reserve(X, B, space="lab")
     operator._deaf = False
     await operator.settle()
+    return operator
+
+
+async def test_a_chosen_address_that_another_gets_in_the_new_space_just_then_is_changed_for_a_new_one() -> (
+    None
+):
+    """Its owner waited for it though any other would have done."""
+    operator = await moved_as_another_gets_its_address()
     await operator.pass_time(HOUR)
     assert operator.held() == {f"lab.{X}": B, f"lab.{Y}": A}
 
@@ -224,24 +226,18 @@ async def test_a_wish_for_the_second_family_outlives_the_move(wish: str) -> None
     operator.change_range(addressSpace="lab")
     await operator.settle()
     await operator.pass_time(HOUR)
-    assert spec_of(operator) == wish
+    assert operator.asked_for(A) == wish
 
 
 async def test_a_wish_for_the_address_that_was_left_is_told_that_another_has_it() -> None:
     """It was written over as long as the old reservation was held: a move that was cut short, it seemed."""
-    operator = await started()
-    operator.change_range(addressSpace="lab")
-    operator.ask(B, X)
-    operator._deaf = True
-    operator.reserve(X, B, space="lab")
-    operator._deaf = False
-    await operator.settle()
+    operator = await moved_as_another_gets_its_address()
     assert named(operator) == ("lab", [Y])
     hold_again(operator, f"default.{X}")
     operator.ask_for_another(A, X)
     await operator.settle()
     await operator.pass_time(HOUR)
-    assert spec_of(operator) == X
+    assert operator.asked_for(A) == X
     assert operator.held() == {f"lab.{X}": B, f"lab.{Y}": A}
 
 

@@ -1,6 +1,7 @@
 """One life of a simulation: operators, people, and `chance`, who decides what happens next."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -68,13 +69,11 @@ class Simulation:
 
     def _come_to_rest(self) -> None:
         for _ in range(MOST_STEPS):
-            possible = [step for operator in self.operators for step in operator.steps()]
+            possible = self._steps()
             if possible:
                 self.chance.choice(possible)()
             elif any(operator.timers for operator in self.operators):
-                self.memory.pass_time(1.0)
-                for operator in self.operators:
-                    operator.wake()
+                self._pass_a_second()
             else:
                 return
 
@@ -144,14 +143,18 @@ class Simulation:
             self.people.act()
             return
         if draw < 0.08:
-            self.memory.pass_time(1.0)
-            for operator in self.operators:
-                operator.wake()
-        possible = [step for operator in self.operators for step in operator.steps()]
+            self._pass_a_second()
+        possible = self._steps()
         if possible:
             self.chance.choice(possible)()
         else:
             self.people.act()
-            self.memory.pass_time(1.0)
-            for operator in self.operators:
-                operator.wake()
+            self._pass_a_second()
+
+    def _steps(self) -> list[Callable[[], None]]:
+        return [step for operator in self.operators for step in operator.steps()]
+
+    def _pass_a_second(self) -> None:
+        self.memory.pass_time(1.0)
+        for operator in self.operators:
+            operator.wake()
