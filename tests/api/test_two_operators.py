@@ -181,7 +181,9 @@ async def test_one_static_address_that_50_ask_for_at_once_goes_to_one_and_the_ot
 
     async def is_decided() -> str:
         states = {name: condition(await tenant.read(name), "Allocated") for name in names}
-        (winner,) = (name for name, state in states.items() if state.get("status") == "True")
+        winners = [name for name, state in states.items() if state.get("status") == "True"]
+        assert len(winners) == 1, winners
+        winner = winners[0]
         losers = [state for name, state in states.items() if name != winner]
         assert all(f"{tenant.namespace}/{winner}" in state.get("message", "") for state in losers)
         return winner
