@@ -66,7 +66,7 @@ bench-fleet: setup assets ## Measure bursts, new guests and passes over 1,000 si
 
 .PHONY: bench bench-fleet
 
-faults: setup ## Disturb the operator in some 900 ways and judge every revision (under 45 minutes on 2 cores)
+faults: setup ## Disturb the operator in some 750 ways and judge every revision (under 45 minutes on 2 cores)
 	$(BIN)/python -m tests.faults
 
 faults-seeded: setup ## Put known bugs into a copy of the program: the plans must catch each
