@@ -412,22 +412,23 @@ async def test_a_burst_of_500_is_served_within_twice_what_the_bare_writes_cost(
     management: ControlPlane,
     record_testsuite_property: Callable[[str, object], None],
 ) -> None:
+    # Before and after: a neighbour's load may fall on any part of it.
+    before = await _time_bare_writes(management, f"before-{tenant.number}")
     pool = await tenant.offer("pool", "10.250.0.0/22")
-    bare = await _time_bare_writes(management, tenant.number)
     began = time.monotonic()
     await _side_by_side(lambda index: tenant.ask(f"burst-{index}", pool), BURST)
 
     await tenant.all_served([f"burst-{index}" for index in range(BURST)], seconds=120)
     took = time.monotonic() - began
-    record_testsuite_property("burst_seconds", round(took, 2))
-    record_testsuite_property("burst_ratio_to_bare_writes", round(took / bare, 2))
     assert len(await tenant.holders()) == BURST
-    assert took < 2 * bare, f"{took:.1f} s, and the bare writes {bare:.1f} s"
+    after = await _time_bare_writes(management, f"after-{tenant.number}")
+    record_testsuite_property("burst_seconds", round(took, 2))
+    record_testsuite_property("burst_ratio_to_bare_writes", round(2 * took / (before + after), 2))
+    assert took < before + after, f"{took:.1f} s, and the bare writes {before:.1f} and {after:.1f} s"
 
 
-async def _time_bare_writes(plane: ControlPlane, number: int) -> float:
+async def _time_bare_writes(plane: ControlPlane, namespace: str) -> float:
     """How long an API server without an operator takes for the four writes of each: nobody can do with less."""
-    namespace = f"bare-{number}"
     await plane.create_namespace(namespace)
     client = plane.client
 
