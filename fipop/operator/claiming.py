@@ -35,6 +35,8 @@ class Outcome:
     """What was begun for several families is given back, as one of them cannot be had."""
     stands_still: bool = False
     """What is held stays, whatever is wished for: the wish cannot be read, or no range be found for it."""
+    is_to_go_on: bool = False
+    """The wish was not looked at: what came of an address that vanished is told first."""
 
     def keep(self, reservations: Iterable[Reservation]) -> None:
         """Count reservations as held."""

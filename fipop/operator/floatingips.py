@@ -192,6 +192,7 @@ class FloatingIPReconciler:
             range_name=status.range or "",
         )
         outcome.stands_still = bool(obstacles)
+        outcome.is_to_go_on = not obstacles
         return outcome
 
     def _and_released(
@@ -268,8 +269,8 @@ class FloatingIPReconciler:
         if live is None or live.uid != floating_ip.uid:
             return None
         told = read_addresses(live.status.addresses)
-        # A wish that cannot be followed keeps nothing that was begun for it, unless it is another by now.
-        is_in_vain = outcome.stands_still and live.meta.generation == floating_ip.meta.generation
+        # A wish that this round could not follow keeps nothing that was begun for it, unless it is another by now.
+        is_in_vain = not outcome.is_to_go_on and live.meta.generation == floating_ip.meta.generation
         asked = read_addresses(() if outcome.undone or is_in_vain else live.ipaddress.split(","))
         waits: list[float] = []
         for reservation in extra:

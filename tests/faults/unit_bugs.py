@@ -133,6 +133,10 @@ UNIT_BUGS = (
             "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more"
             "[take_its_range_away]"
         ),
+        (
+            "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more"
+            "[name_a_range_that_does_not_give_it_out]"
+        ),
     ),
     _unit_bug(
         "names-wake-nobody",

@@ -7,6 +7,7 @@ from typing import Any
 from fipop.api import names
 from fipop.errors import ApiUnreachableError
 from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.ipam.addresses import address_key, explode_address, parse_address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -138,7 +139,7 @@ class SmallCluster:
         """Have a reservation, of the guest's floating IP if there is one."""
         owner = self.memory.objects.get((FLOATING_IPS.plural, guest_id, "web"))
         spec: Json = {
-            "address": address,
+            "address": explode_address(parse_address(address)),
             "space": space,
             "range": "pool",
             "owner": {
@@ -152,7 +153,7 @@ class SmallCluster:
         }
         if until is not None:
             spec["quarantinedUntil"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._put(FLOATING_IP_RESERVATIONS, "", f"{space}.{address}", spec=spec)
+        self._put(FLOATING_IP_RESERVATIONS, "", f"{space}.{address_key(parse_address(address))}", spec=spec)
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand."""

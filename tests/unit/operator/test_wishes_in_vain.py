@@ -7,7 +7,7 @@ import pytest
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from tests.unit.operator.small_operator import SmallOperator
 
-A = "c-m-a"
+A, B = "c-m-a", "c-m-b"
 X, Y = "10.0.0.10", "10.0.0.11"
 HOUR = 3600
 
@@ -21,6 +21,12 @@ def take_its_range_away(operator: SmallOperator) -> None:
     operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
 
 
+def name_a_range_that_does_not_give_it_out(operator: SmallOperator) -> None:
+    operator.ask_for_another(A, Y)
+    operator.add_range("far", "10.0.1.0/28")
+    operator.ask_for_range(A, "far")
+
+
 async def begin_a_move() -> SmallOperator:
     """A holds X, and Y is reserved for it and not named yet."""
     operator = SmallOperator()
@@ -32,7 +38,9 @@ async def begin_a_move() -> SmallOperator:
     return operator
 
 
-@pytest.mark.parametrize("spoil", [make_unreadable, take_its_range_away])
+@pytest.mark.parametrize(
+    "spoil", [make_unreadable, take_its_range_away, name_a_range_that_does_not_give_it_out]
+)
 async def test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more(
     spoil: Callable[[SmallOperator], None],
 ) -> None:
@@ -64,3 +72,27 @@ async def test_a_wish_that_is_another_by_now_keeps_what_was_begun_for_it() -> No
     await operator.pass_time(HOUR)
     assert operator.held() == {f"default.{Y}": A}
     assert f"default.{Y}" not in quarantined
+
+
+async def test_what_was_begun_stays_while_it_is_told_first_that_another_address_went_to_another() -> None:
+    """Its wish was not looked at in that round: the next one follows it."""
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.10-10.0.0.13,fd00::10-fd00::13")
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.ask_for_another(A, f"{X},fd00::10")
+    await operator.settle()
+    begun = "default.fd000000000000000000000000000011"
+    operator.reserve("fd00::11", A)
+    operator.ask_for_another(A, f"{X},fd00::11")
+    operator.remove_reservation(f"default.{X}")
+    operator.ask(B, has=X)
+    operator.reserve(X, B)
+    operator.memory.pass_time(HOUR)  # nobody who wrote the reservation can be about to name it any more
+    quarantined: list[str] = []
+    operator.memory.listeners.append(lambda _: quarantined.extend(operator.quarantined()))
+    await operator.settle()
+    await operator.pass_time(HOUR)
+    assert operator.held() == {f"default.{X}": B, begun: A}
+    assert begun not in quarantined
