@@ -7,7 +7,6 @@ from typing import Any
 from fipop.api import names
 from fipop.errors import ApiUnreachableError
 from fipop.guest.carried import CarriedAddresses, addresses_in
-from fipop.ipam.addresses import address_key, explode_address, parse_address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -19,6 +18,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from tests.faults.stored import is_held
+from tests.unit.operator.objects import build_reservation
 from tests.unit.simulation.memory import Json, Memory
 
 WORKSPACE = "fleet-default"
@@ -138,22 +138,17 @@ class SmallCluster:
     ) -> None:
         """Have a reservation, of the guest's floating IP if there is one."""
         owner = self.memory.objects.get((FLOATING_IPS.plural, guest_id, "web"))
-        spec: Json = {
-            "address": explode_address(parse_address(address)),
-            "space": space,
-            "range": "pool",
-            "owner": {
-                "namespace": guest_id,
-                "name": "web",
-                "uid": owner["metadata"]["uid"] if owner else "dead",
-                "cluster": f"cluster-{guest_id}",
-            },
-            "requested": "dynamic",
-            "since": self.memory.timestamp(),
-        }
-        if until is not None:
-            spec["quarantinedUntil"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._put(FLOATING_IP_RESERVATIONS, "", f"{space}.{address_key(parse_address(address))}", spec=spec)
+        made = build_reservation(
+            address,
+            "web",
+            namespace=guest_id,
+            uid=owner["metadata"]["uid"] if owner else "dead",
+            cluster=f"cluster-{guest_id}",
+            space=space,
+            since=self.memory.timestamp(),
+            quarantined_until=until.strftime("%Y-%m-%dT%H:%M:%SZ") if until is not None else None,
+        )
+        self._put(FLOATING_IP_RESERVATIONS, "", made["metadata"]["name"], spec=made["spec"])
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand."""

@@ -6,7 +6,6 @@ from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from tests.faults.history import Change
 from tests.unit.simulation.shares import Shares
 
-BY_PEOPLE = 99
 HERE, THERE = "default.10.0.0.11", "lab.10.0.0.11"
 
 
@@ -16,9 +15,10 @@ def reservation(name: str, owner: str, range_name: str, **spec: object) -> dict[
     return {"spec": {"space": space, "address": address, "range": range_name, "owner": who, **spec}}
 
 
-def told(*changes: tuple[str, dict[str, Any] | None], held: tuple[str, ...] = (HERE, THERE)) -> list[str]:
-    shares = Shares(by_people={BY_PEOPLE})
-    for revision, (name, obj) in enumerate(changes, BY_PEOPLE - len(changes) + 1):
+def told(*changes: tuple[str, dict[str, Any] | None], by_people: frozenset[int] = frozenset()) -> list[str]:
+    """What is told after these changes, whose revisions count from 1."""
+    shares = Shares(by_people=by_people)
+    for revision, (name, obj) in enumerate(changes, 1):
         shares.hear(
             Change(
                 revision=revision,
@@ -29,7 +29,7 @@ def told(*changes: tuple[str, dict[str, Any] | None], held: tuple[str, ...] = (H
                 obj=obj,
             )
         )
-    return shares.among(held)
+    return shares.among((HERE, THERE))
 
 
 def test_what_one_range_gives_to_two_in_two_spaces_is_shared() -> None:
@@ -69,11 +69,11 @@ def test_what_came_back_from_a_quarantine_was_given_anew() -> None:
 
 
 def test_what_people_deleted_is_had_all_the_same() -> None:
-    shares = Shares(by_people={3})
-    kept = {"plural": FLOATING_IP_RESERVATIONS.plural, "namespace": "", "at": 0.0}
-    shares.hear(Change(revision=1, name=HERE, obj=reservation(HERE, "a", "pool"), **kept))
-    shares.hear(Change(revision=2, name=THERE, obj=reservation(THERE, "b", "other"), **kept))
-    shares.hear(Change(revision=3, name=HERE, obj=None, **kept))
-    shares.hear(Change(revision=4, name=THERE, obj=reservation(THERE, "b", "pool"), **kept))
-    shares.hear(Change(revision=5, name=HERE, obj=reservation(HERE, "a", "pool"), **kept))
-    assert not shares.among((HERE, THERE))
+    changes = (
+        (HERE, reservation(HERE, "a", "pool")),
+        (THERE, reservation(THERE, "b", "other")),
+        (HERE, None),
+        (THERE, reservation(THERE, "b", "pool")),
+        (HERE, reservation(HERE, "a", "pool")),
+    )
+    assert not told(*changes, by_people=frozenset({3}))
