@@ -54,6 +54,8 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
+from fipop.texts import clean
+
 
 class FipopError(Exception):
     """Base of all errors that fipop raises on purpose; the text is one sentence fit for a condition or a log."""
@@ -259,6 +261,9 @@ class HelmFailure(StrEnum):
     UNREACHABLE = "the cluster or the chart's source did not answer"
     UNAUTHORIZED = "the credential is not accepted"
     FORBIDDEN = "the credential may not do that"
+    DENIED = "an admission webhook or policy of the cluster refuses it"
+    REFUSED = "the cluster answered what is not passed on"
+    TOO_MUCH = "it wrote more than is taken from it"
     CHART_NOT_FOUND = "there is no such chart or version"
     CERTIFICATE = "the server's certificate is not trusted"
     RENDERING = "the chart cannot be rendered with these values"
@@ -270,13 +275,19 @@ class HelmFailure(StrEnum):
 
 
 class HelmError(GuestError):
-    """A helm process failed. Its own words are classified where it ended and travel no further."""
+    """A helm process failed. Its own words are classified where it ended and travel no further.
 
-    def __init__(self, *, action: str, subject: str, failure: HelmFailure) -> None:
+    `cause` is our own sentence about what stood in the way of its requests; "" where nothing did.
+    """
+
+    def __init__(self, *, action: str, subject: str, failure: HelmFailure, cause: str = "") -> None:
         self.action = action
         self.subject = subject
         self.failure = failure
-        super().__init__(f"helm {action} of {subject} failed: {failure.value}")
+        self.cause = cause
+        super().__init__(
+            f"helm {action} of {subject} failed: {failure.value}" + (f": {cause}" if cause else "")
+        )
 
 
 class ChartError(GuestError):
@@ -305,8 +316,7 @@ class IpamError(FipopError):
 
 def _quote(text: str, limit: int = 64) -> str:
     """Quote what people wrote, printable and cut, so that a sentence stays a sentence."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return '"' + "".join(character if character.isprintable() else "?" for character in cut) + '"'
+    return f'"{clean(text, limit)}"'
 
 
 class AddressSyntaxError(IpamError):

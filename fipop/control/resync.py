@@ -47,7 +47,7 @@ class Feed(Generic[P]):
         if change is not None:
             self.on_change(change, Source.EVENT)
 
-    def take_list(self, listing: Listing, *, seen_before: int) -> None:
+    def take_list(self, listing: Listing[Json], *, seen_before: int) -> None:
         """Take in an authoritative list; raises RestoredStoreError."""
         for change in self.store.resync(listing, seen_before=seen_before):
             self.on_change(change, Source.LIST)
@@ -61,8 +61,8 @@ class Lister(Protocol):
         resource: Resource,
         *,
         timeout_seconds: float | None = ...,
-        project: Callable[[dict[str, Any]], dict[str, Any]] | None = ...,
-    ) -> Listing:
+        project: Callable[[dict[str, Any]], Json],
+    ) -> Listing[Json]:
         """Return all objects of a resource at one version, or raise FipopError."""
 
 

@@ -87,9 +87,9 @@ def _is_as_wanted(state: ReleaseState, wanted: WantedRelease, chart: ChartIdenti
     if state.latest.digest is not None:
         return state.latest.digest == aim and state.latest.is_by_us
     # A predecessor's release is taken as it is: that our own additions are not in it is no reason to upgrade.
-    decoded = state.decoded
+    found = state.description
     return (
-        decoded is not None
-        and decoded.chart_version.removeprefix("v") == chart.version.removeprefix("v")
-        and same_by_admin(wanted.role, decoded.values, wanted.values)
+        found is not None
+        and found.chart_version.removeprefix("v") == chart.version.removeprefix("v")
+        and same_by_admin(wanted.role, found.values, wanted.values)
     )

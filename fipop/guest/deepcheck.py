@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from fipop.errors import ReleaseRecordError
+from fipop.guest.memory import Place
 from fipop.guest.releases import ReleaseState
-from fipop.guest.survey import decode_latest
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES, Resource
+from fipop.texts import is_namespace, is_object_name
 from fipop.yaml_input import YamlRefusedError, parse_yaml
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -43,28 +44,26 @@ _KNOWN = {
 """The kinds that the two charts make; what else a chart may hold is not looked for."""
 
 
-async def find_missing(client: KubeClient, state: ReleaseState) -> tuple[str, ...]:
-    """Give the objects of a release's manifest that the guest lacks, as `ClusterRole kube-vip`.
+async def find_missing(client: KubeClient, objects: Iterable[Place]) -> tuple[str, ...]:
+    """Give those of a release's objects that the guest lacks, as `ClusterRole kube-vip`; one request each.
 
-    One request for the release and one for each object. Raises ReleaseRecordError and ApiError.
+    Raises ApiError.
     """
-    decoded = await decode_latest(client, state)
     missing = []
-    # What the guest says was rendered: to read it is not to be every other guest's time.
-    for resource, namespace, name in await asyncio.to_thread(parse_manifest, decoded.manifest, state):
+    for resource, namespace, name in objects:
         if await client.get(resource, name, namespace=namespace, metadata_only=True) is None:
             missing.append(f"{resource.kind} {name}")
     return tuple(missing)
 
 
-def parse_manifest(manifest: str, state: ReleaseState) -> tuple[tuple[Resource, str | None, str], ...]:
-    """Give resource, namespace and name of the manifest's first objects, in bounded time. Raises ReleaseRecordError."""
+def parse_manifest(manifest: str, state: ReleaseState) -> tuple[Place, ...]:
+    """Give the manifest's first objects, in bounded time. Raises ReleaseRecordError."""
     if len(manifest) > _MAX_MANIFEST_BYTES:
         raise _unreadable(state, f"is longer than {_MAX_MANIFEST_BYTES} bytes")
     texts = _DOCUMENT_END.split(manifest, _MAX_DOCUMENTS)
     if len(texts) > _MAX_DOCUMENTS:
         raise _unreadable(state, f"has more than {_MAX_DOCUMENTS} documents")
-    found: list[tuple[Resource, str | None, str]] = []
+    found: list[Place] = []
     for text in texts:
         try:
             document: Any = parse_yaml(text, max_bytes=_MAX_MANIFEST_BYTES)
@@ -73,10 +72,10 @@ def parse_manifest(manifest: str, state: ReleaseState) -> tuple[tuple[Resource, 
         if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
             continue
         resource = _KNOWN.get((str(document.get("apiVersion")), str(document.get("kind"))))
-        name = document["metadata"].get("name")
-        if resource is None or not isinstance(name, str):
+        name, namespace = document["metadata"].get("name"), document["metadata"].get("namespace")
+        namespace = namespace or state.latest.namespace
+        if resource is None or not (is_object_name(name) and is_namespace(namespace)):
             continue
-        namespace = str(document["metadata"].get("namespace") or state.latest.namespace)
         found.append((resource, namespace if resource.namespaced else None, name))
         if len(found) == _MAX_OBJECTS:
             break

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -77,31 +76,6 @@ def parse_kubeconfig(data: bytes, *, guest_id: str, allow_loopback: bool) -> Con
         client_key_pem=key,
         tls_server_name=_tls_server_name(cluster),
         local_addresses_allowed=allow_loopback,
-    )
-
-
-def render_kubeconfig(connection: Connection) -> str:
-    """Write a connection as a kubeconfig (JSON, which is YAML) for a program that needs one as a file."""
-    cluster = {"server": connection.server}
-    if connection.ca_pem is not None:
-        cluster["certificate-authority-data"] = _encode(connection.ca_pem)
-    if connection.tls_server_name is not None:
-        cluster["tls-server-name"] = connection.tls_server_name
-    user = {}
-    if connection.token is not None:
-        user["token"] = connection.token
-    if connection.client_certificate_pem is not None:
-        user["client-certificate-data"] = _encode(connection.client_certificate_pem)
-        user["client-key-data"] = _encode(connection.client_key_pem or "")
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "guest", "cluster": cluster}],
-            "users": [{"name": "guest", "user": user}],
-            "contexts": [{"name": "guest", "context": {"cluster": "guest", "user": "guest"}}],
-            "current-context": "guest",
-        }
     )
 
 
@@ -217,7 +191,3 @@ def _tls_server_name(cluster: _Fields) -> str | None:
     if not _HOST_NAME.fullmatch(name.lower()):
         raise KubeconfigError(field="cluster.tls-server-name", reason="is not a host name")
     return name
-
-
-def _encode(pem: str) -> str:
-    return base64.b64encode(pem.encode("ascii")).decode()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from fipop.errors import FipopError
 from fipop.guest.charts import Role
 from fipop.guest.decisions import retry_delay_seconds
-from fipop.guest.releases import DecodedRelease, ReleaseRecord
+from fipop.guest.releases import ReleaseDescription, ReleaseRecord
+from fipop.kube.resources import Resource
+
+Place: TypeAlias = tuple[Resource, str | None, str]
+"""Of an object: its resource, its namespace (None: cluster scoped) and its name."""
 
 
 @dataclass(slots=True)
@@ -20,14 +25,34 @@ class _Attempt:
 
 
 @dataclass(slots=True)
+class Inspection:
+    """What helm told of one revision of a release; `error` is why it could not, until `not_before`."""
+
+    description: ReleaseDescription | None = None
+    objects: tuple[Place, ...] | None = None
+    error: FipopError | None = None
+    failures: int = 0
+    not_before: float = 0.0
+
+    def fail(self, error: FipopError, now: float) -> None:
+        """Note a failure: helm rests for this revision, longer each time."""
+        self.failures += 1
+        self.error = error.with_traceback(None)  # it would keep alive all that the pass had in hand
+        self.not_before = now + retry_delay_seconds(self.failures)
+
+
+@dataclass(slots=True)
 class _Notes:
-    decoded: dict[tuple[str, str], DecodedRelease] = field(default_factory=dict)
+    inspections: dict[tuple[str, str], Inspection] = field(default_factory=dict)
     attempts: dict[Role, _Attempt] = field(default_factory=dict)
     missing: set[Role] = field(default_factory=set)
 
 
 class GuestMemory:
-    """Keeps, by guest, what was decoded, which helm runs failed, where objects lack; times are monotonic seconds."""
+    """Keeps, by guest, what helm told of releases, which of its runs failed, where objects lack.
+
+    Times are monotonic seconds.
+    """
 
     def __init__(self) -> None:
         self._guests: dict[str, _Notes] = {}
@@ -36,22 +61,22 @@ class GuestMemory:
         """Drop all that is known of a guest."""
         self._guests.pop(guest_id, None)
 
-    def decoded(self, guest_id: str, record: ReleaseRecord) -> DecodedRelease | None:
-        """Give what a release's Secret held when it was decoded; None when that was another Secret or version."""
+    def inspection(self, guest_id: str, record: ReleaseRecord) -> Inspection | None:
+        """Give what helm told of a revision; None where it was not asked, or of another Secret or version."""
         notes = self._guests.get(guest_id)
-        return notes.decoded.get((record.uid, record.resource_version)) if notes is not None else None
+        return notes.inspections.get((record.uid, record.resource_version)) if notes is not None else None
 
-    def remember(self, guest_id: str, record: ReleaseRecord, decoded: DecodedRelease) -> None:
-        """Keep what a release's Secret held, but for its manifest, which is large."""
+    def inspect(self, guest_id: str, record: ReleaseRecord) -> Inspection:
+        """Give the place to note what helm tells of a revision."""
         notes = self._guests.setdefault(guest_id, _Notes())
-        notes.decoded[record.uid, record.resource_version] = replace(decoded, manifest="")
+        return notes.inspections.setdefault((record.uid, record.resource_version), Inspection())
 
     def keep_only(self, guest_id: str, records: Iterable[ReleaseRecord]) -> None:
-        """Drop what was decoded of Secrets that are gone or changed."""
+        """Drop what helm told of revisions whose Secrets are gone or changed."""
         notes = self._guests.get(guest_id)
-        if notes is not None and notes.decoded:
+        if notes is not None and notes.inspections:
             present = {(record.uid, record.resource_version) for record in records}
-            notes.decoded = {key: value for key, value in notes.decoded.items() if key in present}
+            notes.inspections = {key: value for key, value in notes.inspections.items() if key in present}
 
     def rest_seconds(self, guest_id: str, role: Role, digest: str, now: float) -> float:
         """Give how long helm is to rest for this release after failures with the same chart and values."""

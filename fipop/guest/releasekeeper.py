@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
-from fipop.errors import ChartError, FipopError, HelmError, HelmFailure, KubeconfigError
+from fipop.errors import ChartError, FipopError, HelmError, HelmFailure
 from fipop.guest.chartcache import CachedChart
 from fipop.guest.charts import Role, WantedRelease, digest, object_name_candidates, with_object_name
 from fipop.guest.decisions import Action, Decision, decide
-from fipop.guest.helm import ReleaseOrder
-from fipop.guest.kubeconfig import render_kubeconfig
+from fipop.guest.helm import HelmTarget, ReleaseOrder
 from fipop.guest.releases import ReleaseState, build_labels
 from fipop.guest.reports import GuestTask
 from fipop.guest.survey import Survey
 from fipop.guest.tools import GuestTools
-from fipop.kube.connection import Connection, is_local_address
 from fipop.kube.resources import SECRETS
 
 log = logging.getLogger(__name__)
@@ -46,7 +40,7 @@ class ReleaseKeeper:
 
     task: GuestTask
     tools: GuestTools
-    connection: Connection
+    target: HelmTarget
     survey: Survey
     missing: Mapping[Role, tuple[str, ...]]
 
@@ -54,6 +48,8 @@ class ReleaseKeeper:
         """Bring one release to the wanted state, if that takes anything and may be done."""
         if wanted.role in self.survey.problems:
             return Outcome(error=self.survey.problems[wanted.role])
+        if wanted.role in self.survey.unknown:
+            return Outcome(queued=True)
         state = self.survey.managed.get(wanted.role)
         chart, chart_error = await self._chart(wanted)
         decision = self._decide(state, wanted, chart)
@@ -117,8 +113,6 @@ class ReleaseKeeper:
     ) -> Outcome:
         guest_id, memory = self.task.guest_id, self.tools.memory
         try:
-            if not self.connection.local_addresses_allowed:
-                await _refuse_local(self.connection)
             revision = state.latest.revision + 1 if state is not None else 1
             if state is not None and decision.action is Action.REPAIR:
                 await self._drop_record(state)
@@ -145,10 +139,11 @@ class ReleaseKeeper:
             candidates: tuple[str, ...] = (wanted.object_name or state.object_name,)
         else:
             candidates = object_name_candidates(wanted, self._taken_names(wanted))
-        kubeconfig = render_kubeconfig(self.connection)
         for number, object_name in enumerate(candidates, start=1):
             try:
-                await self.tools.helm.upgrade(kubeconfig, _order(state, revision, wanted, chart, object_name))
+                await self.tools.helm.upgrade(
+                    self.target, _order(state, revision, wanted, chart, object_name)
+                )
             except HelmError as error:
                 if error.failure is not HelmFailure.NAME_TAKEN or number == len(candidates):
                     raise
@@ -169,7 +164,7 @@ class ReleaseKeeper:
         runs. Only this very version of the record goes: a helm that is alive after all has changed it.
         """
         record = state.latest
-        async with self.tools.talk(self.connection) as client:
+        async with self.tools.talk(self.target.connection) as client:
             await client.delete(
                 SECRETS,
                 record.secret,
@@ -197,21 +192,3 @@ def _order(
         revision=revision,
     )
     return ReleaseOrder(name=name, namespace=namespace, chart=chart.path, values=values, labels=labels)
-
-
-async def _refuse_local(connection: Connection) -> None:
-    """Raise KubeconfigError where the server's name leads to this machine or its link: helm would go there.
-
-    Our own requests are checked at each connection. helm resolves the name again by itself, a moment later.
-    """
-    url = urlsplit(connection.server)
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            url.hostname, url.port or 443, type=socket.SOCK_STREAM
-        )
-    except (OSError, UnicodeError):
-        raise KubeconfigError(field="cluster.server", reason="has a name that cannot be resolved") from None
-    if any(is_local_address(ip_address(str(address[4][0]).partition("%")[0])) for address in found):
-        raise KubeconfigError(
-            field="cluster.server", reason="leads to this machine, its link or a metadata service"
-        )

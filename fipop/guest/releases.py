@@ -1,15 +1,12 @@
-"""Helm's releases in a guest as values, read from the Secrets in which helm keeps them.
+"""Helm's releases in a guest as values, read from the metadata of the Secrets in which helm keeps them.
 
-Metadata is enough for what fipop installed: labels on the Secret tell role, digest and version. What
-kube-fip-operator installed has none of these and is decoded once (`decode_release`).
+Labels on the Secret tell role, digest and version of what fipop installed. What kube-fip-operator installed has none of
+these, and helm is asked what it is (`ReleaseDescription`); what stands in a Secret is never read here.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-import zlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,8 +15,8 @@ from typing import Any, TypeAlias
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
-from fipop.errors import ReleaseRecordError
 from fipop.guest.charts import ChartIdentity, Role, WantedRelease
+from fipop.texts import clean, is_namespace, is_object_name, is_release_name
 
 Json: TypeAlias = dict[str, Any]
 
@@ -31,9 +28,10 @@ LABEL_OBJECT_NAME = f"{names.GROUP}/object-name"
 LABEL_REVISION = f"{names.GROUP}/revision"
 """The revision that fipop made. Helm carries labels over to revisions that others make, this number too."""
 
-_MAX_RELEASE_BYTES = 16 * 1024 * 1024
-_GZIP = 16 + zlib.MAX_WBITS
 _LONGEST_LABEL = 63
+_REVISION = re.compile(r"[0-9]{1,9}")
+MAX_CANDIDATES = 4
+"""So many releases without our labels are looked into for one role: helm has to run for each."""
 
 
 class Status(StrEnum):
@@ -84,13 +82,12 @@ class ReleaseRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedRelease:
-    """What a release's Secret holds, as far as it is asked for; values may hold secrets."""
+class ReleaseDescription:
+    """What helm tells of a revision: its chart, and the values that somebody gave, which may hold secrets."""
 
     chart_name: str
     chart_version: str
     values: Mapping[str, Any] = field(repr=False)
-    manifest: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,46 +96,50 @@ class ReleaseState:
 
     latest: ReleaseRecord
     failures: int = 0
-    decoded: DecodedRelease | None = None
+    description: ReleaseDescription | None = None
 
     @property
     def chart_version(self) -> str:
         """The version of the chart that the latest revision came from; "" where it is not known."""
-        return self.latest.chart_version or (self.decoded.chart_version if self.decoded else "")
+        return self.latest.chart_version or (self.description.chart_version if self.description else "")
 
     @property
     def object_name(self) -> str:
         """The name that the release's objects have; it was chosen at the first install."""
         if self.latest.object_name is not None:
             return self.latest.object_name
-        override = self.decoded.values.get("nameOverride") if self.decoded is not None else None
-        return override if isinstance(override, str) and override else self.latest.name
+        override = self.description.values.get("nameOverride") if self.description is not None else None
+        return str(override) if is_object_name(override) else self.latest.name
 
 
 def parse_record(secret: Json) -> ReleaseRecord | None:
     """Read the metadata of a release's Secret; None for what is no release of helm 3."""
-    metadata = secret.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    labels = metadata.get("labels")
-    labels = labels if isinstance(labels, dict) else {}
+    metadata = _mapping(secret.get("metadata"))
+    labels = _mapping(metadata.get("labels"))
     created = parse_time(metadata.get("creationTimestamp"))
+    name, namespace, object_name = (
+        labels.get("name"),
+        metadata.get("namespace"),
+        labels.get(LABEL_OBJECT_NAME),
+    )
     revision = str(labels.get("version", ""))
-    if labels.get("owner") != "helm" or not labels.get("name") or created is None or not revision.isdecimal():
+    is_release = labels.get("owner") == "helm" and is_release_name(name) and is_namespace(namespace)
+    if not is_release or created is None or not _REVISION.fullmatch(revision):
         return None
     return ReleaseRecord(
         secret=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
         resource_version=str(metadata.get("resourceVersion")),
-        namespace=str(metadata.get("namespace")),
-        name=str(labels["name"]),
+        namespace=str(namespace),
+        name=str(name),
         revision=int(revision),
         status=_member(Status, labels.get("status")) or Status.UNKNOWN,
         created=created,
         role=_member(Role, labels.get(names.LABEL_ROLE)),
-        digest=labels.get(names.LABEL_DIGEST),
+        digest=clean(labels.get(names.LABEL_DIGEST), _LONGEST_LABEL) or None,
         chart_version=_version_of(labels.get(LABEL_CHART_VERSION)),
-        object_name=labels.get(LABEL_OBJECT_NAME),
-        made_revision=labels.get(LABEL_REVISION),
+        object_name=str(object_name) if is_object_name(object_name) else None,
+        made_revision=clean(labels.get(LABEL_REVISION), _LONGEST_LABEL) or None,
     )
 
 
@@ -154,34 +155,6 @@ def build_labels(
         LABEL_OBJECT_NAME: object_name[:_LONGEST_LABEL],
         LABEL_REVISION: str(revision),
     }
-
-
-def decode_release(secret: Json) -> DecodedRelease:
-    """Read a release's Secret: base64 in base64, gzip, JSON. It comes from a guest: bounded, and nothing trusted.
-
-    Raises ReleaseRecordError.
-    """
-    metadata = secret.get("metadata") or {}
-    try:
-        packed = base64.b64decode(base64.b64decode(secret["data"]["release"], validate=True), validate=True)
-        unpacker = zlib.decompressobj(_GZIP)
-        text = unpacker.decompress(packed, _MAX_RELEASE_BYTES)
-        if not unpacker.eof:
-            raise ValueError
-        release = json.loads(text)
-        chart = release["chart"]["metadata"]
-        values = release.get("config") or {}
-        manifest = release.get("manifest") or ""
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, binascii.Error, zlib.error):
-        raise _unreadable(metadata, "it is no release of helm, or too large") from None
-    if not isinstance(values, dict) or not isinstance(manifest, str):
-        raise _unreadable(metadata, "its values or its manifest have another shape")
-    return DecodedRelease(
-        chart_name=str(chart.get("name")),
-        chart_version=str(chart.get("version")),
-        values=values,
-        manifest=manifest,
-    )
 
 
 def build_states(records: Iterable[ReleaseRecord]) -> dict[tuple[str, str], ReleaseState]:
@@ -219,7 +192,7 @@ def find_candidates(
     wanted: WantedRelease,
     running: Sequence[tuple[str, str]],
 ) -> tuple[ReleaseState, ...]:
-    """Give the releases without our labels that may be the predecessor's for this role, the likeliest first.
+    """Give the releases without our labels that may be the predecessor's for this role, the likeliest few first.
 
     `running`: releases whose workloads run the role's program; so one is found that a changed name would hide.
     """
@@ -231,13 +204,7 @@ def find_candidates(
         and (state.latest.name == wanted.name or state.latest.key in running)
     ]
     candidates.sort(key=lambda state: (state.latest.key != (wanted.namespace, wanted.name), state.latest.key))
-    return tuple(candidates)
-
-
-def _unreadable(metadata: Json, reason: str) -> ReleaseRecordError:
-    return ReleaseRecordError(
-        namespace=str(metadata.get("namespace")), name=str(metadata.get("name")), reason=reason
-    )
+    return tuple(candidates[:MAX_CANDIDATES])
 
 
 def _member(kind: Any, value: object) -> Any:
@@ -245,4 +212,8 @@ def _member(kind: Any, value: object) -> Any:
 
 
 def _version_of(label: object) -> str | None:
-    return label.replace("_", "+") if isinstance(label, str) and label else None
+    return clean(label, _LONGEST_LABEL).replace("_", "+") or None
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}

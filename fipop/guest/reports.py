@@ -111,6 +111,7 @@ class PassReport:
 
     `harvester_parked`: None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if
     that is sooner than the interval. `error`: the first that ended the pass or kept it from a part of its work.
+    `checked`: a deep look for deleted objects, where it was wanted, does not wait for helm's turn any more.
     """
 
     guest_id: str
@@ -123,6 +124,7 @@ class PassReport:
     requests: int
     writes: int
     retry_after_seconds: float | None
+    checked: bool = True
 
     @property
     def mends_soon(self) -> bool:

@@ -31,7 +31,10 @@ def sum_up_release(
     state = survey.managed.get(wanted.role)
     if state is None:
         message = "there is no release yet"
-        if outcome.queued:
+        unknown = survey.unknown.get(wanted.role)
+        if unknown is not None:
+            message = f"helm is still to be asked what release {'/'.join(unknown.latest.key)} is"
+        elif outcome.queued:
             message += ": helm is at work in other guests, this one is in line"
         if error is not None:
             message = str(error)

@@ -5,6 +5,7 @@ The guest is talked to in at most two talks, before and after helm runs; a quiet
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable
@@ -22,9 +23,12 @@ from fipop.guest.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.configwriter import find_namespace, settle_config_maps
 from fipop.guest.deepcheck import find_missing
 from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked, needs_parking
+from fipop.guest.helm import TURN_SECONDS, HelmTarget
+from fipop.guest.inspection import Inspector
 from fipop.guest.kubeconfig import parse_kubeconfig
+from fipop.guest.memory import Place
 from fipop.guest.releasekeeper import Outcome, ReleaseKeeper
-from fipop.guest.releases import Status
+from fipop.guest.releases import ReleaseState, Status
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.summary import build_events, sum_up_release, waits_for_pods
 from fipop.guest.survey import Survey, read_carried, read_config_maps, read_survey
@@ -32,6 +36,7 @@ from fipop.guest.tools import GuestTools
 from fipop.guest.workloads import parse_daemon_set
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
+from fipop.kube.limits import GUEST_TALK_BYTES, Allowance
 from fipop.kube.resources import DAEMON_SETS
 
 log = logging.getLogger(__name__)
@@ -115,7 +120,9 @@ class _Pass:
     error: FipopError | None = None
     config_map: ConfigMapReport = field(default_factory=ConfigMapReport)
     survey: Survey | None = None
+    unlisted: dict[Role, ReleaseState] = field(default_factory=dict)
     missing: dict[Role, tuple[str, ...]] = field(default_factory=dict)
+    allowance: Allowance = field(default_factory=lambda: Allowance(GUEST_TALK_BYTES))
     outcomes: dict[Role, Outcome] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
     requests: int = 0
@@ -140,7 +147,7 @@ class _Pass:
 
     async def first_talk(self, connection: Connection) -> None:
         """Probe, survey, ConfigMap, and what the survey showed to be due."""
-        async with self.tools.talk(connection, self._count) as client:
+        async with self.tools.talk(connection, self._count, allowance=self.allowance) as client:
             config_maps = await read_config_maps(client)
             self.reachable = True
             home = find_namespace(config_maps)
@@ -149,6 +156,9 @@ class _Pass:
                 # The cloud provider reads the namespace of its release, which need not be the wanted one.
                 await self._read_survey(client)
                 provider = self.survey.managed.get(Role.CLOUD_PROVIDER) if self.survey is not None else None
+                if provider is None and self.survey is not None:
+                    # Where the one runs that helm is still to be asked about: addresses do not wait for that.
+                    provider = self.survey.unknown.get(Role.CLOUD_PROVIDER)
                 if provider is not None:
                     home = provider.latest.namespace
                 elif self.survey is not None:
@@ -163,15 +173,19 @@ class _Pass:
                 await self._park(client, self.survey)
 
     async def run_helm(self, connection: Connection) -> bool:
-        """Settle the releases; give whether helm ran."""
+        """Have helm tell what is not known of releases, and settle them; give whether it changed any."""
         if not self.task.opted_in or self.survey is None:
             return False
-        keeper = ReleaseKeeper(
-            task=self.task,
-            tools=self.tools,
+        target = HelmTarget(
             connection=connection,
-            survey=self.survey,
-            missing=self.missing,
+            # One deadline for all that the turn is for: a slow guest has its names and retries in it, too.
+            deadline=asyncio.get_running_loop().time() + TURN_SECONDS,
+            on_request=self.tools.observe_request,
+        )
+        if (self.survey.unknown or self.unlisted) and self.tools.turns.take(self.task.guest_id):
+            await self._inspect(self.survey, target)
+        keeper = ReleaseKeeper(
+            task=self.task, tools=self.tools, target=target, survey=self.survey, missing=self.missing
         )
         for wanted in self.wanted:
             outcome = await keeper.settle(wanted)
@@ -181,9 +195,23 @@ class _Pass:
                 self.waits.append(outcome.wait_seconds)
         return any(outcome.ran for outcome in self.outcomes.values())
 
+    async def _inspect(self, survey: Survey, target: HelmTarget) -> None:
+        inspector = Inspector(task=self.task, tools=self.tools, target=target)
+        self.survey = await inspector.find_heirs(survey, self.wanted)
+        unlisted, self.unlisted = self.unlisted, {}
+        try:
+            objects = await inspector.list_objects(unlisted)
+        except GuestError as error:
+            self.note(error)
+            return
+        if objects:
+            async with self.tools.talk(target.connection, self._count, allowance=self.allowance) as client:
+                for role, places in objects.items():
+                    await self._compare(client, role, places)
+
     async def second_talk(self, connection: Connection) -> None:
         """See what helm made, and let Harvester's make room for it."""
-        async with self.tools.talk(connection, self._count) as client:
+        async with self.tools.talk(connection, self._count, allowance=self.allowance) as client:
             await self._read_survey(client)
             if self.survey is not None:
                 await self._park(client, self.survey)
@@ -209,6 +237,7 @@ class _Pass:
             releases=releases,
             harvester_parked=all(map(is_parked, harvester)) if harvester else None,
             events=build_events(self.config_map, self.outcomes, reachable=self.reachable),
+            checked=self.deep and not self.unlisted,
             requests=self.requests,
             writes=self.writes,
             retry_after_seconds=min(waits, default=None),
@@ -216,24 +245,41 @@ class _Pass:
 
     async def _read_survey(self, client: KubeClient) -> None:
         try:
-            self.survey = await read_survey(client, self.task.guest_id, self.wanted, self.tools.memory)
+            self.survey = await read_survey(
+                client,
+                self.task.guest_id,
+                self.wanted,
+                self.tools.memory,
+                monotonic=self.tools.monotonic(),
+            )
         except ApiError as error:
             # The addresses are written all the same; nothing is installed by what is not known.
             self.survey = None
             self.note(error)
 
     async def _find_missing(self, client: KubeClient, survey: Survey) -> None:
+        """Look for deleted objects of the releases; of which objects those are, helm may have to be asked first."""
         guest_id, memory = self.task.guest_id, self.tools.memory
         for role, state in survey.managed.items():
             suspicious = not survey.workloads_of(role) or memory.lacks_objects(guest_id, role)
             if state.latest.status is not Status.DEPLOYED or not (self.deep or suspicious):
                 continue
-            try:
-                self.missing[role] = await find_missing(client, state)
-            except (ApiError, GuestError) as error:
-                self.note(error)
+            inspection = memory.inspection(guest_id, state.latest)
+            if inspection is not None and inspection.objects is not None:
+                await self._compare(client, role, inspection.objects)
+            elif inspection is None or self.tools.monotonic() >= inspection.not_before:
+                self.unlisted[role] = state
             else:
-                memory.note_objects(guest_id, role, complete=not self.missing[role])
+                self.note(inspection.error)
+
+    async def _compare(self, client: KubeClient, role: Role, objects: tuple[Place, ...]) -> None:
+        guest_id, memory = self.task.guest_id, self.tools.memory
+        try:
+            self.missing[role] = await find_missing(client, objects)
+        except ApiError as error:
+            self.note(error)
+        else:
+            memory.note_objects(guest_id, role, complete=not self.missing[role])
 
     async def _park(self, client: KubeClient, survey: Survey) -> None:
         state = survey.managed.get(Role.KUBE_VIP)

@@ -15,6 +15,7 @@ from fipop.guest.memory import GuestMemory
 from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
+from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_TALK_BYTES, Allowance, ByteBudget
 
 LEASE_SECONDS = 30.0
 """Longer than a lease holds: a leader that lost touch has stopped its helm by then."""
@@ -28,7 +29,8 @@ class GuestTools:
     bound of its own (`turns`); a talk that takes longer than `brisk_seconds` moves over to one of
     `slow_slots`: guests that hang do not keep the slots from those that answer.
     `request_seconds` is for one request, `talk_seconds` for all that a pass asks a guest between two waits.
-    `observe_request` sees each request (never a body), for logs and metrics.
+    `budget` is what answers of all guests may take at once. `observe_request` sees each request (never a body), for
+    logs and metrics.
     """
 
     helm: HelmRunner
@@ -42,6 +44,7 @@ class GuestTools:
     request_seconds: float = 10.0
     talk_seconds: float = 45.0
     lease_seconds: float = LEASE_SECONDS
+    budget: ByteBudget = field(default_factory=lambda: ByteBudget(GUEST_BUDGET_BYTES))
     monotonic: Callable[[], float] = time.monotonic
     observe_request: Callable[[RequestRecord], None] | None = None
     _slow_talks: int = field(default=0, init=False, repr=False)
@@ -53,10 +56,17 @@ class GuestTools:
 
     @asynccontextmanager
     async def talk(
-        self, connection: Connection, on_request: Callable[[RequestRecord], None] | None = None
+        self,
+        connection: Connection,
+        on_request: Callable[[RequestRecord], None] | None = None,
+        *,
+        allowance: Allowance | None = None,
     ) -> AsyncIterator[KubeClient]:
-        """Lend a client for one talk with a guest: in a slot, for a bounded time. Raises PassTimeoutError."""
-        async with self._slot(), self._open_client(connection, on_request) as client:
+        """Lend a client for one talk with a guest: in a slot, for a bounded time. Raises PassTimeoutError.
+
+        `allowance` is what the guest may still send, where it is talked to more than once.
+        """
+        async with self._slot(), self._open_client(connection, on_request, allowance) as client:
             try:
                 async with asyncio.timeout(self.talk_seconds):
                     yield client
@@ -86,19 +96,31 @@ class GuestTools:
             else:
                 self.slots.release()
 
-    def _open_client(
-        self, connection: Connection, on_request: Callable[[RequestRecord], None] | None
-    ) -> KubeClient:
+    def observe_all(
+        self, on_request: Callable[[RequestRecord], None] | None
+    ) -> Callable[[RequestRecord], None]:
+        """Give what tells of a request to both who asked for it and who watches all of them."""
         observers = [observe for observe in (on_request, self.observe_request) if observe is not None]
 
-        def observe_all(record: RequestRecord) -> None:
+        def tell(record: RequestRecord) -> None:
             for observe in observers:
                 observe(record)
 
+        return tell
+
+    def _open_client(
+        self,
+        connection: Connection,
+        on_request: Callable[[RequestRecord], None] | None,
+        allowance: Allowance | None,
+    ) -> KubeClient:
         return KubeClient(
             connection,
             timeout_seconds=self.request_seconds,
+            limits=GUEST_LIMITS,
+            allowance=allowance or Allowance(GUEST_TALK_BYTES),
+            budget=self.budget,
             max_connections=2,
-            on_request=observe_all,
+            on_request=self.observe_all(on_request),
             user_agent="fipop",
         )

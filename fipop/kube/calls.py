@@ -32,6 +32,7 @@ class Call:
     body: bytes | None = None
     content_type: str = "application/json"
     accept: str = OBJECT
+    if_none_match: str = ""
 
 
 def call_fields(call: Call, *, status: int = 0, reason: str = "") -> dict[str, Any]:

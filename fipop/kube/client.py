@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
-from typing import Self
+from typing import Any, Generic, Self, TypeVar, overload
 
 from fipop.errors import ApiAnswerError, ApiUnreachableError, NotLeadingError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
@@ -37,8 +37,11 @@ from fipop.kube.calls import (
     with_query,
 )
 from fipop.kube.connection import Connection
+from fipop.kube.limits import Allowance, ByteBudget, ReadLimits
 from fipop.kube.resources import Resource
-from fipop.kube.transport import RequestRecord, Transport
+from fipop.kube.transport import TOO_LARGE, RequestRecord, Transport
+
+T = TypeVar("T")
 
 __all__ = [
     "Connection",
@@ -52,18 +55,21 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT_SECONDS = 15.0
-DEFAULT_ANSWER_BYTES = 4 * 1024 * 1024
-"""What one call to a guest may bring, all pages of a list together; the management cluster needs more."""
 LONGEST_WATCH_SECONDS = 60
 _WATCH_GRACE_SECONDS = 15.0
 """How much later than asked for the server may end a watch before the stream counts as dead."""
 
 
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading an object raises that has another shape than Kubernetes gives it."""
+_LONGEST_TOKEN = 8192
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Generic[T]):
     """A complete list, as it was at one version of the store."""
 
-    items: tuple[Json, ...]
+    items: tuple[T, ...]
     resource_version: int
 
 
@@ -80,6 +86,7 @@ class KubeClient:
 
     No method retries: that belongs to the work queue. A timeout is for the whole call, all pages of a list
     included. After an error whose `outcome_unknown` is true a write may have been committed: look first.
+    `limits` bound each answer and list, `allowance` all answers together, `budget` those of several clients at once.
     """
 
     def __init__(
@@ -87,16 +94,23 @@ class KubeClient:
         connection: Connection,
         *,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-        max_answer_bytes: int = DEFAULT_ANSWER_BYTES,
+        limits: ReadLimits | None = None,
+        allowance: Allowance | None = None,
+        budget: ByteBudget | None = None,
         max_connections: int = 32,
         on_request: Callable[[RequestRecord], None] | None = None,
         user_agent: str | None = None,
     ) -> None:
         self.connection = connection
         self._timeout_seconds = timeout_seconds
-        self._max_answer_bytes = max_answer_bytes
+        self._limits = limits or ReadLimits()
+        self._allowance = allowance
         self._transport = Transport(
-            connection, max_connections=max_connections, on_request=on_request, user_agent=user_agent
+            connection,
+            max_connections=max_connections,
+            on_request=on_request,
+            user_agent=user_agent,
+            budget=budget,
         )
         self._may_write: Callable[[], bool] = lambda: True
 
@@ -161,6 +175,31 @@ class KubeClient:
             return None
         return _object(call, answer)
 
+    @overload
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = ...,
+        label_selector: str | None = ...,
+        field_selector: str | None = ...,
+        metadata_only: bool = ...,
+        timeout_seconds: float | None = ...,
+    ) -> Listing[Json]: ...
+
+    @overload
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = ...,
+        label_selector: str | None = ...,
+        field_selector: str | None = ...,
+        metadata_only: bool = ...,
+        timeout_seconds: float | None = ...,
+        project: Callable[[Json], T],
+    ) -> Listing[T]: ...
+
     async def list(
         self,
         resource: Resource,
@@ -169,25 +208,36 @@ class KubeClient:
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
-        page_size: int = 500,
         timeout_seconds: float | None = None,
-        project: Callable[[Json], Json] | None = None,
-    ) -> Listing:
+        project: Callable[[Json], Any] | None = None,
+    ) -> Listing[Any]:
         """Return all objects, every page of them, or raise; a 404 raises, for a missing CRD says nothing.
 
         Without a namespace, those of all namespaces. `project` cuts each object down as its page arrives, so that
-        a list of large objects never stands in memory whole.
+        a list of large objects never stands in memory whole; what it cannot read raises ApiAnswerError (Malformed).
         """
         call = build_call(
             "list", "GET", resource, namespace=namespace, accept=METADATA_LIST if metadata_only else OBJECT
         )
-        query = {"limit": str(page_size)} | build_selectors(label_selector, field_selector)
+        query = build_selectors(label_selector, field_selector)
         deadline = self._deadline(timeout_seconds)
-        bytes_left = self._max_answer_bytes
-        items: list[Json] = []
-        while True:
-            page_call = with_query(call, query)
-            answer = await self._transport.exchange(page_call, deadline=deadline, max_answer_bytes=bytes_left)
+        bytes_left = self._limits.list_bytes
+        limit = self._limits.page_items
+        items: list[Any] = []
+        for _ in range(self._limits.pages):
+            try:
+                answer = await self._receive(
+                    with_query(call, query | {"limit": str(limit)}), deadline, bytes_left
+                )
+            except ApiAnswerError as error:
+                if (
+                    error.reason != TOO_LARGE
+                    or limit == 1
+                    or self._most(bytes_left) < self._limits.answer_bytes
+                ):
+                    raise
+                limit = max(1, limit // 4)
+                continue
             bytes_left -= len(answer.body)
             page = _object(call, answer)
             found = page.get("items", "absent")
@@ -195,12 +245,16 @@ class KubeClient:
                 raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
             for item in found or ():
                 checked = require_metadata(call, answer.status, item)
-                items.append(project(checked) if project is not None else checked)
+                items.append(_project(call, checked, project) if project is not None else checked)
             token = page["metadata"].get("continue")
             if not token:
                 version = require_version(call, answer.status, page["metadata"].get("resourceVersion"))
                 return Listing(items=tuple(items), resource_version=version)
-            query["continue"] = str(token)
+            if not isinstance(token, str) or len(token) > _LONGEST_TOKEN or not token.isascii():
+                raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoContinueToken"))
+            query["continue"] = token
+            limit = min(self._limits.page_items, limit * 2)
+        raise ApiAnswerError(**call_fields(call, status=HTTPStatus.OK, reason="TooManyPages"))
 
     async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
         """Create an object and return it as stored; the namespace is the given one, else the body's."""
@@ -308,7 +362,7 @@ class KubeClient:
             call,
             headers_deadline=now + self._timeout_seconds,
             deadline=now + timeout_seconds + _WATCH_GRACE_SECONDS,
-            max_line_bytes=self._max_answer_bytes,
+            max_line_bytes=self._limits.answer_bytes,
         )
         async with aclosing(lines):
             async for line in lines:
@@ -340,16 +394,37 @@ class KubeClient:
         writes = call.method != "GET"
         if writes:
             check()
-        return await self._transport.exchange(
+        return await self._receive(
             call,
-            deadline=self._deadline(timeout_seconds),
-            max_answer_bytes=self._max_answer_bytes,
+            self._deadline(timeout_seconds),
+            self._limits.answer_bytes,
             before_send=check if writes else None,
         )
+
+    async def _receive(
+        self, call: Call, deadline: float, most_bytes: int, before_send: Callable[[], None] | None = None
+    ) -> Answer:
+        answer = await self._transport.exchange(
+            call, deadline=deadline, max_answer_bytes=self._most(most_bytes), before_send=before_send
+        )
+        if self._allowance is not None:
+            self._allowance.bytes_left -= len(answer.body)
+        return answer
+
+    def _most(self, wanted_bytes: int) -> int:
+        left = self._allowance.bytes_left if self._allowance is not None else wanted_bytes
+        return min(wanted_bytes, self._limits.answer_bytes, left)
 
     def _deadline(self, timeout_seconds: float | None) -> float:
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         return asyncio.get_running_loop().time() + seconds
+
+
+def _project(call: Call, item: Json, project: Callable[[Json], Any]) -> Any:
+    try:
+        return project(item)
+    except _MALFORMED:
+        raise ApiAnswerError(**call_fields(call, status=HTTPStatus.OK, reason="Malformed")) from None
 
 
 def _object(call: Call, answer: Answer) -> Json:

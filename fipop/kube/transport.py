@@ -8,9 +8,11 @@ with four writes each take 1.9 s this way, which is what the API server itself n
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
+import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,7 +29,12 @@ from fipop.kube.answers import Answer, error_of
 from fipop.kube.calls import Call, call_fields
 from fipop.kube.clock import ServerClock
 from fipop.kube.connection import Connection, build_ssl_context, is_local_address
+from fipop.kube.limits import MIB, ByteBudget, ByteShare
 
+TOO_LARGE = "TooLarge"
+"""The reason of an ApiAnswerError where more came than is taken."""
+
+_CHUNK_BYTES = 64 * 1024
 _KEEPALIVE_SECONDS = 30.0
 """Shorter than the 60 s and more after which servers and load balancers drop an idle connection."""
 
@@ -46,6 +53,15 @@ class RequestRecord:
     status: int
     reason: str
     duration_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerStream:
+    """An answer whose body has not been read: its status, its headers, and its bytes as they come."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
 
 
 class AddressRefusedError(OSError):
@@ -102,10 +118,13 @@ class _CutError(Exception):
     """Carries a cut out of aiohttp's reach, which would send a PUT or DELETE a second time without telling."""
 
 
-def _body_of(call: Call) -> bytes | _AskedBody | None:
+def _body_of(call: Call) -> bytes | io.BytesIO | _AskedBody | None:
     check = _before_send.get()
-    if call.body is None or check is None:
-        return call.body
+    if call.body is None:
+        return None
+    if check is None:
+        # aiohttp warns of more than 1 MiB in one piece.
+        return call.body if len(call.body) <= MIB else io.BytesIO(call.body)
     return _AskedBody(call.body, content_type=call.content_type, check=check)
 
 
@@ -122,6 +141,7 @@ class Transport:
         max_connections: int,
         on_request: Callable[[RequestRecord], None] | None,
         user_agent: str | None,
+        budget: ByteBudget | None = None,
     ) -> None:
         if not connection.server.startswith("https://"):
             raise KubeAccessError(server=connection.server, problem="the server is no https URL")
@@ -129,6 +149,7 @@ class Transport:
         self._base = connection.server.rstrip("/")
         self._ssl_context = build_ssl_context(connection)
         self._max_connections = max_connections
+        self._budget = budget or ByteBudget(sys.maxsize)
         self._on_request = on_request
         self._user_agent = user_agent or "fipop"
         self._session: aiohttp.ClientSession | None = None
@@ -156,9 +177,14 @@ class Transport:
         `before_send` may raise when there is a connection and nothing was sent: to wait for one takes its time.
         """
         with self._recorded(call) as outcome, _asked(before_send):
-            async with asyncio.timeout_at(deadline), self._send(call) as response:
+            async with (
+                asyncio.timeout_at(deadline),
+                self._send(call) as response,
+                # Given back with the answer: whoever asked for it parses it before the loop turns again.
+                self._budget.share() as share,
+            ):
                 outcome.status = response.status
-                body = await _read_body(call, response, max_answer_bytes)
+                body = await _read_body(call, response, max_answer_bytes, share)
             return Answer(status=response.status, body=body, retry_after=response.headers.get("Retry-After"))
 
     async def lines(
@@ -180,11 +206,26 @@ class Transport:
                     break
                 *whole, pending = (pending + chunk).split(b"\n")
                 if len(pending) > max_line_bytes:
-                    raise ApiAnswerError(**call_fields(call, status=response.status, reason="TooLarge"))
+                    raise ApiAnswerError(**call_fields(call, status=response.status, reason=TOO_LARGE))
                 for line in whole:
                     yield line
             if pending:
                 raise ApiUnreachableError(**call_fields(call, status=response.status, reason="ConnectionCut"))
+
+    @asynccontextmanager
+    async def stream(self, call: Call, *, deadline: float) -> AsyncIterator[AnswerStream]:
+        """Send a call and lend its answer, of whatever status, until `deadline` (the loop's time), to pass it on.
+
+        Errors of the way are translated, also while the body comes; whoever takes the bytes counts them.
+        """
+        with self._recorded(call) as outcome:
+            async with asyncio.timeout_at(deadline), self._send(call) as response:
+                outcome.status = response.status
+                yield AnswerStream(
+                    status=response.status,
+                    headers=response.headers,
+                    chunks=response.content.iter_chunked(_CHUNK_BYTES),
+                )
 
     async def _open(
         self, call: Call, stack: AsyncExitStack, deadline: float, max_answer_bytes: int
@@ -208,6 +249,8 @@ class Transport:
             headers["Authorization"] = authorization
         if call.body is not None:
             headers["Content-Type"] = call.content_type
+        if call.if_none_match:
+            headers["If-None-Match"] = call.if_none_match
         query = f"?{call.query}" if call.query else ""
         sent_at = time.monotonic()
         async with self._open_session().request(
@@ -295,14 +338,20 @@ class _Outcome:
     reason: str = ""
 
 
-async def _read_body(call: Call, response: aiohttp.ClientResponse, max_answer_bytes: int) -> bytes:
+async def _read_body(
+    call: Call, response: aiohttp.ClientResponse, max_answer_bytes: int, share: ByteShare | None = None
+) -> bytes:
     _require_plain(call, response)
+    if (response.content_length or 0) > max_answer_bytes:
+        raise ApiAnswerError(**call_fields(call, status=response.status, reason=TOO_LARGE))
     parts: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
         size += len(chunk)
         if size > max_answer_bytes:
-            raise ApiAnswerError(**call_fields(call, status=response.status, reason="TooLarge"))
+            raise ApiAnswerError(**call_fields(call, status=response.status, reason=TOO_LARGE))
+        if share is not None:
+            await share.cover(size)
         parts.append(chunk)
     return b"".join(parts)
 

@@ -25,6 +25,7 @@ from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
+from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.metrics import FleetSnapshot, Metrics, MetricsPortError, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
@@ -64,7 +65,7 @@ class Operator:
         self._crds = read_crds(options.crds) if options.crds is not None else []
         self._client = KubeClient(
             options.connection,
-            max_answer_bytes=MANAGEMENT_ANSWER_BYTES,
+            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
             max_connections=OBJECT_CONCURRENCY + 8,
             on_request=lambda record: self._note_request("management", record),
             user_agent=f"fipop/{options.version}",

@@ -48,7 +48,7 @@ class Visits:
         self, report: PassReport, *, deep: bool, now: datetime, monotonic: float, created: datetime
     ) -> float | None:
         """Keep how a pass ended; give in how many seconds the next is due, None: at the interval."""
-        if deep and report.releases:
+        if deep and report.releases and report.checked:
             # Also when the pass failed: what fails for good would make every pass a deep one.
             self.deep_at = monotonic
         if report.error is None:

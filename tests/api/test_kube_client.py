@@ -20,6 +20,7 @@ from fipop.errors import (
     NamespaceTerminatingError,
 )
 from fipop.kube.client import Connection, KubeClient, connection_from_kubeconfig
+from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -161,13 +162,15 @@ async def test_metadata_only_brings_no_secret_over_the_wire(kube, namespace):
 async def test_a_list_is_complete_whatever_the_size_of_its_pages(kube, namespace):
     await asyncio.gather(*(kube.create(CONFIG_MAPS, config_map(namespace, f"m{n}")) for n in range(23)))
     for page_size in (1, 7, 500):
-        listing = await kube.list(CONFIG_MAPS, namespace=namespace, page_size=page_size)
+        async with KubeClient(kube.connection, limits=ReadLimits(page_items=page_size)) as client:
+            listing = await client.list(CONFIG_MAPS, namespace=namespace)
         names = {item["metadata"]["name"] for item in listing.items}
         assert {f"m{n}" for n in range(23)} <= names
         assert len(names) == len(listing.items)
         newest = max(int(item["metadata"]["resourceVersion"]) for item in listing.items)
         assert listing.resource_version >= newest
-    metadata = await kube.list(CONFIG_MAPS, namespace=namespace, page_size=5, metadata_only=True)
+    async with KubeClient(kube.connection, limits=ReadLimits(page_items=5)) as client:
+        metadata = await client.list(CONFIG_MAPS, namespace=namespace, metadata_only=True)
     assert len(metadata.items) == len(listing.items)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fipop.guest.charts import ChartIdentity, Role, digest, with_object_name
 from fipop.guest.decisions import Action, Decision, decide, retry_delay_seconds, wanted_digest
-from fipop.guest.releases import DecodedRelease, ReleaseState, Status, build_labels, parse_record
+from fipop.guest.releases import ReleaseDescription, ReleaseState, Status, build_labels, parse_record
 from tests.unit.guest.conftest import CHART, release_secret, wanted_release
 
 WANTED = wanted_release()
@@ -77,13 +77,12 @@ def test_a_release_that_failed_with_other_values_is_tried_at_once() -> None:
 
 
 def adopted(version: str = "0.11.0", **values: Any) -> ReleaseState:
-    decoded = DecodedRelease(
+    description = ReleaseDescription(
         chart_name="kube-vip",
         chart_version=version,
         values={"env": {"vip_interface": "eth0"}, "nameOverride": "vip"} | values,
-        manifest="",
     )
-    return state(made=None, decoded=decoded)
+    return state(made=None, description=description)
 
 
 @pytest.mark.parametrize(("update", "action"), [(True, Action.UPGRADE), (False, Action.DRIFT)])

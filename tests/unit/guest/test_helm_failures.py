@@ -1,9 +1,11 @@
 """What helm's words mean. Each text was seen, or stands so in helm's or Kubernetes' sources."""
 
+import time
+
 import pytest
 
 from fipop.errors import HelmFailure
-from fipop.guest.helm_failures import classify
+from fipop.guest.helm_failures import CLASSIFIED_BYTES, PATTERNS, classify
 
 SEEN = """
 IN_PROGRESS Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress
@@ -33,6 +35,8 @@ INVALID Error: DaemonSet in version "v1" cannot be handled as a DaemonSet: json:
 INVALID Error: no matches for kind "PodMonitor" in version "monitoring.coreos.com/v1"
 FILES Error: write /tmp/x: no space left on device
 KILLED Error: release kube-vip failed: context canceled
+DENIED Error: INSTALLATION FAILED: 1 error occurred: * admission webhook "deny.example" denied the request: unauthorized
+FILES Error: write /tmp/x: file too large
 UNKNOWN Error: something new
 """
 CASES = [line.split(" ", 1) for line in SEEN.replace("\\\n", "").strip().splitlines()]
@@ -46,3 +50,27 @@ def test_helms_words_have_a_class(failure: str, words: str) -> None:
 @pytest.mark.parametrize("words", [b"", b"\xff\xfe"])
 def test_words_that_say_nothing_have_a_class_too(words: bytes) -> None:
     assert classify(words) is HelmFailure.UNKNOWN
+
+
+# What each open end of a pattern would be fed with: its own beginning over and over, and never its end.
+EVIL = [
+    pattern.partition("[")[0].replace("\\b", "").replace("\\", "").replace("(?:", "")[:40] + filling
+    for _, patterns in PATTERNS
+    for pattern in patterns
+    for filling in ("", " ", '"', "a", "\n", '" ')
+]
+
+
+@pytest.mark.parametrize("length", [CLASSIFIED_BYTES, 256 * 1024])
+def test_no_words_of_a_guest_take_long_to_classify(length: int) -> None:
+    """A denial of 192 KB held the whole operator up for 10 s, one of twice the length for 40 s."""
+    for evil in {*EVIL, 'chart "', "chart ", 'chart "x" ', 'chart "x" version "y" ', "not found"}:
+        words = (evil * (length // max(len(evil), 1) + 1))[:length].encode()
+        began = time.process_time()
+        classify(words)
+        assert time.process_time() - began < 0.25, evil
+
+
+def test_only_the_end_of_helms_words_is_read() -> None:
+    assert classify(b"Error: forbidden" + b" " * CLASSIFIED_BYTES) is HelmFailure.UNKNOWN
+    assert classify(b" " * 1_000_000 + b"Error: forbidden") is HelmFailure.FORBIDDEN

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.errors import KubeconfigError
-from fipop.guest.kubeconfig import parse_kubeconfig, render_kubeconfig
+from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.kube.connection import Connection
 
 GUEST = "c-m-4xk8q2vz"
@@ -65,21 +65,6 @@ def test_a_client_certificate_and_a_tls_server_name_are_taken_over() -> None:
     connection = parse(document(cluster={"tls-server-name": "rancher.example"}, user=user))
     assert (connection.client_certificate_pem, connection.client_key_pem) == (CERTIFICATE, KEY)
     assert (connection.token, connection.tls_server_name) == (None, "rancher.example")
-
-
-@pytest.mark.parametrize(
-    "user",
-    [{}, {"token": None, "client-certificate-data": encode(CERTIFICATE), "client-key-data": encode(KEY)}],
-)
-def test_what_is_written_for_helm_reads_back_as_the_same_connection(user: dict[str, Any]) -> None:
-    connection = parse(document(cluster={"tls-server-name": "rancher.example"}, user=user))
-    assert parse(render_kubeconfig(connection)) == connection
-    written = json.loads(render_kubeconfig(connection))
-    assert set(written["clusters"][0]["cluster"]) <= {
-        "server",
-        "certificate-authority-data",
-        "tls-server-name",
-    }
 
 
 def test_only_the_current_context_counts() -> None:

@@ -3,10 +3,10 @@
 from fipop.errors import HelmError, HelmFailure
 from fipop.guest.charts import Role
 from fipop.guest.memory import GuestMemory
-from fipop.guest.releases import DecodedRelease, ReleaseRecord, parse_record
+from fipop.guest.releases import ReleaseDescription, ReleaseRecord, parse_record
 from tests.unit.guest.conftest import release_secret
 
-DECODED = DecodedRelease(chart_name="kube-vip", chart_version="1.0.0", values={"a": 1}, manifest="large")
+TOLD = ReleaseDescription(chart_name="kube-vip", chart_version="1.0.0", values={"a": 1})
 
 
 def record(revision: int = 1) -> ReleaseRecord:
@@ -15,24 +15,34 @@ def record(revision: int = 1) -> ReleaseRecord:
     return found
 
 
-def test_a_decoded_release_is_remembered_by_its_secret_and_version_without_its_manifest() -> None:
+def test_what_helm_told_of_a_release_is_remembered_by_its_secret_and_version() -> None:
     memory = GuestMemory()
-    memory.remember("a", record(), DECODED)
-    found = memory.decoded("a", record())
+    memory.inspect("a", record()).description = TOLD
+    found = memory.inspection("a", record())
     assert found is not None
-    assert (found.values, found.manifest) == ({"a": 1}, "")
-    assert memory.decoded("a", record(2)) is None
-    assert memory.decoded("b", record()) is None
+    assert found.description == TOLD
+    assert memory.inspection("a", record(2)) is None
+    assert memory.inspection("b", record()) is None
+
+
+def test_helm_rests_longer_each_time_it_cannot_tell_of_a_release() -> None:
+    memory = GuestMemory()
+    error = HelmError(action="inspection", subject="release", failure=HelmFailure.KILLED)
+    waits = []
+    for _ in range(3):
+        memory.inspect("a", record()).fail(error, 100)
+        waits.append(memory.inspect("a", record()).not_before - 100)
+    assert waits == [30, 60, 120]
 
 
 def test_what_is_gone_from_the_guest_is_forgotten() -> None:
     memory = GuestMemory()
     memory.keep_only("a", [])
-    memory.remember("a", record(), DECODED)
+    memory.inspect("a", record()).description = TOLD
     memory.keep_only("a", [record(), record(2)])
-    assert memory.decoded("a", record())
+    assert memory.inspection("a", record())
     memory.keep_only("a", [record(2)])
-    assert memory.decoded("a", record()) is None
+    assert memory.inspection("a", record()) is None
 
 
 def test_helm_rests_longer_with_each_failure_and_not_at_all_with_other_values() -> None:

@@ -5,12 +5,13 @@ import os
 import signal
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from fipop.guest.processes import Finished, run_process
+from fipop.guest.processes import FILE_BYTES, STDERR_BYTES, STDOUT_BYTES, Finished, run_process
 from localfleet.waiting import eventually
 
 SHELL = "/bin/sh"
@@ -117,7 +118,34 @@ async def test_a_task_that_is_cancelled_twice_does_not_wait_for_the_tidying(tmp_
 
 async def test_a_program_that_writes_much_does_not_hang(tmp_path: Path) -> None:
     ended = await run("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2", tmp_path)
-    assert (len(ended.stdout), len(ended.stderr)) == (1_000_000, 1_000_000)
+    assert (len(ended.stdout), len(ended.stderr), ended.is_cut) == (STDOUT_BYTES, STDERR_BYTES, True)
+
+
+async def test_of_what_a_program_says_the_beginning_and_of_its_complaints_the_end_are_kept(
+    tmp_path: Path,
+) -> None:
+    ended = await run("echo first; head -c 9000 /dev/zero >&2; echo last >&2", tmp_path)
+    assert (ended.stdout, ended.is_cut) == (b"first\n", False)
+    assert len(ended.stderr) == STDERR_BYTES
+    assert ended.stderr.endswith(b"\0last\n")
+
+
+async def test_a_program_that_complains_without_end_leaves_us_our_memory(tmp_path: Path) -> None:
+    """90 MB of stderr, which a guest's webhook had helm write, grew the operator by 172 MiB."""
+    tracemalloc.start()
+    try:
+        await run("head -c 90000000 /dev/zero >&2", tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux bounds a program's files")
+async def test_a_program_that_writes_a_long_file_fails(tmp_path: Path) -> None:
+    """A guest's discovery documents filled 360 MB of the disk in 15 s."""
+    ended = await run(f"head -c 20000000 /dev/zero > {tmp_path}/file", tmp_path)
+    assert ended.returncode != 0
+    assert (tmp_path / "file").stat().st_size == FILE_BYTES
 
 
 async def test_a_program_that_does_not_read_its_input_is_no_error(tmp_path: Path) -> None:

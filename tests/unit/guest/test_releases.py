@@ -1,7 +1,5 @@
-"""Helm's releases as values, from metadata and, where labels are missing, from what stands in the Secret."""
+"""Helm's releases as values, from metadata."""
 
-import base64
-import gzip
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.errors import ReleaseRecordError
 from fipop.guest.charts import ChartIdentity, Role
 from fipop.guest.decisions import is_renamed
 from fipop.guest.releases import (
+    ReleaseDescription,
     ReleaseState,
     Status,
     build_labels,
     build_states,
-    decode_release,
     find_candidates,
     find_managed,
     parse_record,
@@ -119,69 +116,48 @@ def test_candidates_have_the_wanted_name_or_run_the_program() -> None:
     ]
 
 
-def test_a_release_is_decoded_from_its_secret() -> None:
-    release = {
-        "chart": {"metadata": {"name": "kube-vip", "version": "0.9.9"}},
-        "config": {"nameOverride": "vip"},
-        "manifest": "---\n",
-    }
-    decoded = decode_release(release_secret(release=release))
-    assert (decoded.chart_name, decoded.chart_version, decoded.values) == (
-        "kube-vip",
-        "0.9.9",
-        {"nameOverride": "vip"},
+def test_a_release_that_helm_described_tells_the_name_of_its_objects() -> None:
+    description = ReleaseDescription(
+        chart_name="kube-vip", chart_version="0.9.9", values={"nameOverride": "vip"}
     )
-    assert "vip" not in repr(decoded).replace("kube-vip", "")
+    assert "vip" not in repr(description).replace("kube-vip", "")
     record = parse_record(release_secret())
     assert record is not None
-    assert ReleaseState(latest=record, decoded=decoded).object_name == "vip"
+    assert ReleaseState(latest=record, description=description).object_name == "vip"
     assert ReleaseState(latest=record).object_name == "kube-vip"
 
 
-def test_a_release_of_helm_without_values_or_manifest_is_decoded() -> None:
-    decoded = decode_release(
-        release_secret(release={"chart": {"metadata": {"name": "x", "version": "1.0.0"}}})
-    )
-    assert (decoded.values, decoded.manifest) == ({}, "")
-
-
-def packed(content: bytes) -> dict[str, str]:
-    return {"release": base64.b64encode(base64.b64encode(content)).decode()}
-
-
 @pytest.mark.parametrize(
-    "data",
+    "secret",
     [
-        None,
-        {},
-        {"release": 7},
-        {"release": "!"},
-        packed(b"plain"),
-        packed(gzip.compress(b"{")),
-        packed(gzip.compress(b"[]")),
-        packed(gzip.compress(b'{"chart": null}')),
-        packed(gzip.compress(b'{"chart": {"metadata": {}}, "config": [1]}')),
-        packed(gzip.compress(b'{"chart": {"metadata": {}}, "manifest": 7}')),
-        packed(gzip.compress(b"[" * 100_000)),
-        packed(gzip.compress(b'{"chart": {}}')[:-9]),
+        release_secret("--post-renderer=/bin/sh"),
+        release_secret("a" * 54),
+        release_secret("a\nb"),
+        release_secret(namespace="../other"),
+        release_secret(namespace=""),
+        release_secret(labels={"version": "9" * 5000}),
+        release_secret(labels={"version": "-1"}),
+        release_secret(labels={"version": "1_0"}),
     ],
 )
-def test_a_secret_that_holds_anything_else_is_our_error(data: Any) -> None:
-    with pytest.raises(ReleaseRecordError):
-        decode_release(release_secret() | {"data": data})
+def test_a_release_whose_labels_are_fit_for_no_command_line_is_none(secret: dict[str, Any]) -> None:
+    assert parse_record(secret) is None
 
 
-def test_a_bomb_is_not_unpacked() -> None:
-    bomb = gzip.compress(b" " * 64 * 1024 * 1024)
-    with pytest.raises(ReleaseRecordError):
-        decode_release(release_secret() | {"data": packed(bomb)})
+def test_labels_that_somebody_in_the_guest_wrote_are_cleaned_and_cut() -> None:
+    hostile = "\x1b[31m\u202e" + "v" * 5000
+    record = parse_record(release_secret(labels=dict.fromkeys(ours(), hostile)))
+    assert record is not None
+    assert (record.role, record.object_name) == (None, None)
+    for text in (record.digest, record.chart_version, record.made_revision):
+        assert text is not None
+        assert len(text) <= 63
+        assert text.isprintable()
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_in_a_release_are_our_error(content: bytes) -> None:
-    for data in (packed(content), packed(gzip.compress(content))):
-        with pytest.raises(ReleaseRecordError):
-            decode_release(release_secret() | {"data": data})
+def test_no_more_releases_are_looked_into_than_helm_can_be_asked_about() -> None:
+    states = states_of(*(release_secret("kube-vip", namespace=f"n{number}") for number in range(1000)))
+    assert len(find_candidates(states, wanted_release(), ())) == 4
 
 
 @given(

@@ -20,6 +20,7 @@ from fipop.errors import (
     NotLeadingError,
 )
 from fipop.kube.client import KubeClient, RequestRecord
+from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, NAMESPACES, SECRETS
 
 from .conftest import FakeServer, status_object
@@ -163,16 +164,15 @@ async def test_a_delete_without_a_name_is_never_sent(server, client):
     assert server.requests == []
 
 
-async def test_a_list_follows_all_pages_and_asks_for_them_by_token(server, client):
+async def test_a_list_follows_all_pages_and_asks_for_them_by_token(server):
     pages = {"": page(["a", "b"], token="t&1"), "t&1": page(["c"], token="t2"), "t2": page(["d"])}
 
     async def answer(request: web.Request) -> web.Response:
         return web.json_response(pages[request.query.get("continue", "")])
 
     server.answer = answer
-    listing = await client.list(
-        NAMESPACES, label_selector="a=b", field_selector="metadata.name!=z", page_size=2
-    )
+    async with KubeClient(server.connection(), limits=ReadLimits(page_items=2)) as client:
+        listing = await client.list(NAMESPACES, label_selector="a=b", field_selector="metadata.name!=z")
     assert [item["metadata"]["name"] for item in listing.items] == ["a", "b", "c", "d"]
     assert listing.resource_version == 7
     assert {request.query["limit"] for request in server.requests} == {"2"}
@@ -221,7 +221,9 @@ async def test_a_list_of_another_shape_is_an_answer_error(server, client, body):
 
 async def test_pages_without_end_run_into_the_cap(server):
     server.says(page(["a" * 50_000], token="again"))
-    async with KubeClient(server.connection(), max_answer_bytes=500_000) as client:
+    async with KubeClient(
+        server.connection(), limits=ReadLimits(answer_bytes=500_000, list_bytes=500_000)
+    ) as client:
         with pytest.raises(ApiAnswerError) as caught:
             await client.list(NAMESPACES)
     assert caught.value.reason == "TooLarge"
@@ -243,7 +245,9 @@ async def test_pages_without_end_run_into_the_deadline(server):
 
 async def test_an_answer_beyond_the_cap_is_refused(server):
     server.says(b'{"metadata":{"name":"' + b"x" * 2_000_000 + b'"}}')
-    async with KubeClient(server.connection(), max_answer_bytes=1_000_000) as client:
+    async with KubeClient(
+        server.connection(), limits=ReadLimits(answer_bytes=1_000_000, list_bytes=1_000_000)
+    ) as client:
         with pytest.raises(ApiAnswerError) as caught:
             await client.get(CONFIG_MAPS, "x", namespace="a")
         assert caught.value.reason == "TooLarge"
@@ -524,7 +528,9 @@ async def test_a_watch_of_another_shape_is_an_answer_error(server, client, junk)
 
 async def test_a_line_without_end_runs_into_the_cap(server):
     server.answer = streaming(*[b"x" * 65_536] * 20, hold=True)
-    async with KubeClient(server.connection(), max_answer_bytes=100_000) as client:
+    async with KubeClient(
+        server.connection(), limits=ReadLimits(answer_bytes=100_000, list_bytes=100_000)
+    ) as client:
         with pytest.raises(ApiAnswerError) as caught:
             [event async for event in client.watch(CONFIG_MAPS)]
     assert caught.value.reason == "TooLarge"

@@ -1,0 +1,49 @@
+"""Texts that strangers wrote, made fit for a status, an event, a log line, a metric's label or a command line.
+
+Whoever rules a guest chooses what its API says: escape sequences that rewrite an admin's terminal, characters that
+turn the direction of a line, a megabyte where a word is expected. Nothing of it travels further but through here.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_WORD = 63
+"""How much of a name, a version or a status is told: as much as a label takes."""
+LONGEST_MESSAGE = 1024
+
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_READ_AHEAD = 4
+
+# Each a class of characters between two others: nothing in them backtracks more than once for a character.
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_LONGEST_RELEASE_NAME = 53
+
+
+def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
+    """Give a text printable and cut to `limit` characters, "" for what is no text.
+
+    ANSI sequences are dropped; every other character that is not printable (control characters, those that change the
+    direction of writing, lone surrogates) becomes "?". The time that takes depends on `limit` alone.
+    """
+    if not isinstance(text, str):
+        return ""
+    read = _ANSI.sub("", text[: _READ_AHEAD * limit])
+    shown = read if read.isprintable() else "".join(each if each.isprintable() else "?" for each in read)
+    return shown if len(shown) <= limit and len(text) <= _READ_AHEAD * limit else shown[: limit - 1] + "…"
+
+
+def is_namespace(text: object) -> bool:
+    """Whether a text can be the name of a namespace (RFC 1123 label)."""
+    return isinstance(text, str) and _LABEL.fullmatch(text) is not None
+
+
+def is_object_name(text: object) -> bool:
+    """Whether a text can be the name of an object (RFC 1123 subdomain)."""
+    return isinstance(text, str) and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_release_name(text: object) -> bool:
+    """Whether a text can be the name of a helm release, and so an argument of helm."""
+    return is_object_name(text) and len(str(text)) <= _LONGEST_RELEASE_NAME
