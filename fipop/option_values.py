@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from fipop.api.names import parse_go_bool
 from fipop.errors import FipopError
+from fipop.local_addresses import is_link_host
 from fipop.yaml_input import JsonValue, YamlRefusedError, parse_yaml_mapping
 
 HEALTH_PORT = 8081
@@ -154,6 +155,7 @@ def parse_repo_url(text: str) -> str:
         raise SettingsError(
             "must not hold a query or fragment, which conditions, logs and command lines would show"
         )
+    _refuse_link(parts.hostname or "")
     return url
 
 
@@ -162,7 +164,14 @@ def parse_chart_ref(text: str) -> str:
     ref = text.strip()
     if ref and (len(ref) > _MAX_URL or not _CHART_REF.fullmatch(ref)):
         raise SettingsError("must be oci://<registry>/<path>/<chart> without a tag, or empty")
+    _refuse_link(urlsplit(ref).hostname or "")
     return ref
+
+
+def _refuse_link(host: str) -> None:
+    if is_link_host(host):
+        # Where clouds hand out machine credentials: helm would fetch them, and its failure would tell.
+        raise SettingsError("must not lead to a link-local address or a metadata service")
 
 
 def parse_version(text: str) -> str:

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from fipop.texts import clean
+
 MAX_MESSAGE_LENGTH = 1024
 
 
@@ -86,7 +88,7 @@ def merge_conditions(
                 type=condition.type,
                 verdict=condition.verdict,
                 reason=condition.reason,
-                message=condition.message[:MAX_MESSAGE_LENGTH],
+                message=clean(condition.message, MAX_MESSAGE_LENGTH),
                 since=since,
                 observed_generation=condition.observed_generation,
             )

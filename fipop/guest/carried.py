@@ -93,6 +93,24 @@ def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> Carri
     return CarriedAddresses(tuple(chain.from_iterable(found.values())))
 
 
+def parse_service(service: Json) -> Json:
+    """Give of a Service what tells the addresses that it holds; nothing of one that is no LoadBalancer."""
+    metadata, spec = _mapping(service.get("metadata")), _mapping(service.get("spec"))
+    kept: Json = {"metadata": {name: metadata.get(name) for name in ("namespace", "name")}}
+    if spec.get("type") != "LoadBalancer":
+        return kept
+    asked = _mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
+    kept["metadata"]["annotations"] = {ANNOTATION_LOAD_BALANCER_IPS: asked}
+    ingress = _mapping(_mapping(service.get("status")).get("loadBalancer")).get("ingress")
+    entries = ingress if isinstance(ingress, list) else []
+    return kept | {
+        "spec": {"type": "LoadBalancer", "loadBalancerIP": spec.get("loadBalancerIP")},
+        "status": {
+            "loadBalancer": {"ingress": [{"ip": _mapping(one).get("ip")} for one in entries[:MAX_PARTS]]}
+        },
+    }
+
+
 def _service_texts(service: Json) -> Iterator[str]:
     spec = _mapping(service.get("spec"))
     if spec.get("type") != "LoadBalancer":

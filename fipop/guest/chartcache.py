@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
+import io
 import itertools
 import re
 import shutil
@@ -31,7 +33,13 @@ _MAX_INDEX_BYTES = 16 * 1024 * 1024
 _MAX_CHART_BYTES = 32 * 1024 * 1024
 _MAX_CHART_FILES = 2000
 _MAX_SOURCES = 16
-_SEMVER = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+_NUMBER = "([0-9]{1,18})"
+_SEMVER = re.compile(rf"v?{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+_UNREADABLE = (
+    *(tarfile.TarError, zlib.error, EOFError, OSError, MemoryError),
+    # What tarfile lets through where the extended headers of a member hold nonsense.
+    *(ValueError, OverflowError, TypeError, LookupError, AttributeError, RecursionError),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +239,7 @@ def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if sha256 and found != sha256:
         raise _problem(source, "the archive is not the one that the repository's index describes")
-    try:
-        files = _read_files(archive, source)
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise _problem(source, "the archive cannot be read") from error
+    files = _read_files(archive, source)
     try:
         metadata = parse_yaml_mapping(files.get("Chart.yaml", b"").decode())
     except (YamlRefusedError, UnicodeDecodeError):
@@ -250,20 +255,45 @@ def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str
     return CachedChart(identity=identity, path=archive, sha256=found)
 
 
+class _Unpacked(io.RawIOBase):
+    """An archive as it unpacks, up to a limit: a header of a member may say that it has gigabytes."""
+
+    def __init__(self, stream: gzip.GzipFile, limit: int) -> None:
+        self._stream = stream
+        self._left = limit
+
+    def read(self, size: int = -1) -> bytes:
+        """Give the next bytes. Raises _TooLargeError."""
+        data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _TooLargeError
+        return data
+
+
+class _TooLargeError(Exception):
+    """An archive unpacks to more than is read."""
+
+
 def _read_files(archive: Path, source: ChartSource) -> dict[str, bytes]:
-    """Give the files of a chart's archive by their path below the chart's own folder."""
+    """Give the files of a chart's archive by their path below the chart's own folder. Raises ChartError."""
     files: dict[str, bytes] = {}
-    size = 0
-    with tarfile.open(archive, "r:gz") as tar:
-        for member in tar:
-            size += member.size
-            if size > _MAX_CHART_BYTES or len(files) >= _MAX_CHART_FILES:
-                raise _problem(
-                    source, f"it holds more than {_MAX_CHART_FILES} files or {_MAX_CHART_BYTES} bytes"
-                )
-            stream = tar.extractfile(member) if member.isfile() else None
-            if stream is not None:
-                files["/".join(PurePosixPath(member.name).parts[1:])] = stream.read()
+    too_large = _problem(source, f"it holds more than {_MAX_CHART_FILES} files or {_MAX_CHART_BYTES} bytes")
+    try:
+        with (
+            gzip.open(archive) as packed,
+            tarfile.open(fileobj=_Unpacked(packed, _MAX_CHART_BYTES), mode="r|") as tar,
+        ):
+            for member in tar:
+                if len(files) >= _MAX_CHART_FILES:
+                    raise too_large
+                stream = tar.extractfile(member) if member.isfile() else None
+                if stream is not None:
+                    files["/".join(PurePosixPath(member.name).parts[1:])] = stream.read()
+    except _TooLargeError:
+        raise too_large from None
+    except _UNREADABLE as error:
+        raise _problem(source, "the archive cannot be read") from error
     return files
 
 

@@ -8,6 +8,7 @@ what we wrote last. All other keys belong to other people.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,7 @@ from fipop.guest.spans import (
     parse_hosts,
     parse_spans,
 )
+from fipop.texts import is_namespace
 
 Json: TypeAlias = dict[str, Any]
 
@@ -36,6 +38,7 @@ _PREFIXES = (CIDR, ALLOW_SHARE, INTERFACE)
 _PREDECESSOR_EMPTY = "/32"
 """What kube-fip-operator wrote for a floating IP without an address."""
 
+_VERSION = re.compile(r"[!-~]{1,64}")
 _MAX_ANNOTATION = 256 * 1024  # the API server's limit for all annotations of an object
 
 
@@ -152,6 +155,26 @@ def build_keys(wanted: Sequence[WantedAddress]) -> DesiredKeys:
         for name, draft in sorted(drafts.items())
     )
     return DesiredKeys(keys=keys, contradictions=tuple(contradictions))
+
+
+def parse_config_map(item: Json) -> Json:
+    """Give of a guest's ConfigMap what is read, in the shape that Kubernetes gives it.
+
+    Raises ValueError where it has no namespace or version that a ConfigMap could have.
+    """
+    metadata = item["metadata"]
+    namespace, version = metadata.get("namespace"), metadata.get("resourceVersion")
+    if not is_namespace(namespace) or not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise ValueError("no ConfigMap of an API server")
+    return {
+        "metadata": {
+            "namespace": namespace,
+            "name": names.GUEST_CONFIG_MAP,
+            "resourceVersion": version,
+            "annotations": _texts(metadata, "annotations"),
+        },
+        "data": _texts(item, "data"),
+    }
 
 
 def as_cidr(address: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from fipop.api import names
@@ -14,6 +15,7 @@ from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
 from fipop.guest.spans import MAX_PARTS
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, NAMESPACES
+from fipop.texts import clean
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,11 @@ PERMIT_SECONDS = 5.0
 
 With the deadline of the write itself, far less than any quarantine.
 """
+
+
+_LOGGED_KEYS = 20
+MAX_NAMESPACES = 8
+"""In so many namespaces of a guest a pass writes at most: whoever annotates thousands gets no more of our time."""
 
 
 class _WithheldError(Exception):
@@ -53,26 +60,30 @@ async def settle_config_maps(
     desired = build_keys(task.wanted)
     known = task.granted | task.retired
     by_namespace = {_namespace(item): item for item in config_maps}
+    ours = [place for place, item in by_namespace.items() if _is_annotated(item)]
+    stale = sorted({*ours, PREDECESSOR_NAMESPACE} & by_namespace.keys() - {namespace})
+    # Our predecessor's place first: it is the one that a cloud provider may read.
+    stale.sort(key=lambda place: place != PREDECESSOR_NAMESPACE)
+    places = [namespace, *stale][:MAX_NAMESPACES]
     # However many there are, what is read of them in one go is bounded.
-    max_parts = MAX_PARTS // max(len(by_namespace), 1)
+    max_parts = MAX_PARTS // len(places)
+    permit = _Permit(task)
     changed: list[str] = []
     plan = Plan()
     outcome, error = ConfigMapOutcome.UNCHANGED, None
     try:
-        for place in [namespace, *sorted(set(by_namespace) - {namespace})]:
+        for place in places:
             current = by_namespace.get(place)
             if place == namespace:
                 plan = patch_plan = plan_patch(
                     current, desired, granted=known, namespace=place, max_parts=max_parts
                 )
-            elif current is not None and (_is_annotated(current) or place == PREDECESSOR_NAMESPACE):
+            else:
                 patch_plan = plan_patch(
                     current, DesiredKeys(), granted=known, namespace=place, max_parts=max_parts
                 )
-            else:
-                continue
             if patch_plan.patch is not None:
-                await _write(client, task, patch_plan.patch, place)
+                await _write(client, permit, patch_plan.patch, place)
                 changed += patch_plan.patch.changed
                 outcome = ConfigMapOutcome.WRITTEN
     except _WithheldError as withheld:
@@ -88,9 +99,31 @@ async def settle_config_maps(
     )
 
 
-async def _write(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> None:
+@dataclass(slots=True)
+class _Permit:
+    """The answer of `before_write`, which serves the writes of the next seconds."""
+
+    task: GuestTask
+    asked_at: float = float("-inf")
+
+    async def require(self) -> None:
+        """Raise _WithheldError where the addresses may not be written now."""
+        clock = asyncio.get_running_loop()
+        if clock.time() - self.asked_at <= PERMIT_SECONDS:
+            return
+        asked_at = clock.time()
+        try:
+            permitted = await self.task.before_write()
+        except FipopError as error:
+            raise _WithheldError(error) from error
+        if not permitted or clock.time() - asked_at > PERMIT_SECONDS:
+            raise _WithheldError
+        self.asked_at = asked_at
+
+
+async def _write(client: KubeClient, permit: _Permit, patch: Patch, namespace: str) -> None:
     try:
-        await _write_once(client, task, patch, namespace)
+        await _write_once(client, permit, patch, namespace)
     except ApiNotFoundError:
         if not patch.create:
             raise
@@ -100,21 +133,15 @@ async def _write(client: KubeClient, task: GuestTask, patch: Patch, namespace: s
     await client.create(
         NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     )
-    await _write_once(client, task, patch, namespace)
+    await _write_once(client, permit, patch, namespace)
 
 
-async def _write_once(client: KubeClient, task: GuestTask, patch: Patch, namespace: str) -> None:
-    clock = asyncio.get_running_loop()
-    asked_at = clock.time()
-    try:
-        permitted = await task.before_write()
-    except FipopError as error:
-        raise _WithheldError(error) from error
-    if not permitted or clock.time() - asked_at > PERMIT_SECONDS:
-        raise _WithheldError
+async def _write_once(client: KubeClient, permit: _Permit, patch: Patch, namespace: str) -> None:
+    await permit.require()
+    keys = clean(", ".join(patch.changed[:_LOGGED_KEYS]))
     log.info(
         "writing the guest's ConfigMap",
-        extra={"cluster": task.cluster_name, "namespace": namespace, "keys": ", ".join(patch.changed)},
+        extra={"cluster": permit.task.cluster_name, "namespace": namespace, "keys": keys},
     )
     if patch.create:
         await client.create(CONFIG_MAPS, patch.body, namespace=namespace)

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from fipop.api import names
 from fipop.errors import ApiAnswerError, ApiInvalidError, FipopError, ReleaseTakenError
-from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.guest.carried import CarriedAddresses, addresses_in, parse_service
 from fipop.guest.charts import Role, WantedRelease
+from fipop.guest.configmap import parse_config_map
 from fipop.guest.memory import GuestMemory
 from fipop.guest.releases import (
     SELECTOR,
@@ -59,7 +60,9 @@ class Survey:
 
 async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     """Give the guest's ConfigMaps named `kubevip`, of all namespaces: fipop or its predecessor wrote elsewhere once."""
-    listing = await client.list(CONFIG_MAPS, field_selector=f"metadata.name={names.GUEST_CONFIG_MAP}")
+    listing = await client.list(
+        CONFIG_MAPS, field_selector=f"metadata.name={names.GUEST_CONFIG_MAP}", project=parse_config_map
+    )
     return listing.items
 
 
@@ -212,14 +215,8 @@ async def _read_deployments(client: KubeClient, provider: ReleaseState | None) -
 
 async def _read_services(client: KubeClient) -> tuple[Json, ...]:
     try:
-        listing = await client.list(
-            SERVICES, field_selector="spec.type=LoadBalancer", project=_project_service
-        )
+        listing = await client.list(SERVICES, field_selector="spec.type=LoadBalancer", project=parse_service)
     except ApiInvalidError:
         # API servers before 1.31 do not know this selector.
-        listing = await client.list(SERVICES, project=_project_service)
+        listing = await client.list(SERVICES, project=parse_service)
     return listing.items
-
-
-def _project_service(service: Json) -> Json:
-    return {name: service.get(name) for name in ("metadata", "spec", "status")}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 from fipop.guest.charts import HARVESTER_RELEASE, Role
+from fipop.texts import LONGEST_WORD, clean, is_namespace, is_release_name
 
 Json: TypeAlias = dict[str, Any]
 
@@ -15,6 +17,12 @@ ANNOTATION_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 
 DAEMON_SET = "DaemonSet"
 DEPLOYMENT = "Deployment"
+
+_TOLD = 5
+"""Of so many workloads a message tells."""
+_MOST_PODS = 1_000_000
+_MOST_LABELS, _MOST_CONTAINERS = 64, 64
+_LONGEST_NAME, _LONGEST_IMAGE = 253, 1024
 
 _IMAGES = {
     "kube-vip": Role.KUBE_VIP,
@@ -100,7 +108,11 @@ def judge_readiness(workloads: Iterable[Workload]) -> Readiness:
     if not mine:
         return Readiness(ready=False, message="the release runs nothing in this guest")
     unready = [workload for workload in mine if not workload.is_ready]
-    return Readiness(ready=not unready, message="; ".join(str(workload) for workload in unready or mine))
+    told = unready or list(mine)
+    message = "; ".join(map(str, told[:_TOLD]))
+    if len(told) > _TOLD:
+        message += f"; and {len(told) - _TOLD} more"
+    return Readiness(ready=not unready, message=message)
 
 
 def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
@@ -108,28 +120,32 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
     annotations = _mapping(metadata, "annotations")
     name, namespace = annotations.get(ANNOTATION_RELEASE_NAME), annotations.get(ANNOTATION_RELEASE_NAMESPACE)
     pod = _mapping(_mapping(_mapping(item, "spec"), "template"), "spec")
-    release = None
-    if isinstance(name, str):
-        release = (namespace if isinstance(namespace, str) else str(metadata.get("namespace")), name)
+    place = namespace if isinstance(namespace, str) else metadata.get("namespace")
     return Workload(
         kind=kind,
-        namespace=str(metadata.get("namespace")),
-        name=str(metadata.get("name")),
-        resource_version=str(metadata.get("resourceVersion")),
-        release=release,
+        namespace=clean(metadata.get("namespace"), LONGEST_WORD),
+        name=clean(metadata.get("name"), _LONGEST_NAME),
+        resource_version=clean(metadata.get("resourceVersion"), LONGEST_WORD),
+        release=(str(place), str(name)) if is_namespace(place) and is_release_name(name) else None,
         wanted=wanted,
         ready=ready,
         observed=_count(_mapping(item, "status"), "observedGeneration") >= _count(metadata, "generation"),
         roles=_roles(pod),
-        node_selector=tuple(sorted((str(k), str(v)) for k, v in _mapping(pod, "nodeSelector").items())),
+        node_selector=tuple(sorted(_node_selector(pod))),
     )
+
+
+def _node_selector(pod: Json) -> Iterator[tuple[str, str]]:
+    for label, value in islice(_mapping(pod, "nodeSelector").items(), _MOST_LABELS):
+        if isinstance(value, str):
+            yield clean(label, _LONGEST_NAME), clean(value, LONGEST_WORD)
 
 
 def _roles(pod: Json) -> frozenset[Role]:
     containers = pod.get("containers")
     images = [
-        str(container.get("image", ""))
-        for container in (containers if isinstance(containers, list) else [])
+        clean(container.get("image"), _LONGEST_IMAGE)
+        for container in (containers[:_MOST_CONTAINERS] if isinstance(containers, list) else [])
         if isinstance(container, dict)
     ]
     # registry:port/path/name:tag@digest -> name
@@ -144,4 +160,4 @@ def _mapping(holder: Json, name: str) -> Json:
 
 def _count(holder: Json, name: str) -> int:
     value = holder.get(name)
-    return value if isinstance(value, int) and value >= 0 else 0
+    return min(value, _MOST_PODS) if isinstance(value, int) and value >= 0 else 0

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 _RESOLUTION_SECONDS = 1.0
+_LATEST_SECONDS = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
 
 class ServerClock:
@@ -27,8 +28,10 @@ class ServerClock:
             return
         try:
             seconds = parsedate_to_datetime(date).timestamp()
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, TypeError, IndexError):
             return
+        if not 0 <= seconds < _LATEST_SECONDS:
+            return  # a time to which nothing can be added: as if it had said none
         low = seconds - received_at
         high = seconds + _RESOLUTION_SECONDS - sent_at
         if low > self._high or high < self._low:

@@ -9,16 +9,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 
 from fipop.errors import AuthorityReplacedError, KubeAccessError
 
-_METADATA_ADDRESSES = frozenset(
-    ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
-)
-"""Where clouds answer with machine credentials outside 169.254.0.0/16 (Alibaba, Azure, Oracle, AWS)."""
-_NAT64 = ip_network("64:ff9b::/96")
 _LONGEST_TOKEN = 16 * 1024
 
 
@@ -64,23 +58,6 @@ class Connection:
             return
         if pem.strip() and pem != self.ca_pem:
             raise AuthorityReplacedError(server=self.server, path=str(self.ca_path))
-
-
-def is_local_address(address: IPv4Address | IPv6Address) -> bool:
-    """Tell whether an address is this machine, its link, or a cloud's metadata service, however it is written."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return is_local_address(address.ipv4_mapped)
-        if isinstance(_NAT64, IPv6Network) and address in _NAT64:
-            return is_local_address(IPv4Address(int(address) & 0xFFFFFFFF))
-    return (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-        or address in _METADATA_ADDRESSES
-        or (isinstance(address, IPv4Address) and int(address) >> 24 == 0)
-    )
 
 
 def build_ssl_context(connection: Connection) -> ssl.SSLContext:

@@ -17,7 +17,6 @@ MIB = 1024 * 1024
 
 _FREE_BYTES = 128 * 1024
 """So much of each answer counts for nothing: those that hold the budget up do not keep small answers from anybody."""
-_STEP_BYTES = 256 * 1024
 
 
 class ByteBudget:
@@ -34,7 +33,7 @@ class ByteBudget:
 
     @asynccontextmanager
     async def share(self) -> AsyncIterator[ByteShare]:
-        """Lend a share that grows with an answer; given back at the end of the context."""
+        """Lend a share for one answer; given back at the end of the context."""
         share = ByteShare(self)
         try:
             yield share
@@ -42,7 +41,7 @@ class ByteBudget:
             self._give_back(share.held)
 
     async def take(self, count: int) -> None:
-        """Wait for so many bytes."""
+        """Wait for so many bytes; more than there are in all are never had."""
         if not self._line and self._free >= count:
             self._free -= count
             return
@@ -77,11 +76,14 @@ class ByteShare:
         self._budget = budget
         self.held = 0
 
-    async def cover(self, size: int) -> None:
-        """Wait until the share covers an answer of so many bytes."""
-        while size - _FREE_BYTES > self.held:
-            await self._budget.take(_STEP_BYTES)
-            self.held += _STEP_BYTES
+    async def cover(self, size: int, *, most: int) -> None:
+        """Wait until the share covers so many bytes of an answer that may have `most`.
+
+        All of it is taken at once: two that each had a part, and wanted more, would wait for each other.
+        """
+        if size > _FREE_BYTES and not self.held:
+            await self._budget.take(most)
+            self.held = most
 
 
 @dataclass(slots=True)

@@ -28,8 +28,9 @@ from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError, KubeAcce
 from fipop.kube.answers import Answer, error_of
 from fipop.kube.calls import Call, call_fields
 from fipop.kube.clock import ServerClock
-from fipop.kube.connection import Connection, build_ssl_context, is_local_address
+from fipop.kube.connection import Connection, build_ssl_context
 from fipop.kube.limits import MIB, ByteBudget, ByteShare
+from fipop.local_addresses import is_local_address
 
 TOO_LARGE = "TooLarge"
 """The reason of an ApiAnswerError where more came than is taken."""
@@ -342,7 +343,8 @@ async def _read_body(
     call: Call, response: aiohttp.ClientResponse, max_answer_bytes: int, share: ByteShare | None = None
 ) -> bytes:
     _require_plain(call, response)
-    if (response.content_length or 0) > max_answer_bytes:
+    most = max_answer_bytes if response.content_length is None else response.content_length
+    if most > max_answer_bytes:
         raise ApiAnswerError(**call_fields(call, status=response.status, reason=TOO_LARGE))
     parts: list[bytes] = []
     size = 0
@@ -351,7 +353,7 @@ async def _read_body(
         if size > max_answer_bytes:
             raise ApiAnswerError(**call_fields(call, status=response.status, reason=TOO_LARGE))
         if share is not None:
-            await share.cover(size)
+            await share.cover(size, most=most)
         parts.append(chunk)
     return b"".join(parts)
 

@@ -24,6 +24,7 @@ from fipop.metrics.samples import EventKey, FleetSnapshot, GuestEvent, clean_lab
 QUEUE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
 WORK_BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
 
+GUEST_TARGET = "guest"
 _LEGACY_HEADER = re.compile(rb"^(# (?:HELP|TYPE) %s)_total " % LEGACY_EVENTS.encode(), re.MULTILINE)
 
 
@@ -63,7 +64,7 @@ class Metrics:
         )
         self._api_requests = self._counter(
             "fipop_api_requests",
-            "Requests to Kubernetes APIs: of the management cluster or of guests; code 0 is no answer.",
+            "Requests to Kubernetes APIs: management cluster, or guests (codes by class); code 0 is no answer.",
             "target",
             "verb",
             "code",
@@ -101,8 +102,12 @@ class Metrics:
         self._pass.labels(result_label(success)).observe(seconds)
 
     def observe_api_request(self, target: str, verb: str, code: int, seconds: float) -> None:
-        """Note a request to `management` or a `guest`, by the code of its answer; 0 when none came."""
-        self._api_requests.labels(target, verb, str(code)).inc()
+        """Note a request to `management` or a `guest`, by the code of its answer; 0 when none came.
+
+        Of guests only the class (`4xx`): they may answer with any code, and each would be a series.
+        """
+        label = str(code) if target != GUEST_TARGET or code == 0 else f"{code // 100}xx"
+        self._api_requests.labels(target, verb, label).inc()
         self._api_duration.labels(target).observe(seconds)
 
     def count_allocation(self, result: str) -> None:

@@ -36,6 +36,7 @@ from fipop.operator.snapshot import build_snapshot
 from fipop.operator.wiring import Controllers
 from fipop.operator.world import WATCHED
 from fipop.settings import Settings
+from fipop.texts import clean
 
 logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
@@ -336,7 +337,8 @@ class Operator:
     def _note_request(self, target: str, record: RequestRecord) -> None:
         self._metrics.observe_api_request(target, record.verb, record.status, record.duration_seconds)
         if requests.isEnabledFor(TRACE):
-            fields = {"target": target, "verb": record.verb, "path": record.path, "status": record.status}
+            path = clean(record.path)  # helm's hold names that a guest gave
+            fields = {"target": target, "verb": record.verb, "path": path, "status": record.status}
             requests.log(TRACE, "request", extra=fields)
 
 

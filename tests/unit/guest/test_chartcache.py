@@ -8,6 +8,8 @@ import io
 import subprocess
 import sys
 import tarfile
+import tempfile
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -302,3 +304,60 @@ async def test_a_failed_fetch_leaves_nothing_and_its_cause_is_told_while_it_is_t
     with pytest.raises(ChartError, match="not the one"):
         await source.version()
     again.cancel()
+
+
+@pytest.mark.parametrize("version", ["9" * 5000 + ".0.0", "1." + "9" * 5000 + ".0", "1.0.0-" + "9" * 5000])
+def test_a_version_of_thousands_of_digits_is_none(version: str) -> None:
+    with pytest.raises(ChartError):
+        choose_version(index(version), SOURCE)
+
+
+def header(name: bytes, size: bytes, kind: bytes) -> bytes:
+    block = bytearray(512)
+    block[:100], block[124:136], block[156:157] = name.ljust(100, b"\0"), size.ljust(12, b"\0"), kind
+    block[257:265] = b"ustar\x0000"
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def extended(content: bytes) -> bytes:
+    return header(b"pax", b"%o" % len(content), b"x") + content.ljust(-(-len(content) // 512) * 512, b"\0")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        extended(b"20 mtime=notanumber\n") + header(b"kube-vip/Chart.yaml", b"0", b"0"),
+        extended(b"14 size=-1024\n") + header(b"kube-vip/Chart.yaml", b"0", b"0"),
+        extended(b"99999999999999999999 path=x\n"),
+        extended(b"0 path=x\n"),
+        extended(b"5000 size=" + b"9" * 4989 + b"\n") + header(b"kube-vip/Chart.yaml", b"0", b"0"),
+        extended(b"30 GNU.sparse.size=x\n" + b"30 GNU.sparse.major=1\n" * 9) + header(b"x", b"0", b"0"),
+        header(b"pax", b"77777777777", b"x"),
+        header(b"kube-vip/Chart.yaml", b"-1", b"0"),
+        header(b"kube-vip/Chart.yaml", b"\xff" * 12, b"0"),
+        header(b"x", b"0", b"S"),
+        header(b"L", b"77777777777", b"L"),
+        b"\0" * 200_000_000,
+    ],
+)
+def test_headers_of_an_archive_that_lie_are_the_charts_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.tgz"
+    path.write_bytes(gzip.compress(content, 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChartError):
+            verify_archive(path, SOURCE, "1.0.0", "")
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.binary(max_size=1500))
+def test_an_archive_of_any_bytes_is_the_charts_error(content: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".tgz") as file:
+        file.write(gzip.compress(content))
+        file.flush()
+        with pytest.raises(ChartError):
+            verify_archive(Path(file.name), SOURCE, "1.0.0", "")

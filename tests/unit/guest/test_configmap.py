@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -17,11 +17,13 @@ from fipop.guest.configmap import (
     WantedAddress,
     as_cidr,
     build_keys,
+    parse_config_map,
     plan_patch,
 )
 from fipop.guest.spans import MAX_PARTS
 from localfleet.simulated import merge_patch
 
+Json: TypeAlias = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FIRST = WantedAddress(floating_ip=("c-m-1", "first"), created=START, addresses=("10.0.0.1",))
 Object = dict[str, Any]
@@ -293,3 +295,26 @@ def test_however_many_pools_there_are_only_so_many_are_read() -> None:
     )
     assert found.patch is not None
     assert found.patch.changed == ("cidr-0", "cidr-1", "cidr-2", "cidr-3")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"namespace": "a"},
+        {"namespace": 7, "resourceVersion": "1"},
+        {"namespace": "../x", "resourceVersion": "1"},
+    ]
+    + [{"namespace": "a", "resourceVersion": value} for value in (7, "", "x" * 65, "a\nb", None)],
+)
+def test_a_config_map_without_a_place_or_a_version_is_none(metadata: Json) -> None:
+    with pytest.raises(ValueError, match="no ConfigMap"):
+        parse_config_map({"metadata": metadata})
+
+
+@pytest.mark.parametrize("odd", [None, 7, [], "x", {"a": 7}, {"a": None}, {"a": {"b": "c"}}])
+def test_annotations_and_data_of_any_shape_are_read_as_texts(odd: object) -> None:
+    metadata = {"namespace": "a", "resourceVersion": "1", "annotations": odd}
+    found = parse_config_map({"metadata": metadata, "data": odd})
+    assert (found["metadata"]["annotations"], found["data"]) == ({}, {})
+    plan_patch(found, DesiredKeys(), granted=frozenset(), namespace="a")

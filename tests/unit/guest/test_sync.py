@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from fipop.errors import ApiServerError
+from fipop.errors import ApiServerError, FipopError
 from fipop.guest.chartcache import CachedChart, ChartCache
 from fipop.guest.charts import ChartIdentity, ChartSource
 from fipop.guest.configmap import WantedAddress
@@ -343,3 +344,66 @@ async def test_a_guest_that_is_passed_by_leaves_the_line(proxy: RancherProxy, bu
     busy.stop.touch()
     await running
     assert busy.called == ["c-m-c"]
+
+
+async def test_a_guest_with_thousands_of_annotated_config_maps_gets_few_writes_for_one_confirmation(
+    proxy: RancherProxy, tools: GuestTools
+) -> None:
+    """20,000 of them caused as many live reads of our own API server."""
+    asked = 0
+
+    async def count() -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    task = replace(add_guest(proxy, "c-m-a"), before_write=count)
+    guest = proxy.guests["c-m-a"].target
+    assert isinstance(guest, SimulatedGuest)
+    applied = {"kubefip.k8s.binbash.org/applied": '{"cidr-global":"10.0.0.1/32"}'}
+    for number in range(300):
+        metadata = {"namespace": f"n{number}", "name": "kubevip", "annotations": applied}
+        guest.put("configmaps", {"metadata": metadata, "data": {"cidr-global": "10.0.0.1/32"}})
+    report = await GuestRoom(tools).run_pass(task)
+    assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
+    assert (asked, report.writes) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("plural", "manifest"),
+    [
+        ("configmaps", {"metadata": {"name": "kubevip", "namespace": "a", "annotations": 7}}),
+        (
+            "configmaps",
+            {"metadata": {"name": "kubevip", "namespace": "a", "annotations": {"x": 7}}, "data": [1]},
+        ),
+        ("configmaps", {"metadata": {"name": "kubevip", "namespace": "../a"}}),
+        (
+            "secrets",
+            {"metadata": {"name": "s", "namespace": "a", "labels": {"owner": "helm", "version": "9" * 5000}}},
+        ),
+        ("secrets", {"metadata": {"name": "s", "namespace": "a", "labels": 7}}),
+        (
+            "daemonsets",
+            {"metadata": {"name": "d", "namespace": "a"}, "spec": 7, "status": {"numberReady": "x"}},
+        ),
+        (
+            "daemonsets",
+            {"metadata": {"name": "d", "namespace": 7, "annotations": [7]}, "spec": {"template": 1}},
+        ),
+        ("services", {"metadata": {"name": "s", "namespace": "a"}, "spec": [], "status": 7}),
+    ],
+)
+async def test_objects_of_any_shape_end_in_a_report(
+    proxy: RancherProxy, tools: GuestTools, plural: str, manifest: dict[str, object]
+) -> None:
+    task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
+    guest = proxy.guests["c-m-a"].target
+    assert isinstance(guest, SimulatedGuest)
+    stored = guest.put(plural, manifest)
+    guest.objects = {(plural, "a", str(stored["metadata"]["name"])): stored}
+    room = GuestRoom(tools)
+    report = await room.run_pass(task)
+    assert report.error is None or isinstance(report.error, (FipopError))
+    with contextlib.suppress(FipopError):
+        await room.look("c-m-a", task.kubeconfig)

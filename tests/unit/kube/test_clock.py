@@ -1,6 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,3 +78,16 @@ def test_a_header_of_any_shape_is_survived(date):
     clock = ServerClock()
     clock.observe(date, sent_at=1.0, received_at=2.0)
     clock.now(3.0)
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        *("Fri, 31 Dec 9999 23:59:59 GMT", "", " ", ",", "Mon", "0 Jan 0 0:0:0 +99999999", "9" * 8000),
+        "Thu, 01 Jan 1970 00:00:00 " + "9" * 500,
+    ],
+)
+def test_a_date_that_no_server_means_is_none(date: str) -> None:
+    clock = ServerClock()
+    clock.observe(date, sent_at=1.0, received_at=2.0)
+    assert clock.now(1e9) is None

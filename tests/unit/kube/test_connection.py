@@ -2,7 +2,6 @@ import datetime as dt
 import os
 import ssl
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -11,43 +10,13 @@ from cryptography.hazmat.primitives import serialization
 
 from fipop.errors import ApiUnreachableError, AuthorityReplacedError, KubeAccessError
 from fipop.kube.client import Connection, KubeClient
-from fipop.kube.connection import build_ssl_context, is_local_address
+from fipop.kube.connection import build_ssl_context
 from fipop.kube.resources import CONFIG_MAPS
 from localfleet.certificates import build_authority
 
 from .conftest import serve, server_tls
 
 CONFIG_MAP = {"metadata": {"name": "x", "namespace": "a"}}
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1",
-        "127.8.9.1",
-        "0.0.0.0",
-        "0.1.2.3",
-        "169.254.169.254",
-        "100.100.100.200",
-        "168.63.129.16",
-        "224.0.0.1",
-        "::1",
-        "::",
-        "fe80::1",
-        "fd00:ec2::254",
-        "ff02::1",
-        "::ffff:127.0.0.1",
-        "::ffff:169.254.169.254",
-        "64:ff9b::a9fe:a9fe",
-    ],
-)
-def test_addresses_of_this_machine_its_link_and_metadata_services_are_local(address):
-    assert is_local_address(ip_address(address))
-
-
-@pytest.mark.parametrize("address", ["10.43.0.1", "192.168.1.1", "8.8.8.8", "fd00::1", "2001:db8::1"])
-def test_addresses_of_networks_are_not_local(address):
-    assert not is_local_address(ip_address(address))
 
 
 def test_secrets_do_not_show_in_the_representation():
