@@ -222,7 +222,10 @@ class CarriedElsewhereError(GuestError):
     def __init__(self, *, address: str, carrier: str) -> None:
         self.address = address
         self.carrier = carrier
-        super().__init__(f"{address} is held for this guest and not written: {carrier}")
+        super().__init__(
+            f"{address} is held for this guest and not written: {carrier}; annotation "
+            "kubefip.k8s.binbash.org/ignore-claim with that guest's id writes it all the same"
+        )
 
 
 class GuestUnreadableError(GuestError):

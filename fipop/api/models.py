@@ -135,6 +135,8 @@ class FloatingIPRange(_Named):
     match_labels: Mapping[str, str] | None = None
     quarantine_seconds: int = names.DEFAULT_QUARANTINE_SECONDS
     draining: bool = False
+    restrict_to_matching: bool = False
+    max_per_guest: int | None = None
     harvester_cluster: str | None = None
     harvester_network: str | None = None
     status_capacity: RangeCapacity | None = None
@@ -186,6 +188,7 @@ class FloatingIP(_Named):
     range: str | None = None
     update_config_map: bool = False
     paused: bool = False
+    ignored_claims: frozenset[str] = frozenset()
     ipaddress: str = ""
     ip_family_policy: IPFamilyPolicy | None = None
     ip_families: tuple[int, ...] = ()

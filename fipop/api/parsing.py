@@ -67,6 +67,8 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
         match_labels=_labels(selector) if isinstance(selector, dict) else None,
         quarantine_seconds=_integer(spec.get("quarantineSeconds"), names.DEFAULT_QUARANTINE_SECONDS),
         draining=spec.get("draining") is True,
+        restrict_to_matching=spec.get("restrictToMatching") is True,
+        max_per_guest=_integer(spec.get("maxPerGuest"), 0) or None,
         harvester_cluster=annotations.get(names.ANNOTATION_HARVESTER_CLUSTER) or None,
         harvester_network=annotations.get(names.ANNOTATION_HARVESTER_NETWORK) or None,
         status_capacity=_range_capacity(status.get("capacity")),
@@ -87,6 +89,11 @@ def parse_floating_ip(obj: Mapping[str, Any]) -> FloatingIP:
         range=annotations.get(names.ANNOTATION_RANGE) or None,
         update_config_map=bool(names.parse_go_bool(annotations.get(names.ANNOTATION_UPDATE_CONFIG_MAP))),
         paused=bool(names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED))),
+        ignored_claims=frozenset(
+            part.strip()
+            for part in annotations.get(names.ANNOTATION_IGNORE_CLAIM, "").split(",")
+            if part.strip()
+        ),
         ipaddress=str(spec.get("ipaddress") or "").strip(),
         ip_family_policy=_policy(spec.get("ipFamilyPolicy")),
         ip_families=tuple(_FAMILIES[family] for family in map(str, families) if family in _FAMILIES)

@@ -18,6 +18,8 @@ Json: TypeAlias = dict[str, Any]
 
 ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
 
+CONFIG_MAP, SERVICE = "ConfigMap", "Service"
+
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -56,9 +58,16 @@ class CarriedAddresses:
 
     @property
     def single(self) -> tuple[Address, ...]:
-        """The addresses that stand there by themselves, in order: no pool has to be counted out for them."""
-        found = {one.span.first for one in self.spans if one.span.first == one.span.last}
-        return tuple(sorted(found, key=lambda address: (address.version, int(address))))
+        """The addresses that stand there by themselves: no pool has to be counted out for them.
+
+        Those of ConfigMaps first, which administrators write, then those of Services; each from the lowest.
+        """
+        found: dict[Address, bool] = {}
+        for one in self.spans:
+            if one.span.first == one.span.last:
+                in_service = one.carrier.kind == SERVICE
+                found[one.span.first] = found.get(one.span.first, True) and in_service
+        return tuple(sorted(found, key=lambda address: (found[address], address.version, int(address))))
 
 
 class TooManyAddressesError(GuestError):
@@ -75,11 +84,11 @@ def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> Carri
     Of several objects with the very same text the first stands for all.
     """
     texts = [
-        (text, "ConfigMap", config_map)
+        (text, CONFIG_MAP, config_map)
         for config_map in config_maps
         for text in _strings(config_map.get("data"))
     ]
-    texts += [(text, "Service", service) for service in services for text in _service_texts(service)]
+    texts += [(text, SERVICE, service) for service in services for text in _service_texts(service)]
     found: dict[str, tuple[CarriedSpan, ...]] = {}
     parts = 0
     for text, kind, item in texts:

@@ -131,6 +131,11 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
         "Held addresses that lost their floating IPs unseen and wait for a confirmation.",
         value=fleet.withheld_releases,
     )
+    yield GaugeMetricFamily(
+        "fipop_ignored_claims",
+        "Addresses that guests carry and nobody owns, beyond those of each guest that are kept from others.",
+        value=fleet.ignored_claims,
+    )
     depth = GaugeMetricFamily("fipop_queue_depth", "Keys that wait in a work queue.", labels=("queue",))
     for queue, keys in sorted(fleet.queue_depths.items()):
         depth.add_metric((queue,), keys)

@@ -57,6 +57,7 @@ class FleetSnapshot:
     bad_options: int = 0
     predecessor_runs: bool = False
     withheld_releases: int = 0
+    ignored_claims: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,23 +18,6 @@ from fipop.operator.request import Request, needs_every_family, wanted_families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangeView:
-    """The range to serve from, as the decision sees it.
-
-    `refuses` says why the range would not give out an address that somebody asks for by name; None where it would.
-    `is_anothers` tells whether another floating IP has an address there. A range that is `draining` gives out nothing
-    new.
-    """
-
-    name: str
-    space: str
-    families: frozenset[Family]
-    draining: bool
-    refuses: Callable[[Address], IpamError | None]
-    is_anothers: Callable[[Address], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
     """Why a floating IP has not all that it asks for; `reason` is that of its condition.
 
@@ -44,6 +27,24 @@ class Obstacle:
     reason: str
     message: str
     tolerable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeView:
+    """The range to serve from, as the decision sees it.
+
+    `refuses` says why the range would not give out an address that somebody asks for by name; None where it would.
+    `is_anothers` tells whether another floating IP has an address there. A range that is `draining` gives out nothing
+    new, one that is `restricted` nothing to this guest.
+    """
+
+    name: str
+    space: str
+    families: frozenset[Family]
+    draining: bool
+    restricted: Obstacle | None = None
+    refuses: Callable[[Address], IpamError | None]
+    is_anothers: Callable[[Address], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +307,8 @@ def _confirm(address: Address, *, made_by_us: bool) -> Want:
 def _obstacle_to(want: Want, facts: Circumstances) -> Obstacle | None:
     if want.confirms:
         return None
+    if facts.range.restricted is not None:
+        return facts.range.restricted
     if want.address is not None:
         refusal = facts.range.refuses(want.address)
         if refusal is not None:

@@ -213,6 +213,14 @@ class Books:
         """Give the owners of claims whose outcome is open."""
         return frozenset(owner for owner, _ in self._unsettled)
 
+    def open_claims(self, namespace: str, range_name: str) -> frozenset[str]:
+        """Give the reservations that the floating IPs of a namespace ask for from a range at this moment."""
+        return frozenset(
+            claim.name
+            for claim in self._unsettled.values()
+            if claim.owner.namespace == namespace and claim.range == range_name
+        )
+
     def is_trying_again(self, owner: OwnerKey) -> bool:
         """Whether a claim of an owner came to nothing, and no round of its got to an end since."""
         return owner in self._in_vain

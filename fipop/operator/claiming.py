@@ -13,7 +13,7 @@ from fipop.operator.allocation import Obstacle, Plan, Want, address_of, obstacle
 from fipop.operator.request import Request
 from fipop.operator.reservations import Claim, Held, Refused, ReservationDesk
 from fipop.operator.standing import read_addresses, space_named
-from fipop.operator.world import BY_FORMER_OWNER, World
+from fipop.operator.world import BY_FORMER_OWNER, BY_OWNER_NAMESPACE, World
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,10 @@ class Claimer:
             )
             known = self._world.reservations.get("", claim.name)
             namesake = self._world.books.named_by_another(space, address, owner.key)
-            if known is not None and not self._desk.may_take(known, claim):
+            over = find_quota_excess(self._world, claim)
+            if over is not None:
+                obstacles.append(over)
+            elif known is not None and not self._desk.may_take(known, claim):
                 obstacles.append(self._describe(known))
             elif namesake is not None:
                 obstacles.append(describe_namesake(namesake, address))
@@ -217,6 +220,9 @@ class Claimer:
                 requested=want.requested,
                 renames=want.renames,
             )
+            over = None if want.confirms else find_quota_excess(self._world, claim)
+            if over is not None:
+                return over
             self._world.books.expect(claim)
             try:
                 answer = await self._desk.claim(claim)
@@ -305,6 +311,31 @@ def _staying(plan: Plan, outcome: Outcome) -> list[Reservation]:
     serious = any(not obstacle.tolerable for obstacle in outcome.obstacles)
     old = [*replaced, *(plan.spare if serious else ())]
     return [each for each in old if address_of(each).family not in outcome.held]
+
+
+def find_quota_excess(world: World, claim: Claim) -> Obstacle | None:
+    """Say that a guest has all addresses that the range allows one guest; None where it may have this one.
+
+    What waits in quarantine counts: else whoever makes and deletes floating IPs in a loop empties the range.
+    """
+    found = world.ranges.get("", claim.range)
+    limit = found.max_per_guest if found is not None else None
+    if limit is None:
+        return None
+    namespace = claim.owner.namespace
+    had = {
+        each.name
+        for each in world.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
+        if each.range == claim.range
+    }
+    asked_for = world.books.open_claims(namespace, claim.range)
+    if claim.name in had or len(had | (asked_for - {claim.name})) < limit:
+        return None
+    message = (
+        f'range "{claim.range}" gives a guest at most {limit} addresses (maxPerGuest); '
+        f"{namespace} has {len(had)}, those in quarantine included"
+    )
+    return Obstacle(reason="QuotaExceeded", message=message)
 
 
 def describe_holder(reservation: Reservation, carrier: str | None = None) -> Obstacle:

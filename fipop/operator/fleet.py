@@ -15,7 +15,7 @@ from fipop.guest.carried import CarriedAddresses
 from fipop.guest.configmap import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.guest.sync import GuestRoom
-from fipop.ipam.addresses import Address, format_address
+from fipop.ipam.addresses import Address, format_address, parse_address
 from fipop.kube.client import KubeClient
 from fipop.metrics import GuestEvent, Metrics
 from fipop.operator.allocation import address_of
@@ -150,6 +150,10 @@ class Fleet:
         carrier = carried.carrier_of(format_address(address))
         return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
 
+    async def carries(self, guest_id: str, address: Address) -> bool:
+        """Whether a guest itself carries an address now. GuestError where it cannot be asked."""
+        return (await self.look_around(guest_id)).carrier_of(format_address(address)) is not None
+
     async def look_around(self, guest_id: str) -> CarriedAddresses:
         """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
         guest = self._parts.guests.known(guest_id)
@@ -202,7 +206,13 @@ class Fleet:
         finally:
             del self._under_way[guest.id]
         retry = self._record(guest, report, visits, deep=deep)
-        return observe(report, served, installs=task.opted_in), retry
+        contested = self._contested(guest.id, task.granted)
+        return observe(report, served, installs=task.opted_in, contested=contested), retry
+
+    def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
+        """Give the guests that claim addresses which this one holds, by address."""
+        found = {each: self._parts.rivals.claimants(parse_address(each), but=guest_id) for each in addresses}
+        return {address: claimants for address, claimants in found.items() if claimants}
 
     def _record(self, guest: Guest, report: PassReport, visits: Visits, *, deep: bool) -> float | None:
         """Count and log how a pass ended; give when the next is due, None: at the interval."""
@@ -273,7 +283,9 @@ class Fleet:
             self._held_up.add(guest_id)
             return False
         for reservation in held:
-            await self._parts.rivals.check(reservation)
+            floating_ip = self._parts.world.floating_ips.get(*reservation.owner.key)
+            ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
+            await self._parts.rivals.check(reservation, ignored)
         try:
             for reservation in held:
                 if not await self._parts.desk.is_held_by(reservation.name, reservation.owner):

@@ -27,7 +27,7 @@ from fipop.operator.allocation import (
 from fipop.operator.claiming import Claimer, Outcome, is_named
 from fipop.operator.gates import Gates
 from fipop.operator.guests import GuestDirectory
-from fipop.operator.links import GuestLink, find_range, link_guest
+from fipop.operator.links import GuestLink, find_range, find_restriction, link_guest
 from fipop.operator.request import Request, SpecError, read_request
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.specs import SpecWriter
@@ -212,6 +212,7 @@ class FloatingIPReconciler:
             space=found.address_space,
             families=books.families(found.name),
             draining=found.draining,
+            restricted=find_restriction(found, self._guests.known(floating_ip.namespace)),
             refuses=lambda address: books.why_refused(found.name, address),
             is_anothers=lambda address: books.is_anothers(found.address_space, address, floating_ip.meta.key),
         )

@@ -86,6 +86,10 @@ class GuestDirectory:
         """
         return self._known.get(guest_id) or self._partly_known.get(guest_id)
 
+    def is_resolved(self, guest_id: str) -> bool:
+        """Whether all links of a guest were resolved once, those to its Harvester cluster and network too."""
+        return guest_id in self._known
+
     def all(self) -> tuple[Guest, ...]:
         """Give all known guests, by id."""
         known = self._partly_known | self._known

@@ -11,7 +11,7 @@ from fipop.ipam.addresses import Address
 from fipop.operator.allocation import Obstacle
 from fipop.operator.world import World
 from fipop.rancher.discovery import choose_cluster
-from fipop.rancher.matching import Guest, NoRange, RangeChoice, RangeMatch, choose_range
+from fipop.rancher.matching import Guest, NoRange, RangeChoice, RangeMatch, choose_range, would_be_chosen
 from fipop.rancher.objects import ProvisioningCluster
 
 _NO_RANGE_MESSAGES = {
@@ -54,17 +54,22 @@ def link_guest(world: World, floating_ip: FloatingIP) -> GuestLink:
 def range_matches(world: World) -> tuple[RangeMatch, ...]:
     """Give of every range that can be read what the choice for a guest needs."""
     return tuple(
-        RangeMatch(
-            name=each.name,
-            created=each.meta.created,
-            harvester_cluster=each.harvester_cluster,
-            harvester_network=each.harvester_network,
-            match_labels=each.match_labels,
-            draining=each.draining,
-            full=world.books.is_full(each.name),
-        )
+        as_match(each, full=world.books.is_full(each.name))
         for each in world.ranges.all()
         if not each.meta.deleting
+    )
+
+
+def as_match(each: FloatingIPRange, *, full: bool) -> RangeMatch:
+    """Give of a range what decides whom it serves."""
+    return RangeMatch(
+        name=each.name,
+        created=each.meta.created,
+        harvester_cluster=each.harvester_cluster,
+        harvester_network=each.harvester_network,
+        match_labels=each.match_labels,
+        draining=each.draining,
+        full=full,
     )
 
 
@@ -115,6 +120,17 @@ def find_range(
             return chosen
     reason = choice.reason or NoRange.NO_MATCH
     return Obstacle(reason=reason.value, message=_NO_RANGE_MESSAGES[reason])
+
+
+def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Obstacle | None:
+    """Say why a range gives a guest nothing that serves only those it would be chosen for; None where it does."""
+    if not found.restrict_to_matching:
+        return None
+    if guest is not None and would_be_chosen(as_match(found, full=False), guest):
+        return None
+    why = "it would not be chosen for this guest" if guest is not None else "this guest is not known yet"
+    message = f'range "{found.name}" serves only guests that match it (restrictToMatching), and {why}'
+    return Obstacle(reason="RangeRestricted", message=message)
 
 
 def _gives_out(world: World, range_name: str, addresses: Collection[Address]) -> bool:

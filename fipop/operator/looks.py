@@ -13,6 +13,7 @@ from fipop.api.models import FloatingIPRange, Owner, Requested
 from fipop.errors import PASSING_ERRORS, FipopError
 from fipop.guest.carried import CarriedAddresses
 from fipop.ipam.addresses import Address, from_ip
+from fipop.operator.claims import MAX_CLAIMS, Reach
 from fipop.operator.gates import Gates
 from fipop.operator.reservations import Claim, ReservationDesk
 from fipop.operator.rivals import Rivals
@@ -38,6 +39,7 @@ class GuestLooks:
 
     `discover` resolves a guest's links and tells whether it can be looked at; `look` gives what a guest carries, and
     raises GuestError for what is the guest's own fault. `opened` is called when new addresses may be given out.
+    `over_limit` hears of a guest that carries more of nobody's addresses than count, and of how many.
     `pause_seconds` is the first wait after trouble of our own API server.
     """
 
@@ -48,7 +50,11 @@ class GuestLooks:
     discover: Callable[[str], Awaitable[bool]]
     look: Callable[[str], Awaitable[CarriedAddresses]]
     opened: Callable[[], None]
+    reach: Reach
+    over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
     pause_seconds: float = 0.5
+    ignored: dict[str, int] = field(default_factory=dict)
+    """How many addresses of nobody a guest carries beyond those that count, as of the last look."""
     _in_doubt: bool = False
     _ranges_changed: bool = False
     _late: set[str] = field(default_factory=set)
@@ -83,6 +89,7 @@ class GuestLooks:
         """Forget a guest of which Rancher has nothing left; should it be back, it is looked at like a new one."""
         self._seen.pop(guest_id, None)
         self._missed.discard(guest_id)
+        self.ignored.pop(guest_id, None)
         self.rivals.forget(guest_id)
 
     async def run(self) -> None:
@@ -135,9 +142,7 @@ class GuestLooks:
         for guest_id in [each for each in self._seen if not self.rivals.exists(each)]:
             self.forget(guest_id)
         suspects = {
-            guest_id
-            for guest_id, addresses in self._seen.items()
-            if any(any(self._giving_out(address, guest_id)) for address in addresses)
+            guest_id for guest_id, addresses in self._seen.items() if self._is_suspect(guest_id, addresses)
         }
         await self._look_at(suspects)
 
@@ -159,8 +164,26 @@ class GuestLooks:
 
     async def _keep_all(self, found: Mapping[str, tuple[Address, ...]]) -> None:
         for guest_id, addresses in sorted(found.items()):
-            for address in addresses:
-                await self._insist(functools.partial(self._keep_from_others, address, guest_id))
+            await self._keep(guest_id, addresses)
+
+    async def _keep(self, guest_id: str, addresses: tuple[Address, ...]) -> None:
+        """Keep from others what a guest carries and nobody owns, as far as the guest's word counts."""
+        ranges = self.reach.ranges_for(guest_id)
+        left = MAX_CLAIMS - self.reach.found_for(guest_id)
+        ignored = 0
+        for address in addresses:
+            if not any(self._giving_out(address, guest_id, ranges)):
+                continue
+            if left <= 0:
+                ignored += 1
+                continue
+            left -= 1
+            await self._insist(functools.partial(self._keep_from_others, address, guest_id, ranges))
+        if ignored and ignored != self.ignored.get(guest_id):
+            self.over_limit(guest_id, ignored)
+        self.ignored.pop(guest_id, None)
+        if ignored:
+            self.ignored[guest_id] = ignored
 
     async def _ask(self, guest_ids: Collection[str]) -> dict[str, CarriedAddresses]:
         room = asyncio.Semaphore(LOOK_CONCURRENCY)
@@ -204,9 +227,15 @@ class GuestLooks:
                 logger.info("guest did not tell what it carries", extra={"error": str(error)})
                 return None
 
-    async def _keep_from_others(self, address: Address, guest_id: str) -> None:
-        """Quarantine an address that a guest carries, in every space whose ranges would give it out."""
-        for each in self._giving_out(address, guest_id):
+    def _is_suspect(self, guest_id: str, addresses: tuple[Address, ...]) -> bool:
+        ranges = self.reach.ranges_for(guest_id)
+        return any(any(self._giving_out(address, guest_id, ranges)) for address in addresses)
+
+    async def _keep_from_others(
+        self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
+    ) -> None:
+        """Quarantine an address that a guest carries, in every space whose ranges would give it out to the guest."""
+        for each in self._giving_out(address, guest_id, ranges):
             claim = Claim(
                 space=each.address_space,
                 address=address,
@@ -221,15 +250,17 @@ class GuestLooks:
                     extra={"guest": guest_id, "address": found.address, "range": each.name},
                 )
 
-    def _giving_out(self, address: Address, guest_id: str) -> Iterator[FloatingIPRange]:
-        """Give the ranges that would give out an address which a guest carries: it has no right to it, nor has anybody.
+    def _giving_out(
+        self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
+    ) -> Iterator[FloatingIPRange]:
+        """Give those of the guest's ranges that would give out an address which it carries, and nobody has a right to.
 
         Each is judged when its turn comes: the one before may have brought the address into quarantine.
         """
         books = self.world.books
         if address in self.rivals.rightful(guest_id):
             return
-        for each in self.world.ranges.all():
+        for each in ranges:
             unreadable = books.problem_of(each.name) is not None
             if not unreadable and books.is_nobodys(each.name, address, carrier=guest_id):
                 yield each

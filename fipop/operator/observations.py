@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
@@ -12,6 +13,9 @@ from fipop.guest.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
 
 FloatingIPName = tuple[str, str]
+
+_TOLD = 3
+"""So many claimants of an address a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +53,22 @@ def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservatio
 
 
 def observe(
-    report: PassReport, served: Mapping[FloatingIPName, tuple[str, ...]], *, installs: bool
+    report: PassReport,
+    served: Mapping[FloatingIPName, tuple[str, ...]],
+    *,
+    installs: bool,
+    contested: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> GuestObservation:
-    """Translate the report of a pass for the floating IPs that it was made for, and the addresses that they had."""
+    """Translate the report of a pass for the floating IPs that it was made for, and the addresses that they had.
+
+    `contested` tells by address which other guests say that they carry it.
+    """
     if not report.reachable:
         message = str(report.error or "the guest did not answer")
         return unreachable("GuestUnreachable", message, installs=installs)
-    configured = {name: _configured(report, name) for name in served}
+    configured = {
+        name: _configured(report, name, _claims(addresses, contested)) for name, addresses in served.items()
+    }
     if installs and not report.releases:
         # The ConfigMap alone would make the guest look well.
         unseen = Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=str(report.error or ""))
@@ -73,7 +86,17 @@ def observe(
     )
 
 
-def _configured(report: PassReport, name: FloatingIPName) -> Finding:
+def _claims(addresses: Iterable[str], contested: Mapping[str, tuple[str, ...]]) -> str:
+    """Say who claims an address that this guest holds and carries: it is told, and stands in nobody's way."""
+    told = [
+        f"guest {', '.join(contested[address][:_TOLD])} says that it carries {address}, too"
+        for address in addresses
+        if address in contested
+    ]
+    return "; ".join(told)
+
+
+def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Finding:
     config_map = report.config_map
     if isinstance(config_map.error, CarriedElsewhereError):
         return Finding(verdict=Verdict.FALSE, reason="CarriedElsewhere", message=str(config_map.error))
@@ -95,7 +118,7 @@ def _configured(report: PassReport, name: FloatingIPName) -> Finding:
         keys = ", ".join(each.key for each in contradicting)
         message = f"an older floating IP of this guest wants another value for {keys}, which stands"
         return Finding(verdict=Verdict.FALSE, reason="Contradiction", message=message)
-    return Finding(verdict=Verdict.TRUE, reason="Configured")
+    return Finding(verdict=Verdict.TRUE, reason="Configured", message=claims)
 
 
 def _readiness(release: ReleaseReport | None) -> Finding | None:

@@ -47,4 +47,5 @@ def build_snapshot(
         bad_options=bad_options,
         predecessor_runs=predecessor_runs,
         withheld_releases=controllers.guard.withheld(),
+        ignored_claims=sum(controllers.looks.ignored.values()),
     )

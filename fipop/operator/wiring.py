@@ -29,6 +29,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.metrics import Metrics
+from fipop.operator.claims import MAX_CLAIMS, Reach
 from fipop.operator.clusters import GuestReconciler
 from fipop.operator.configuration import Configuration
 from fipop.operator.fleet import Fleet, FleetParts
@@ -111,10 +112,13 @@ class Controllers:
         self.world.on_change = self._changed
         self.world.books.on_free = self._freed
         self.world.on_loss = self._lost_unseen
+        self.reach = Reach(world=self.world, guests=self.guests)
         self.rivals = Rivals(
             world=self.world,
             exists=self.guests.exists,
             look=lambda guest_id, address: self.fleet.look(guest_id, address),
+            carries=lambda guest_id, address: self.fleet.carries(guest_id, address),
+            reaches=self.reach.reaches,
         )
         self._fleet_parts = FleetParts(
             client=client,
@@ -194,6 +198,8 @@ class Controllers:
             discover=self._can_be_looked_at,
             look=self.fleet.look_around,
             opened=self._opened,
+            reach=self.reach,
+            over_limit=self._tell_over_limit,
         )
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
@@ -310,6 +316,7 @@ class Controllers:
             floating_ip.interface,
             floating_ip.update_config_map,
             floating_ip.paused,
+            floating_ip.ignored_claims,
             floating_ip.cluster,
         )
         if self._served.get(floating_ip.meta.key) != served:
@@ -335,6 +342,24 @@ class Controllers:
             uid=floating_ip.uid,
         )
         self._events.record(about, EventType.WARNING, reason, message)
+
+    def _tell_over_limit(self, guest_id: str, count: int) -> None:
+        guest = self.guests.known(guest_id)
+        if guest is None:
+            return
+        about = ObjectReference(
+            api_version=PROVISIONING_CLUSTERS.api_version,
+            kind=PROVISIONING_CLUSTERS.kind,
+            name=guest.cluster_name,
+            namespace=guest.cluster_namespace,
+            uid=guest.cluster_uid,
+        )
+        message = (
+            f"guest {guest_id} says that it carries {count} more addresses of the ranges that nobody owns; "
+            f"only {MAX_CLAIMS} of one guest are kept from others"
+        )
+        logger.warning("a guest claims too many addresses", extra={"guest": guest_id, "ignored": count})
+        self._events.record(about, EventType.WARNING, "TooManyClaims", message)
 
     async def _can_be_looked_at(self, guest_id: str) -> bool:
         await self.guests.discover(guest_id)

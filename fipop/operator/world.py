@@ -38,6 +38,7 @@ BY_NAMESPACE = "namespace"
 BY_OWNER = "owner"
 BY_OWNER_NAMESPACE = "owner-namespace"
 BY_FORMER_OWNER = "former-owner"
+BY_PAST_NAMESPACE = "past-namespace"
 BY_RANGE = "range"
 BY_GUEST_ID = "guest-id"
 
@@ -49,6 +50,7 @@ def _reservations() -> Store[Reservation]:
         indexes={
             BY_OWNER: lambda reservation: reservation.owner.key,
             BY_OWNER_NAMESPACE: lambda reservation: reservation.owner.namespace,
+            BY_PAST_NAMESPACE: lambda reservation: frozenset(past.namespace for past in reservation.history),
             BY_FORMER_OWNER: lambda reservation: (
                 None
                 if reservation.is_held

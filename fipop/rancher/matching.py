@@ -111,10 +111,28 @@ def is_meant_for(each: RangeMatch, guest: Guest) -> bool:
     """Whether a range's Harvester cluster and selector, where given, both match; one must be given."""
     if not each.harvester_cluster and each.match_labels is None:
         return False
-    if each.harvester_cluster and each.harvester_cluster != guest.harvester_cluster_name:
+    return fits_guest(each, guest)
+
+
+def fits_guest(each: RangeMatch, guest: Guest, *, on_any_harvester: bool = False) -> bool:
+    """Whether nothing that a range names speaks against a guest; one that names nothing fits every guest.
+
+    `on_any_harvester`: which Harvester cluster the guest is on is not known.
+    """
+    if (
+        each.harvester_cluster
+        and each.harvester_cluster != guest.harvester_cluster_name
+        and not on_any_harvester
+    ):
         return False
     wanted = each.match_labels or {}
     return all(guest.labels.get(label) == value for label, value in wanted.items())
+
+
+def would_be_chosen(each: RangeMatch, guest: Guest) -> bool:
+    """Whether a range, were it not full or draining, would be chosen for a guest without being named."""
+    on_network = not each.harvester_network or is_on_network(guest, each.harvester_network)
+    return is_meant_for(each, guest) and on_network
 
 
 def is_on_network(guest: Guest, network: str) -> bool:

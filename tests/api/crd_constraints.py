@@ -169,6 +169,8 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         ),
         "spec.quarantineSeconds minimum": of(1, (0, -1), "greater than or equal to 1"),
         "spec.quarantineSeconds maximum": of(31536000, 31536001, "less than or equal to 31536000"),
+        "spec.maxPerGuest minimum": of(1, (0, -1), "greater than or equal to 1"),
+        "spec.maxPerGuest format": of(2**31 - 1, 2**31, "int32"),
         **capacity(),
         **conditions(),
     },
@@ -229,6 +231,20 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
             ),
             "SingleStack means one family and one address",
         ),
+        "status.addresses maxItems": of(["10.0.0.1"] * 16, ["10.0.0.1"] * 17, "Too many"),
+        "status.addresses[] maxLength": longest(64),
+        "status.range maxLength": longest(253),
+        "status.addressSpace maxLength": longest(63),
+        "status.guest.cluster maxLength": longest(253),
+        "status.guest.id maxLength": longest(253),
+        "status.guest.releases maxItems": of([{"name": "a"}] * 16, [{"name": "a"}] * 17, "Too many"),
+        **{
+            f"status.guest.releases[].{name} maxLength": longest(length)
+            for name, length in (
+                *(("name", 253), ("namespace", 253), ("digest", 253), ("version", 253)),
+                *(("role", 63), ("status", 63)),
+            )
+        },
         **conditions(),
     },
     "FloatingIPReservation": {

@@ -197,6 +197,7 @@ async def test_a_range_without_a_spec_gets_the_documented_defaults(server: Contr
         "addressSpace": "default",
         "quarantineSeconds": 600,
         "draining": False,
+        "restrictToMatching": False,
     }
 
 

@@ -97,6 +97,12 @@ class SmallCluster:
             status={"clusterName": guest_id},
         )
 
+    def label_guest(self, guest_id: str, **labels: str) -> None:
+        """Put labels on a guest's provisioning Cluster."""
+        key = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}")
+        found = self.memory.objects[key]
+        self.memory.put(key, {**found, "metadata": {**found["metadata"], "labels": labels}})
+
     def connect(self, guest_id: str) -> None:
         key = (MANAGEMENT_CLUSTERS.plural, "", guest_id)
         connected = {"provider": "k3s", "conditions": [{"type": "Connected", "status": "True"}]}
@@ -134,9 +140,15 @@ class SmallCluster:
         self.memory.remove((FLOATING_IPS.plural, guest_id, "web"))
 
     def reserve(
-        self, address: str, guest_id: str, *, until: datetime | None = None, space: str = "default"
+        self,
+        address: str,
+        guest_id: str,
+        *,
+        until: datetime | None = None,
+        space: str = "default",
+        before: str = "",
     ) -> None:
-        """Have a reservation, of the guest's floating IP if there is one."""
+        """Have a reservation, of the guest's floating IP if there is one; `before` is a guest that had it once."""
         owner = self.memory.objects.get((FLOATING_IPS.plural, guest_id, "web"))
         made = build_reservation(
             address,
@@ -147,6 +159,9 @@ class SmallCluster:
             space=space,
             since=self.memory.timestamp(),
             quarantined_until=until.strftime("%Y-%m-%dT%H:%M:%SZ") if until is not None else None,
+            history=[{"namespace": before, "name": "web", "releasedAt": self.memory.timestamp()}]
+            if before
+            else None,
         )
         self._put(FLOATING_IP_RESERVATIONS, "", made["metadata"]["name"], spec=made["spec"])
 

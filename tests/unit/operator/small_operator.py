@@ -189,11 +189,11 @@ class SmallOperator(SmallCluster):
         due = self.memory.now.timestamp() + seconds
         self._timers[key] = min(due, self._timers.get(key, due))
 
-    async def may_write(self, address: str, space: str = "default") -> None:
+    async def may_write(self, address: str, space: str = "default", ignored: Collection[str] = ()) -> None:
         """Ask what is asked before an address is written to its guest; raises where it may not be."""
         reservation = self.world.reservations.get("", f"{space}.{address}")
         assert reservation is not None
-        await self.controllers.rivals.check(reservation)
+        await self.controllers.rivals.check(reservation, ignored)
 
     async def _round(self, key: Key) -> None:
         try:

@@ -10,7 +10,9 @@ from fipop.errors import ApiServerError, FipopError, GuestUnreadableError
 from fipop.guest.carried import CarriedAddresses, addresses_in
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
+from fipop.operator.claims import Reach
 from fipop.operator.gates import Gates
+from fipop.operator.guests import GuestDirectory
 from fipop.operator.looks import GuestLooks
 from fipop.operator.reservations import ReservationDesk
 from fipop.operator.rivals import Rivals
@@ -52,6 +54,8 @@ class Looking:
             return await create(*arguments)  # type: ignore[arg-type]
 
         self.api.create = create_or_fail  # type: ignore[method-assign]
+        reach = Reach(world=world, guests=GuestDirectory(world=world, client=self.api))  # type: ignore[arg-type]
+        self.over_limit: list[tuple[str, int]] = []
         self.looks = GuestLooks(
             world=world,
             gates=Gates(adopted=True),
@@ -66,7 +70,11 @@ class Looking:
                 world=world,
                 exists=lambda guest_id: bool(world.guest_clusters(guest_id)),
                 look=self._look_for,
+                carries=self._carries,
+                reaches=reach.reaches,
             ),
+            reach=reach,
+            over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
             discover=self._discover,
             look=self._look,
             opened=self.opened.set,
@@ -95,6 +103,9 @@ class Looking:
         return addresses_in([{"metadata": metadata, "data": {"cidr-global": value}}], [])
 
     async def _look_for(self, guest_id: str, address: object) -> str | None:
+        raise NotImplementedError
+
+    async def _carries(self, guest_id: str, address: object) -> bool:
         raise NotImplementedError
 
     async def first(self) -> None:

@@ -19,12 +19,22 @@ class Guests:
         self.carried = {f"c-m-{name}": value for name, value in carried.items()}
         self.gone: set[str] = set()
         self.asked: list[str] = []
-        self.rivals = Rivals(world=world, exists=lambda guest_id: guest_id not in self.gone, look=self._look)
+        self.rivals = Rivals(
+            world=world,
+            exists=lambda guest_id: guest_id not in self.gone,
+            look=self._look,
+            carries=self._carries,
+            reaches=lambda *_: True,
+        )
         self.rivals.learn({guest_id: self.around(guest_id) for guest_id in self.carried})
 
     def around(self, guest_id: str) -> CarriedAddresses:
         metadata = {"name": "kubevip", "namespace": "kube-system"}
-        return addresses_in([{"metadata": metadata, "data": {"cidr-global": self.carried[guest_id]}}], [])
+        carried = self.carried.get(guest_id, "")
+        return addresses_in([{"metadata": metadata, "data": {"cidr-global": carried}}], [])
+
+    async def _carries(self, guest_id: str, address: Address) -> bool:
+        return self.around(guest_id).carrier_of(format_address(address)) is not None
 
     async def _look(self, guest_id: str, address: Address) -> str | None:
         self.asked.append(guest_id)
@@ -113,6 +123,7 @@ async def test_a_guest_that_is_forgotten_is_asked_no_more_and_is_no_carrier_eith
     world = held_world()
     guests = Guests(world, owner="10.0.0.1/32", rival="10.0.0.1/32")
     guests.rivals.forget(OWNER)
+    guests.carried[OWNER] = ""
     with pytest.raises(CarriedElsewhereError):
         await check(guests, world)
     guests.rivals.forget(RIVAL)
