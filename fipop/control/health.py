@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from fipop.errors import StartError
+from fipop.listening import HttpListener
 
 SILENCE_LIMIT_SECONDS = 110.0
 """A stream that works shows it at least every 60 s; one that does not must be found out within 120 s."""
@@ -144,24 +145,20 @@ class HealthServer:
         self._facts = facts
         self._host = host
         self._port = port
-        self._runner: web.AppRunner | None = None
+        self._listener = HttpListener(
+            {"/livez": self._liveness, "/healthz": self._liveness, "/readyz": self._readiness}
+        )
 
     @property
     def port(self) -> int:
         """The port that is listened on, also where 0 was asked for."""
-        assert self._runner is not None, "the server was not started"
-        return int(self._runner.addresses[0][1])
+        return self._listener.port
 
     async def start(self) -> None:
         """Listen. Raises StartError where that cannot be: nobody would learn how this process is."""
-        app = web.Application()
-        app.router.add_get("/livez", self._liveness)
-        app.router.add_get("/healthz", self._liveness)
-        app.router.add_get("/readyz", self._readiness)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
+        await self._listener.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
+            await self._listener.listen(self._host, self._port)
         except OSError as error:
             await self.stop()
             # asyncio puts a sentence of its own where the system's words were.
@@ -172,9 +169,7 @@ class HealthServer:
 
     async def stop(self) -> None:
         """Listen no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._listener.close()
 
     async def _liveness(self, _: web.Request) -> web.Response:
         return _render(judge_liveness(self._facts()))

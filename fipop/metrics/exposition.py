@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable
@@ -37,7 +38,8 @@ class Metrics:
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
-        self._registry.register(FleetCollector(snapshot, self._events, version))
+        self._snapshot = snapshot
+        self._version = version
         self._queue_wait = self._histogram(
             "fipop_queue_wait_seconds", "Time that keys waited in the work queue.", "queue", QUEUE_BUCKETS
         )
@@ -124,8 +126,16 @@ class Metrics:
 
     def render(self) -> bytes:
         """Give all metrics in Prometheus's text format 0.0.4."""
+        return self.prepare()()
+
+    def prepare(self) -> Callable[[], bytes]:
+        """Take down what is true now, and give what renders it, in whatever thread: it shares nothing that changes."""
+        events = {guest: dict(tally) for guest, tally in self._events.items()}
+        return functools.partial(self._render, FleetCollector(self._snapshot(), events, self._version))
+
+    def _render(self, fleet: FleetCollector) -> bytes:
         # The library appends _total to every counter's HELP and TYPE lines; the legacy one never had it.
-        return _LEGACY_HEADER.sub(rb"\1 ", generate_latest(_Exposed(self._registry)))
+        return _LEGACY_HEADER.sub(rb"\1 ", generate_latest(_Exposed(self._registry, fleet)))
 
     def _histogram(self, name: str, documentation: str, label: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, documentation, (label,), buckets=buckets, registry=self._registry)
@@ -135,13 +145,14 @@ class Metrics:
 
 
 class _Exposed(Collector):
-    """A registry without the `_created` series: the text format 0.0.4 has no use for them."""
+    """A registry and the fleet, without the `_created` series: the text format 0.0.4 has no use for them."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    def __init__(self, registry: CollectorRegistry, fleet: FleetCollector) -> None:
+        self._sources: tuple[Collector, ...] = (registry, fleet)
 
     def collect(self) -> Iterable[Metric]:
         """Render all metrics but those series."""
-        for metric in self._registry.collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
+        for source in self._sources:
+            for metric in source.collect():
+                metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+                yield metric

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -29,7 +29,7 @@ class FleetCollector(Collector):
 
     def __init__(
         self,
-        snapshot: Callable[[], FleetSnapshot],
+        snapshot: FleetSnapshot,
         events: Mapping[str, Mapping[EventKey, int]],
         version: str,
     ) -> None:
@@ -37,13 +37,9 @@ class FleetCollector(Collector):
         self._events = events
         self._version = version
 
-    def describe(self) -> Iterable[Metric]:
-        """Name what is collected, without asking for a snapshot while everything is still being built."""
-        return self._render(FleetSnapshot(leading=True))
-
     def collect(self) -> Iterable[Metric]:
-        """Render what is true now."""
-        return self._render(self._snapshot())
+        """Render what was true when it was taken down."""
+        return self._render(self._snapshot)
 
     def _render(self, fleet: FleetSnapshot) -> Iterator[Metric]:
         if fleet.leading:

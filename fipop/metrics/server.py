@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import os
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from aiohttp import web
 
 from fipop.errors import FipopError
+from fipop.listening import HttpListener
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-STOP_SECONDS = 2.0
+_COMPRESSION = 1
 
 _log = logging.getLogger(__name__)
 
@@ -27,14 +31,19 @@ class MetricsPortError(FipopError):
 
 
 class MetricsServer:
-    """Serves `/metrics` on one port at a time. `host` None: every interface, IPv4 and IPv6."""
+    """Serves `/metrics` on one port at a time. `host` None: every interface, IPv4 and IPv6.
 
-    def __init__(self, render: Callable[[], bytes], *, host: str | None = None) -> None:
-        self._render = render
+    `prepare` is called in the loop and gives what renders the text, in a thread: thousands of guests take a second of
+    it. Scrapes that come meanwhile get the same text, and so does one that comes before that long has passed again.
+    """
+
+    def __init__(self, prepare: Callable[[], Callable[[], bytes]], *, host: str | None = None) -> None:
+        self._prepare = prepare
         self._host = host
-        self._runner: web.AppRunner | None = None
-        self._site: web.TCPSite | None = None
+        self._listener: HttpListener | None = None
+        self._site: web.BaseSite | None = None
         self._moving = asyncio.Lock()
+        self._rendering: asyncio.Task[_Text] | None = None
         self.port: int | None = None
 
     async def listen(self, port: int) -> None:
@@ -42,11 +51,10 @@ class MetricsServer:
         async with self._moving:
             if port == self.port:
                 return
-            runner = self._runner or await self._start()
+            listener = self._listener or await self._start()
             # First the new port, then away from the old one: a scrape always finds one of them.
-            site = web.TCPSite(runner, self._host, port)
             try:
-                await site.start()
+                site = await listener.listen(self._host, port)
             except OSError as error:
                 # asyncio puts a sentence of its own where the system's words were.
                 reason = os.strerror(error.errno) if error.errno else type(error).__name__
@@ -60,20 +68,51 @@ class MetricsServer:
     async def stop(self) -> None:
         """Stop serving."""
         async with self._moving:
-            if self._runner is not None:
-                await self._runner.cleanup()
-            self._runner = self._site = self.port = None
+            if self._listener is not None:
+                await self._listener.close()
+            self._listener = self._site = self.port = None
 
-    async def _start(self) -> web.AppRunner:
-        app = web.Application()
-        app.router.add_get("/metrics", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
-        await self._runner.setup()
-        return self._runner
+    async def _start(self) -> HttpListener:
+        self._listener = HttpListener({"/metrics": self._answer})
+        await self._listener.setup()
+        return self._listener
 
-    async def _answer(self, _request: web.Request) -> web.Response:
-        response = web.Response(body=self._render(), headers={"Content-Type": CONTENT_TYPE})
-        response.enable_compression()
-        # A kept-alive connection would go on being scraped at a port that was given up.
-        response.force_close()
-        return response
+    async def _answer(self, request: web.Request) -> web.Response:
+        text = await self._text()
+        headers = {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            return web.Response(body=text.packed, headers=headers | {"Content-Encoding": "gzip"})
+        return web.Response(body=text.plain, headers=headers)
+
+    async def _text(self) -> _Text:
+        """Give what is under way, or is younger than it took; else begin anew."""
+        running = self._rendering
+        if running is not None and running.done() and not running.cancelled() and running.exception() is None:
+            known = running.result()
+            if time.monotonic() - known.made_at < known.took_seconds:
+                return known
+        if running is None or running.done():
+            running = self._rendering = asyncio.create_task(_render(self._prepare))
+        # Not awaited itself: whoever asked first may go, the others want it still.
+        return await asyncio.shield(running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    plain: bytes
+    packed: bytes
+    made_at: float
+    took_seconds: float
+
+
+async def _render(prepare: Callable[[], Callable[[], bytes]]) -> _Text:
+    began = time.monotonic()
+    render = prepare()
+
+    def work() -> tuple[bytes, bytes]:
+        plain = render()
+        return plain, gzip.compress(plain, _COMPRESSION)
+
+    plain, packed = await asyncio.to_thread(work)
+    now = time.monotonic()
+    return _Text(plain=plain, packed=packed, made_at=now, took_seconds=now - began)

@@ -81,7 +81,7 @@ class Operator:
         )
         self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
-        self._metrics_server = MetricsServer(self._metrics.render)
+        self._metrics_server = MetricsServer(self._metrics.prepare)
         helm = HelmRunner(
             find_helm(options.helm),
             concurrency=HELM_CONCURRENCY,

@@ -17,6 +17,7 @@ PACKAGED = {
     "templates/admission-policy.yaml",
     "templates/clusterrole.yaml",
     "templates/deployment.yaml",
+    "templates/networkpolicy.yaml",
     "templates/role.yaml",
     "templates/secret-roles.yaml",
     "templates/service.yaml",

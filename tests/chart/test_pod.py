@@ -31,7 +31,9 @@ def test_only_the_temporary_folder_can_be_written_and_is_bounded(chart: Chart) -
     mounts = {mount["mountPath"]: mount for mount in rendered.container["volumeMounts"]}
     writable = [path for path, mount in mounts.items() if not mount.get("readOnly")]
     assert writable == ["/tmp"]
-    assert volumes[mounts["/tmp"]["name"]]["emptyDir"]["sizeLimit"]
+    place = volumes[mounts["/tmp"]["name"]]["emptyDir"]
+    assert place["sizeLimit"]
+    assert place["medium"] == "Memory", "what helm is lent does not reach a disk"
 
 
 def test_the_pod_is_probed_on_the_health_port_and_has_limits(chart: Chart) -> None:
