@@ -117,7 +117,7 @@ class OperatorProcess:
         """Prepare; `start` begins."""
         self.process = Process("fipop operator", argv, log=folder / "operator.log", environment=environment)
         self.metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
-        self._health_url = f"http://127.0.0.1:{health_port}"
+        self.health_url = f"http://127.0.0.1:{health_port}"
 
     async def start(self) -> None:
         """Start it and return when it says that it is ready. Raises ProcessFailedError."""
@@ -148,7 +148,7 @@ class OperatorProcess:
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(self._health_url + path) as answer,
+                session.get(self.health_url + path) as answer,
             ):
                 return answer.ok
         except (aiohttp.ClientError, TimeoutError):

@@ -25,7 +25,6 @@ from fipop.guest.deepcheck import find_missing
 from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked, needs_parking
 from fipop.guest.helm import TURN_SECONDS, HelmTarget
 from fipop.guest.inspection import Inspector
-from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.guest.memory import Place
 from fipop.guest.releasekeeper import Outcome, ReleaseKeeper
 from fipop.guest.releases import ReleaseState, Status
@@ -70,9 +69,7 @@ class GuestRoom:
         tools = self._tools
         run = _Pass(task=task, tools=tools, deep=deep)
         try:
-            connection = parse_kubeconfig(
-                task.kubeconfig, guest_id=task.guest_id, allow_loopback=tools.allow_loopback
-            )
+            connection = await tools.connect(task.guest_id, task.kubeconfig)
             await run.first_talk(connection)
             if early is not None and run.has_news(is_known=is_known):
                 early(run.report())
@@ -92,7 +89,7 @@ class GuestRoom:
         Raises ApiError, GuestError and KubeAccessError: an address of a guest that did not answer is not free.
         """
         tools = self._tools
-        connection = parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=tools.allow_loopback)
+        connection = await tools.connect(guest_id, kubeconfig)
         async with tools.talk(connection) as client:
             return await read_carried(client)
 

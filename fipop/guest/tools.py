@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,12 +12,14 @@ from dataclasses import dataclass, field
 from fipop.errors import PassTimeoutError
 from fipop.guest.chartcache import ChartCache
 from fipop.guest.helm import HelmRunner
+from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.guest.memory import GuestMemory
 from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_TALK_BYTES, Allowance, ByteBudget
 
+_USUAL_KUBECONFIG = 16 * 1024
 LEASE_SECONDS = 30.0
 """Longer than a lease holds: a leader that lost touch has stopped its helm by then."""
 
@@ -53,6 +56,16 @@ class GuestTools:
     def grace_seconds(self) -> float:
         """How long after its start a helm process may be alive, ours or a former leader's."""
         return self.helm.deadline_seconds + self.lease_seconds
+
+    async def connect(self, guest_id: str, kubeconfig: bytes) -> Connection:
+        """Read a guest's kubeconfig. Raises KubeconfigError.
+
+        A large one is none of Rancher's: what reading it takes is not to be every other guest's time.
+        """
+        parse = functools.partial(
+            parse_kubeconfig, kubeconfig, guest_id=guest_id, allow_loopback=self.allow_loopback
+        )
+        return parse() if len(kubeconfig) <= _USUAL_KUBECONFIG else await asyncio.to_thread(parse)
 
     @asynccontextmanager
     async def talk(

@@ -1,0 +1,187 @@
+"""Watches the operator from outside while hostile guests are at work: what it holds, leaves, and whom it talks to."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from localfleet.installation import OperatorProcess
+
+POLL_SECONDS = 0.1
+LIVE_SECONDS = 2.0
+_LISTENING = "0A"
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """Looks ten times a second, from `start` to `stop`. `findings` are what must not be.
+
+    `ports` are those that the operator may talk to, `secrets` what no file of its and no command line may hold.
+    """
+
+    operator: OperatorProcess
+    ports: set[int]
+    secrets: tuple[bytes, ...]
+    folder: Path
+    callbacks: Path
+    findings: list[str] = field(default_factory=list)
+    rss_mib: float = 0.0
+    folder_mib: float = 0.0
+    log_mib: float = 0.0
+    long_callbacks: list[tuple[float, str]] = field(default_factory=list)
+    trap_port: int = 0
+    _doors: set[int] = field(default_factory=set)
+    _suspects: dict[int, int] = field(default_factory=dict)
+    _task: asyncio.Task[None] | None = None
+    _began: float = 0.0
+    _log_began: int = 0
+
+    def start(self) -> None:
+        """Begin; what was before does not count, but for memory."""
+        self._began = time.monotonic()
+        self._log_began = self._log_bytes()
+        self._task = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Look no more, and keep what has to be told when the operator is gone."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._read_memory()
+        self.log_mib = (self._log_bytes() - self._log_began) / 2**20
+        self.long_callbacks = self._read_callbacks()
+
+    @property
+    def stall_ms(self) -> float:
+        """The longest callback of any loop, in its thread's processor time."""
+        return max((took for took, _ in self.long_callbacks), default=0.0)
+
+    def _read_callbacks(self) -> list[tuple[float, str]]:
+        """Give the callbacks of more than 20 ms, the longest first."""
+        found = []
+        for line in self.callbacks.read_text().splitlines() if self.callbacks.exists() else []:
+            at, took, what = line.split(" ", 2)
+            if float(at) >= self._began:
+                found.append((float(took), what))
+        return sorted(found, reverse=True)
+
+    def _log_bytes(self) -> int:
+        return (self.folder / "operator.log").stat().st_size
+
+    async def _watch(self) -> None:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIVE_SECONDS)) as session:
+            number = 0
+            while True:
+                began = time.monotonic()
+                await self._probe(session)
+                self._read_memory()
+                await asyncio.to_thread(self._look, deep=number % 10 == 0)
+                number += 1
+                await asyncio.sleep(max(0.0, began + POLL_SECONDS - time.monotonic()))
+
+    async def _probe(self, session: aiohttp.ClientSession) -> None:
+        try:
+            async with session.get(f"{self.operator.health_url}/livez") as answer:
+                if answer.status != 200:
+                    self._find(f"/livez said {answer.status}")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self._find(f"/livez did not answer within {LIVE_SECONDS:.0f} s: {type(error).__name__}")
+
+    def _read_memory(self) -> None:
+        try:
+            status = Path(f"/proc/{self.operator.process.pid}/status").read_text()
+        except OSError:
+            self._find("the operator is gone")
+            return
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        self.rss_mib = max(self.rss_mib, int(peak[1]) / 1024) if peak else self.rss_mib
+
+    def _look(self, *, deep: bool) -> None:
+        family = list(_family(self.operator.process.pid))
+        peers, listening = _find_peers(family)
+        # The doors of helms that have just ended, too: the other end of such a connection may be gone already.
+        self._doors |= listening
+        for port in peers - self.ports - self._doors:
+            self._suspects[port] = self._suspects.get(port, 0) + 1
+            if self._suspects[port] > 1 or port == self.trap_port:
+                self._find(f"a connection to port {port}")
+        for pid in family[1:]:
+            self._look_at(pid)
+        if deep:
+            self._look_at_files()
+
+    def _look_at(self, pid: int) -> None:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return
+        program = command.split(b"\0")[0].rpartition(b"/")[2]
+        if program not in (b"helm", b"python", b"python3", b"python3.11", b"fipop", b""):
+            self._find(f"a process {program[:50]!r}")
+        if any(secret in command for secret in (*self.secrets, b"PWNED")):
+            self._find("a guest's words or a secret on a command line")
+
+    def _look_at_files(self) -> None:
+        size = 0
+        for path in self.folder.rglob("*"):
+            try:
+                if not path.is_file() or path.name.endswith(".log"):
+                    continue
+                length = path.stat().st_size
+                size += length
+                content = path.read_bytes() if length < 2**20 else b""
+            except OSError:
+                continue
+            if (
+                any(secret in content for secret in self.secrets)
+                and path.name != "kubeconfig-of-the-operator"
+            ):
+                self._find(f"a secret in the file {path.name}")
+        self.folder_mib = max(self.folder_mib, size / 2**20)
+        if size > 64 * 2**20:
+            self._find(f"{size / 2**20:.0f} MiB of files")
+
+    def _find(self, what: str) -> None:
+        if what not in self.findings:
+            self.findings.append(what)
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield pid
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return
+    for child in children:
+        yield from _family(int(child))
+
+
+def _find_peers(family: list[int]) -> tuple[set[int], set[int]]:
+    """The ports of others that processes have connected to, and those that they listen on themselves."""
+    inodes = set()
+    for pid in family:
+        try:
+            links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        except OSError:
+            continue
+        inodes |= {link[8:-1] for link in links if link.startswith("socket:[")}
+    listening, connected = set(), set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in inodes:
+                local, remote = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
+                if fields[3] == _LISTENING:
+                    listening.add(local)
+                else:
+                    connected.add((local, remote))
+    return {
+        remote for local, remote in connected if (remote, local) not in connected and local not in listening
+    }, listening
