@@ -195,6 +195,9 @@ class _Pass:
     async def _inspect(self, survey: Survey, target: HelmTarget) -> None:
         inspector = Inspector(task=self.task, tools=self.tools, target=target)
         self.survey = await inspector.find_heirs(survey, self.wanted)
+        for role, state in self.survey.managed.items() if self.deep else ():
+            if role not in survey.managed and state.latest.status is Status.DEPLOYED:
+                self.unlisted[role] = state
         unlisted, self.unlisted = self.unlisted, {}
         try:
             objects = await inspector.list_objects(unlisted)
@@ -234,7 +237,7 @@ class _Pass:
             releases=releases,
             harvester_parked=all(map(is_parked, harvester)) if harvester else None,
             events=build_events(self.config_map, self.outcomes, reachable=self.reachable),
-            checked=self.deep and not self.unlisted,
+            checked=self.deep and not self.unlisted and not (survey is not None and survey.unknown),
             requests=self.requests,
             writes=self.writes,
             retry_after_seconds=min(waits, default=None),

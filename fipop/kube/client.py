@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -12,7 +13,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Generic, Self, TypeVar, overload
 
-from fipop.errors import ApiAnswerError, ApiUnreachableError, NotLeadingError
+from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError, NotLeadingError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.answers import (
     Answer,
@@ -239,16 +240,11 @@ class KubeClient:
                 limit = max(1, limit // 4)
                 continue
             bytes_left -= len(answer.body)
-            page = _object(call, answer)
-            found = page.get("items", "absent")
-            if not isinstance(found, list | None):  # Go writes an empty list as null at times
-                raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
-            for item in found or ():
-                checked = require_metadata(call, answer.status, item)
-                items.append(_project(call, checked, project) if project is not None else checked)
-            token = page["metadata"].get("continue")
+            found, metadata = _take_page(call, answer, project)
+            items += found
+            token = metadata.get("continue")
             if not token:
-                version = require_version(call, answer.status, page["metadata"].get("resourceVersion"))
+                version = require_version(call, answer.status, metadata.get("resourceVersion"))
                 return Listing(items=tuple(items), resource_version=version)
             if not isinstance(token, str) or len(token) > _LONGEST_TOKEN or not token.isascii():
                 raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoContinueToken"))
@@ -418,6 +414,33 @@ class KubeClient:
     def _deadline(self, timeout_seconds: float | None) -> float:
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         return asyncio.get_running_loop().time() + seconds
+
+
+def _take_page(call: Call, answer: Answer, project: Callable[[Json], Any] | None) -> tuple[list[Any], Json]:
+    """Give the objects of a page, cut down, and the metadata of the list. Raises ApiError.
+
+    A page may hold hundreds of thousands of tiny objects. While they are there nothing is collected: each collection
+    would go through all that this process holds, and took longer than all the rest. They are gone at the end, after an
+    error too.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        page = _object(call, answer)
+        found = page.get("items", "absent")
+        if not isinstance(found, list | None):  # Go writes an empty list as null at times
+            raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
+        items = []
+        for item in found or ():
+            checked = require_metadata(call, answer.status, item)
+            items.append(_project(call, checked, project) if project is not None else checked)
+        return items, page["metadata"]
+    except ApiError as error:
+        raise error.with_traceback(None) from None  # its frames would keep the page
+    finally:
+        page = found = item = checked = None  # type: ignore[assignment] # gone before anything is collected
+        if collects:
+            gc.enable()
 
 
 def _project(call: Call, item: Json, project: Callable[[Json], Any]) -> Any:

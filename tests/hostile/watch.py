@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import aiohttp
 
 from localfleet.installation import OperatorProcess
 
@@ -38,7 +39,8 @@ class Watch:
     trap_port: int = 0
     _doors: set[int] = field(default_factory=set)
     _suspects: dict[int, int] = field(default_factory=dict)
-    _task: asyncio.Task[None] | None = None
+    _thread: threading.Thread | None = None
+    _stopped: threading.Event = field(default_factory=threading.Event)
     _began: float = 0.0
     _log_began: int = 0
 
@@ -46,13 +48,15 @@ class Watch:
         """Begin; what was before does not count, but for memory."""
         self._began = time.monotonic()
         self._log_began = self._log_bytes()
-        self._task = asyncio.create_task(self._watch())
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
 
     async def stop(self) -> None:
         """Look no more, and keep what has to be told when the operator is gone."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._thread is None or self._stopped.is_set():
+            return
+        self._stopped.set()
+        await asyncio.to_thread(self._thread.join)
         self._read_memory()
         self.log_mib = (self._log_bytes() - self._log_began) / 2**20
         self.long_callbacks = self._read_callbacks()
@@ -74,24 +78,21 @@ class Watch:
     def _log_bytes(self) -> int:
         return (self.folder / "operator.log").stat().st_size
 
-    async def _watch(self) -> None:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIVE_SECONDS)) as session:
-            number = 0
-            while True:
-                began = time.monotonic()
-                await self._probe(session)
-                self._read_memory()
-                await asyncio.to_thread(self._look, deep=number % 10 == 0)
-                number += 1
-                await asyncio.sleep(max(0.0, began + POLL_SECONDS - time.monotonic()))
+    def _watch(self) -> None:
+        # In a thread of its own: the loop of this process is the hostile guests'.
+        for number in itertools.count():
+            if self._stopped.wait(POLL_SECONDS):
+                return
+            self._probe()
+            self._read_memory()
+            self._look(deep=number % 10 == 0)
 
-    async def _probe(self, session: aiohttp.ClientSession) -> None:
+    def _probe(self) -> None:
         try:
-            async with session.get(f"{self.operator.health_url}/livez") as answer:
-                if answer.status != 200:
-                    self._find(f"/livez said {answer.status}")
-        except (aiohttp.ClientError, TimeoutError) as error:
-            self._find(f"/livez did not answer within {LIVE_SECONDS:.0f} s: {type(error).__name__}")
+            with urllib.request.urlopen(f"{self.operator.health_url}/livez", timeout=LIVE_SECONDS) as answer:
+                answer.read()
+        except OSError as error:  # an answer that is none of success, too
+            self._find(f"/livez did not answer well within {LIVE_SECONDS:.0f} s: {error}")
 
     def _read_memory(self) -> None:
         try:
