@@ -35,7 +35,8 @@ _CHUNK_BYTES = 64 * 1024
 
 # Run by a fresh interpreter in the child's place: asks Linux for SIGKILL at the parent's end, bounds memory and files,
 # then becomes the program. Python code between fork and exec would do that too, but a process with threads may hang
-# in it. Not RLIMIT_AS: a Go program reserves much more address space than it uses.
+# in it. Not RLIMIT_AS: a Go program reserves much more address space than it uses. What it does can wait (nice): the
+# operator's own loop cannot.
 _BIND_AND_EXEC = """\
 import ctypes, os, resource, sys
 PR_SET_PDEATHSIG, SIGKILL = 1, 9
@@ -44,6 +45,7 @@ for kind, bound in ((resource.RLIMIT_DATA, sys.argv[2]), (resource.RLIMIT_FSIZE,
     most = resource.getrlimit(kind)[1]
     bound = int(bound) if most == resource.RLIM_INFINITY else min(int(bound), most)
     resource.setrlimit(kind, (bound, bound))
+os.nice(10)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[4], sys.argv[4:])
 """

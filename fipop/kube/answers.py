@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,8 @@ from fipop.errors import (
 )
 from fipop.kube.calls import Call, Json, call_fields
 
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading an object raises that has another shape than Kubernetes gives it."""
 _UNCLEAN = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_REASON = 64
 _DEFAULT_RETRY_SECONDS = 1.0
@@ -74,6 +78,51 @@ def require_metadata(call: Call, status: int, item: Any) -> Json:
     if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
         raise ApiAnswerError(**call_fields(call, status=status, reason="NoKubernetesObject"))
     return item
+
+
+def take_page(call: Call, answer: Answer, project: Callable[[Json], Any] | None) -> tuple[list[Any], Json]:
+    """Give the objects of a page, cut down, and the metadata of the list. Raises ApiError.
+
+    A page may hold hundreds of thousands of tiny objects. While they are there nothing is collected: each collection
+    would go through all that this process holds, and took longer than all the rest. They are gone at the end, after an
+    error too.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        page = _successful_object(call, answer)
+        found = page.get("items", "absent")
+        if not isinstance(found, list | None):  # Go writes an empty list as null at times
+            raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
+        items = []
+        for item in found or ():
+            checked = require_metadata(call, answer.status, item)
+            items.append(_project(call, checked, project) if project is not None else checked)
+        return items, page["metadata"]
+    except ApiError as error:
+        raise error.with_traceback(None) from None  # its frames would keep the page
+    finally:
+        page = found = item = checked = None  # type: ignore[assignment] # gone before anything is collected
+        if collects:
+            gc.enable()
+
+
+def _project(call: Call, item: Json, project: Callable[[Json], Any]) -> Any:
+    try:
+        return project(item)
+    except _MALFORMED:
+        raise ApiAnswerError(**call_fields(call, status=200, reason="Malformed")) from None
+
+
+def require_success(call: Call, answer: Answer) -> None:
+    """Raise the typed error of an answer that is no success."""
+    if not 200 <= answer.status < 300:
+        raise error_of(call, answer)
+
+
+def _successful_object(call: Call, answer: Answer) -> Json:
+    require_success(call, answer)
+    return parse_object(call, answer)
 
 
 def require_version(call: Call, status: int, text: Any) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -13,17 +12,18 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Generic, Self, TypeVar, overload
 
-from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError, NotLeadingError
+from fipop.errors import ApiAnswerError, ApiUnreachableError, NotLeadingError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.answers import (
     Answer,
-    error_of,
     error_of_event,
     is_object_missing,
     parse_json,
     parse_object,
     require_metadata,
+    require_success,
     require_version,
+    take_page,
 )
 from fipop.kube.calls import (
     FIELD_MANAGER,
@@ -61,8 +61,6 @@ _WATCH_GRACE_SECONDS = 15.0
 """How much later than asked for the server may end a watch before the stream counts as dead."""
 
 
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""What reading an object raises that has another shape than Kubernetes gives it."""
 _LONGEST_TOKEN = 8192
 
 
@@ -240,7 +238,7 @@ class KubeClient:
                 limit = max(1, limit // 4)
                 continue
             bytes_left -= len(answer.body)
-            found, metadata = _take_page(call, answer, project)
+            found, metadata = take_page(call, answer, project)
             items += found
             token = metadata.get("continue")
             if not token:
@@ -330,7 +328,7 @@ class KubeClient:
         answer = await self._exchange(call)
         if is_object_missing(call, answer):
             return False
-        _require_success(call, answer)
+        require_success(call, answer)
         return True
 
     async def watch(
@@ -372,14 +370,14 @@ class KubeClient:
         """Return what the API server says of its version: `major`, `minor`, `gitVersion` and more."""
         call = Call(verb="get", kind="version", method="GET", path="/version")
         answer = await self._exchange(call)
-        _require_success(call, answer)
+        require_success(call, answer)
         return parse_json(call, answer)
 
     async def raw_get(self, path: str, *, timeout_seconds: float | None = None) -> bytes:
         """Return the body of any path below the server's URL, such as /readyz; raise where it is no success."""
         call = Call(verb="get", kind=path, method="GET", path=path, accept="*/*")
         answer = await self._exchange(call, timeout_seconds)
-        _require_success(call, answer)
+        require_success(call, answer)
         return answer.body
 
     async def _exchange(self, call: Call, timeout_seconds: float | None = None) -> Answer:
@@ -416,45 +414,6 @@ class KubeClient:
         return asyncio.get_running_loop().time() + seconds
 
 
-def _take_page(call: Call, answer: Answer, project: Callable[[Json], Any] | None) -> tuple[list[Any], Json]:
-    """Give the objects of a page, cut down, and the metadata of the list. Raises ApiError.
-
-    A page may hold hundreds of thousands of tiny objects. While they are there nothing is collected: each collection
-    would go through all that this process holds, and took longer than all the rest. They are gone at the end, after an
-    error too.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        page = _object(call, answer)
-        found = page.get("items", "absent")
-        if not isinstance(found, list | None):  # Go writes an empty list as null at times
-            raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
-        items = []
-        for item in found or ():
-            checked = require_metadata(call, answer.status, item)
-            items.append(_project(call, checked, project) if project is not None else checked)
-        return items, page["metadata"]
-    except ApiError as error:
-        raise error.with_traceback(None) from None  # its frames would keep the page
-    finally:
-        page = found = item = checked = None  # type: ignore[assignment] # gone before anything is collected
-        if collects:
-            gc.enable()
-
-
-def _project(call: Call, item: Json, project: Callable[[Json], Any]) -> Any:
-    try:
-        return project(item)
-    except _MALFORMED:
-        raise ApiAnswerError(**call_fields(call, status=HTTPStatus.OK, reason="Malformed")) from None
-
-
 def _object(call: Call, answer: Answer) -> Json:
-    _require_success(call, answer)
+    require_success(call, answer)
     return parse_object(call, answer)
-
-
-def _require_success(call: Call, answer: Answer) -> None:
-    if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-        raise error_of(call, answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -146,6 +147,9 @@ class Operator:
 
     async def _work(self) -> None:
         """Run everything that runs at once; the first that fails ends the rest."""
+        # What was loaded until now is never garbage; to look through it at each full collection takes 0.2 s.
+        gc.collect()
+        gc.freeze()
         self._working_since = time.monotonic()
         self._watcher = Watcher(
             connection=self._options.connection,

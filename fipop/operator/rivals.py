@@ -81,7 +81,7 @@ class Rivals:
 
     def claimants(self, address: Address, *, but: str) -> tuple[str, ...]:
         """Give the guests that were seen to carry an address without right, beside one."""
-        return tuple(sorted(self._carriers.get(address, set()) - {but})) if address in self._carriers else ()
+        return tuple(sorted(self._carriers.get(address, set()) - {but}))
 
     async def check(self, reservation: Reservation, ignored: Collection[str] = ()) -> None:
         """Raise CarriedElsewhereError before an address is written that only another guest carries.

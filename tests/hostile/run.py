@@ -286,7 +286,6 @@ async def open_stage(fleet: LocalFleet, name: str, *, neighbours: int) -> AsyncI
             secrets=(TOKEN.encode(),),
             folder=stack.installation.folder / "operator-0",
             callbacks=callbacks,
-            trap_port=trap.port,
         )
         stage = Stage(stack=stack, server=server, authority=authority, trap=trap, watch=watch)
         await _bring_up(stage, neighbours)

@@ -36,9 +36,7 @@ class Watch:
     folder_mib: float = 0.0
     log_mib: float = 0.0
     long_callbacks: list[tuple[float, str]] = field(default_factory=list)
-    trap_port: int = 0
     _doors: set[int] = field(default_factory=set)
-    _suspects: dict[int, int] = field(default_factory=dict)
     _thread: threading.Thread | None = None
     _stopped: threading.Event = field(default_factory=threading.Event)
     _began: float = 0.0
@@ -109,9 +107,7 @@ class Watch:
         # The doors of helms that have just ended, too: the other end of such a connection may be gone already.
         self._doors |= listening
         for port in peers - self.ports - self._doors:
-            self._suspects[port] = self._suspects.get(port, 0) + 1
-            if self._suspects[port] > 1 or port == self.trap_port:
-                self._find(f"a connection to port {port}")
+            self._find(f"a connection to port {port}")
         for pid in family[1:]:
             self._look_at(pid)
         if deep:
@@ -165,24 +161,33 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _find_peers(family: list[int]) -> tuple[set[int], set[int]]:
-    """The ports of others that processes have connected to, and those that they listen on themselves."""
-    inodes = set()
+    """The listening ports of others that processes have connected to, and those that they listen on themselves."""
+    # Doors come and go: what is open before or after the tables are read is theirs.
+    before = _inodes(family)
+    lines = [
+        line for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    inodes = before | _inodes(family)
+    everybodys, own, connected = set(), set(), set()
+    for line in lines:
+        fields = line.split()
+        local, remote = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
+        if fields[3] == _LISTENING:
+            everybodys.add(local)
+            own |= {local} if fields[9] in inodes else set()
+        elif fields[9] in inodes:
+            # Who has connected to us has no port that anybody listens on.
+            connected.add(remote)
+    return connected & everybodys - own, own
+
+
+def _inodes(family: list[int]) -> set[str]:
+    """The sockets that processes have open."""
+    found = set()
     for pid in family:
         try:
             links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
         except OSError:
             continue
-        inodes |= {link[8:-1] for link in links if link.startswith("socket:[")}
-    listening, connected = set(), set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[9] in inodes:
-                local, remote = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
-                if fields[3] == _LISTENING:
-                    listening.add(local)
-                else:
-                    connected.add((local, remote))
-    return {
-        remote for local, remote in connected if (remote, local) not in connected and local not in listening
-    }, listening
+        found |= {link[8:-1] for link in links if link.startswith("socket:[")}
+    return found

@@ -97,3 +97,16 @@ async def test_a_server_that_never_shakes_hands_costs_the_deadline():
     finally:
         server.close()
         await server.wait_closed()
+
+
+async def test_a_server_that_continues_without_end_is_cut_off_at_once(authority, tmp_path):
+    """Ten thousand of them in a read held the loop up for a quarter of a second, for as long as the request had."""
+    flood = b"HTTP/1.1 100 Continue\r\n\r\n" * 400_000
+    async with (
+        speaking(authority, tmp_path, flood, hold=True) as connection,
+        KubeClient(connection) as client,
+    ):
+        began = time.process_time()
+        with pytest.raises(ApiError, match="ConnectionCut"):
+            await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=10)
+        assert time.process_time() - began < 2

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from fipop.api.conditions import Verdict
 from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
 from fipop.guest.charts import Role
-from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.fleet import Visits
+from fipop.operator.observations import observe
 from tests.unit.operator.small_operator import SmallOperator
 
 NOW = datetime(2026, 8, 20, tzinfo=UTC)
@@ -86,3 +88,21 @@ async def test_a_visit_without_a_pass_ends_as_well_so_that_nobody_waits_for_its_
     operator.add_guest("c-m-a")
     await operator.controllers.fleet.visit("c-m-a")
     assert operator.carried.visited == ["c-m-unknown", "c-m-a"]
+
+
+def test_who_claims_what_a_guest_carries_by_right_is_told_in_its_condition() -> None:
+    quiet = report(config_map=ConfigMapReport(outcome=ConfigMapOutcome.UNCHANGED))
+    served = {("c-m-a", "web"): ("10.0.0.1", "fd00::1"), ("c-m-a", "other"): ("10.0.0.2",)}
+    found = observe(quiet, served, installs=True, contested={"10.0.0.1": ("c-m-b", "c-m-c")})
+    told = found.configured["c-m-a", "web"]
+    assert (told.verdict, told.reason) == (Verdict.TRUE, "Configured"), "it blocks nobody"
+    assert told.message == "guest c-m-b, c-m-c says that it carries 10.0.0.1, too"
+    assert found.configured["c-m-a", "other"].message == ""
+
+
+def test_a_deep_look_that_waits_for_helm_is_wanted_again_at_the_next_pass() -> None:
+    visits = Visits(deep_at=0.0)
+    note(visits, report(checked=False), deep=True)
+    assert visits.deep_at == 0.0
+    note(visits, report(checked=True), deep=True)
+    assert visits.deep_at == 5000.0
