@@ -7,8 +7,8 @@ import base64
 import copy
 import gzip
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tests.hostile.guest import Guest
@@ -503,41 +503,14 @@ CASES: list[Case] = [
 ]
 
 
-@dataclass(slots=True)
-class Trap:
-    """Where redirects lead: nobody may come. `visits` counts who did."""
-
-    visits: int = 0
-    port: int = 0
-    _server: asyncio.Server | None = field(default=None, repr=False)
-
-    async def open(self) -> None:
-        """Listen, in plain HTTP."""
-
-        async def caught(_reader: asyncio.StreamReader, writer: Writer) -> None:
-            self.visits += 1
-            writer.close()
-
-        self._server = await asyncio.start_server(caught, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def close(self) -> None:
-        """Listen no more."""
-        if self._server is not None:
-            self._server.close()
-
-
-def aim(answering: Answering, trap: Trap) -> Answering:
+def aim(answering: Answering, trap_port: int) -> Answering:
     """Have a guest's redirects lead to the trap."""
 
     async def answer(request: Request) -> Reply | Raw:
         found: Reply | Raw = await answering(request)
         if isinstance(found, Reply) and found.headers.get("Location") == "{trap}":
-            url = f"http://127.0.0.1:{trap.port}/steal"
+            url = f"http://127.0.0.1:{trap_port}/steal"
             return Reply(status=found.status, body=found.body, headers=found.headers | {"Location": url})
         return found
 
     return answer
-
-
-__all__ = ["CASES", "Awaitable", "Case", "Trap", "aim"]

@@ -11,23 +11,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from localfleet.assets import ensure
-from localfleet.certificates import CertificateAuthority, build_authority
 from localfleet.chartrepo import ChartRepository
 from localfleet.fleet import LocalFleet
 from localfleet.helm import PUBLISHED, Helm
-from localfleet.proxy import _build_server_tls
 from localfleet.rancher_plan import REAL_ORDER, GuestKind, Step
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, Stack, build_floating_ip, build_range, floating_ips, open_stack
 from localfleet.waiting import eventually
-from tests.hostile.cases import Case, Trap, aim
-from tests.hostile.guest import Guest
-from tests.hostile.server import Answering, HostileServer
+from tests.hostile.behind import Behind
+from tests.hostile.cases import Case
 from tests.hostile.watch import Watch
 
 Json = dict[str, Any]
@@ -55,6 +51,30 @@ class Waits:
         return _p99(self.address), _p99(self.passes)
 
 
+@dataclass(slots=True)
+class Trap:
+    """Where redirects lead: nobody may come. `visits` counts who did."""
+
+    visits: int = 0
+    port: int = 0
+    _server: asyncio.Server | None = field(default=None, repr=False)
+
+    async def open(self) -> None:
+        """Listen, in plain HTTP."""
+
+        async def caught(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.visits += 1
+            writer.close()
+
+        self._server = await asyncio.start_server(caught, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+
+
 def _p99(values: Sequence[float]) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] if ordered else 0.0
@@ -74,9 +94,7 @@ class Stage:
     """What all cases share."""
 
     stack: Stack
-    server: HostileServer
-    authority: CertificateAuthority
-    trap: Trap
+    behind: Behind
     watch: Watch
     neighbours: list[str] = field(default_factory=list)
     behave: bool = False
@@ -100,8 +118,7 @@ class Stage:
         labels = {"kube-vip": "true"} if case.opted_in else {}
         plan = player.plan_guest(name, kind=GuestKind.OTHER_MACHINES, labels=labels)
         guest_id = plan.cluster_id
-        answering: Answering = Guest() if self.behave else aim(case.guest(), self.trap)
-        self.server.guests[guest_id] = answering
+        await self.behind.add(guest_id, None if self.behave else case.name)
         config = self._kubeconfig(guest_id)
         content = config if self.behave or case.change is None else case.change(config)
         value = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -118,7 +135,7 @@ class Stage:
         await client.create(path, body)
         try:
             told = await self._told(case, f"{path}/web", generation=1)
-            seen = len(self.server.seen(guest_id))
+            seen = await self.behind.seen(guest_id)
             await client.patch(f"{path}/web", {"spec": {"allowShare": True}})
             if seen and not case.hangs:
                 await eventually(
@@ -136,7 +153,7 @@ class Stage:
         return self._judge(told), told
 
     async def _is_asked_again(self, guest_id: str, before: int) -> bool:
-        return len(self.server.seen(guest_id)) > before
+        return await self.behind.seen(guest_id) > before
 
     async def _told(self, case: Case, path: str, *, generation: int) -> str:
         async def is_told() -> str | None:
@@ -157,8 +174,8 @@ class Stage:
         return ""
 
     def _kubeconfig(self, guest_id: str) -> Json:
-        ca = base64.b64encode(self.authority.pem).decode()
-        cluster = {"server": self.server.url_of(guest_id), "certificate-authority-data": ca}
+        ca = base64.b64encode(self.behind.ca_pem.encode()).decode()
+        cluster = {"server": self.behind.url_of(guest_id), "certificate-authority-data": ca}
         return {
             "clusters": [{"name": "c", "cluster": cluster}],
             "users": [{"name": "u", "user": {"token": TOKEN}}],
@@ -260,13 +277,10 @@ async def open_stage(fleet: LocalFleet, name: str, *, neighbours: int) -> AsyncI
             "operateGuestClusterInterval": "3600",
         }
         stack = await exits.enter_async_context(open_stack(fleet, name, settings=settings))
-        authority = build_authority(f"hostile-{name}", datetime.now(UTC))
-        server = await exits.enter_async_context(
-            HostileServer(_build_server_tls(authority.issue_server(["127.0.0.1"])))
-        )
         trap = Trap()
         await trap.open()
         exits.push_async_callback(trap.close)
+        behind = await exits.enter_async_context(Behind(trap.port))
         for range_name, pool in (
             ("neighbours", "10.10.0.0/16"),
             ("probes", "10.20.0.0/16"),
@@ -279,7 +293,7 @@ async def open_stage(fleet: LocalFleet, name: str, *, neighbours: int) -> AsyncI
         operator = await stack.installation.operator(fleet.ports, name="operator-0", environment=watched)
         stack.operators.append(operator)
         await operator.start()
-        ports = {_port(url) for url in (stack.plane.url, stack.proxy.url, repository.url)} | {server.port}
+        ports = {_port(url) for url in (stack.plane.url, stack.proxy.url, repository.url)} | {behind.port}
         watch = Watch(
             operator=operator,
             ports=ports,
@@ -287,7 +301,7 @@ async def open_stage(fleet: LocalFleet, name: str, *, neighbours: int) -> AsyncI
             folder=stack.installation.folder / "operator-0",
             callbacks=callbacks,
         )
-        stage = Stage(stack=stack, server=server, authority=authority, trap=trap, watch=watch)
+        stage = Stage(stack=stack, behind=behind, watch=watch)
         await _bring_up(stage, neighbours)
         watch.start()
         try:
