@@ -94,7 +94,7 @@ class Probed:
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(f"{self.watched.operator._health_url}/livez") as answer,
+                session.get(f"{self.watched.operator.health_url}/livez") as answer,
             ):
                 checks = (await answer.json())["checks"]
                 return {"live": answer.ok, **{name: check["ok"] for name, check in checks.items()}}
