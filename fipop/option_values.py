@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from fipop.api.names import parse_go_bool
 from fipop.errors import FipopError
 from fipop.local_addresses import is_link_host
+from fipop.texts import is_namespace
 from fipop.yaml_input import JsonValue, YamlRefusedError, parse_yaml_mapping
 
 HEALTH_PORT = 8081
@@ -22,7 +23,6 @@ HEALTH_PORT = 8081
 MAX_INTERVAL_SECONDS = 2**31 - 1
 MAX_PORT = 65535
 
-_DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _MAX_RELEASE_NAME = 53  # helm's own limit
 _NUMBER = re.compile(r"\+?[0-9]{1,10}")
 # https://semver.org, with the leading v that helm allows.
@@ -120,7 +120,7 @@ def parse_port(text: str) -> int:
 
 def _parse_label(text: str, longest: int) -> str:
     name = text.strip()
-    if len(name) > longest or not _DNS_LABEL.fullmatch(name):
+    if len(name) > longest or not is_namespace(name):
         raise SettingsError(f"must be a DNS label: a-z, 0-9 and -, at most {longest} characters")
     return name
 

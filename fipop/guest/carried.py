@@ -5,7 +5,6 @@ An address that a guest carries is not given to another, whatever the ledger say
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -13,14 +12,13 @@ from typing import Any, TypeAlias
 
 from fipop.errors import GuestError
 from fipop.guest.spans import MAX_PARTS, Address, Span, count_parts, parse_address, parse_spans
+from fipop.texts import is_object_name
 
 Json: TypeAlias = dict[str, Any]
 
 ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
 
 CONFIG_MAP, SERVICE = "ConfigMap", "Service"
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +138,7 @@ def _carrier(kind: str, item: Json) -> Carrier:
 
 def _name(value: object) -> str:
     # A guest that answers with anything but a name gets none of it into a condition.
-    return value if isinstance(value, str) and _NAME.fullmatch(value) else "?"
+    return str(value) if is_object_name(value) else "?"
 
 
 def _mapping(value: object) -> Json:

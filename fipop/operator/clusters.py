@@ -144,18 +144,22 @@ class GuestReconciler:
         )
 
     def _tell_unserved(self, guest: Guest) -> None:
-        about = ObjectReference(
-            api_version=PROVISIONING_CLUSTERS.api_version,
-            kind=PROVISIONING_CLUSTERS.kind,
-            name=guest.cluster_name,
-            namespace=guest.cluster_namespace,
-            uid=guest.cluster_uid,
-        )
         harvester = guest.harvester_cluster_name or "(not in Rancher)"
         networks = ", ".join(guest.networks) or "(none)"
         self._events.record(
-            about,
+            reference_to_cluster(guest),
             EventType.WARNING,
             "NoMatchingRange",
             f"no FloatingIPRange serves Harvester cluster {harvester}, networks {networks}",
         )
+
+
+def reference_to_cluster(guest: Guest) -> ObjectReference:
+    """Give the provisioning Cluster of a guest as the object of an event."""
+    return ObjectReference(
+        api_version=PROVISIONING_CLUSTERS.api_version,
+        kind=PROVISIONING_CLUSTERS.kind,
+        name=guest.cluster_name,
+        namespace=guest.cluster_namespace,
+        uid=guest.cluster_uid,
+    )

@@ -30,7 +30,7 @@ from fipop.kube.resources import (
 )
 from fipop.metrics import Metrics
 from fipop.operator.claims import MAX_CLAIMS, Reach
-from fipop.operator.clusters import GuestReconciler
+from fipop.operator.clusters import GuestReconciler, reference_to_cluster
 from fipop.operator.configuration import Configuration
 from fipop.operator.fleet import Fleet, FleetParts
 from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
@@ -347,19 +347,12 @@ class Controllers:
         guest = self.guests.known(guest_id)
         if guest is None:
             return
-        about = ObjectReference(
-            api_version=PROVISIONING_CLUSTERS.api_version,
-            kind=PROVISIONING_CLUSTERS.kind,
-            name=guest.cluster_name,
-            namespace=guest.cluster_namespace,
-            uid=guest.cluster_uid,
-        )
         message = (
             f"guest {guest_id} says that it carries {count} more addresses of the ranges that nobody owns; "
             f"only {MAX_CLAIMS} of one guest are kept from others"
         )
         logger.warning("a guest claims too many addresses", extra={"guest": guest_id, "ignored": count})
-        self._events.record(about, EventType.WARNING, "TooManyClaims", message)
+        self._events.record(reference_to_cluster(guest), EventType.WARNING, "TooManyClaims", message)
 
     async def _can_be_looked_at(self, guest_id: str) -> bool:
         await self.guests.discover(guest_id)
