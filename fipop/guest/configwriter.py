@@ -74,17 +74,13 @@ async def settle_config_maps(
     try:
         for place in places:
             current = by_namespace.get(place)
+            wanted = desired if place == namespace else DesiredKeys()
+            found = plan_patch(current, wanted, granted=known, namespace=place, max_parts=max_parts)
             if place == namespace:
-                plan = patch_plan = plan_patch(
-                    current, desired, granted=known, namespace=place, max_parts=max_parts
-                )
-            else:
-                patch_plan = plan_patch(
-                    current, DesiredKeys(), granted=known, namespace=place, max_parts=max_parts
-                )
-            if patch_plan.patch is not None:
-                await _write(client, permit, patch_plan.patch, place)
-                changed += patch_plan.patch.changed
+                plan = found
+            if found.patch is not None:
+                await _write(client, permit, found.patch, place)
+                changed += found.patch.changed
                 outcome = ConfigMapOutcome.WRITTEN
     except _WithheldError as withheld:
         outcome, error = ConfigMapOutcome.WITHHELD, withheld.cause
