@@ -22,7 +22,6 @@ from ipaddress import ip_address
 from typing import Any
 
 import aiohttp
-import aiohttp.client_proto
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
@@ -31,14 +30,12 @@ from fipop.kube.answers import Answer, error_of
 from fipop.kube.calls import Call, call_fields
 from fipop.kube.clock import ServerClock
 from fipop.kube.connection import Connection, build_ssl_context
+from fipop.kube.framing import FramingGuard
 from fipop.kube.limits import MIB, ByteBudget, ByteShare
 from fipop.local_addresses import is_local_address
 
 TOO_LARGE = "TooLarge"
 """The reason of an ApiAnswerError where more came than is taken."""
-
-_PIECE_BYTES = 8 * 1024
-_WAITING_ANSWERS = 16
 
 _CHUNK_BYTES = 64 * 1024
 _KEEPALIVE_SECONDS = 30.0
@@ -86,29 +83,12 @@ def _asked(before_send: Callable[[], None] | None) -> Iterator[None]:
         _before_send.reset(token)
 
 
-class _Handler(aiohttp.client_proto.ResponseHandler):
-    """aiohttp's reader of answers, for servers that send thousands of them: `100 Continue`, over and over.
-
-    Each costs next to nothing to send, and all that come in one read are parsed at once. So a read is parsed piece by
-    piece, and the connection is cut when more answers wait than anybody asked for.
-    """
-
-    def data_received(self, data: bytes) -> None:
-        """Take in what came."""
-        for start in range(0, len(data), _PIECE_BYTES) or (0,):
-            super().data_received(data[start : start + _PIECE_BYTES])
-            if len(self._buffer) > _WAITING_ANSWERS:
-                if self.transport is not None:
-                    self.transport.abort()  # who asked hears that the server disconnected
-                return
-
-
 class _Connector(aiohttp.TCPConnector):
     """Asks, when a request has its connection, whether it may still be sent."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._factory: Any = functools.partial(_Handler, loop=asyncio.get_running_loop())
+        self._factory: Any = functools.partial(FramingGuard, loop=asyncio.get_running_loop())
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout

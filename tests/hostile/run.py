@@ -9,18 +9,21 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aiohttp import ClientError
+
 from localfleet.assets import ensure
 from localfleet.chartrepo import ChartRepository
+from localfleet.errors import ApiError
 from localfleet.fleet import LocalFleet
 from localfleet.helm import PUBLISHED, Helm
 from localfleet.rancher_plan import REAL_ORDER, GuestKind, Step
 from localfleet.simulated import SimulatedGuest
-from localfleet.stack import RANGES, Stack, build_floating_ip, build_range, floating_ips, open_stack
+from localfleet.stack import GROUP, RANGES, Stack, build_floating_ip, build_range, floating_ips, open_stack
 from localfleet.waiting import eventually
 from tests.hostile.behind import Behind
 from tests.hostile.cases import Case
@@ -99,6 +102,8 @@ class Stage:
     neighbours: list[str] = field(default_factory=list)
     behave: bool = False
     """Every hostile guest behaves: what its presence alone costs the others."""
+    floating_ips: dict[tuple[str, str], Json] = field(default_factory=dict)
+    """All of them as they were told of last, by namespace and name."""
     waits: Waits = field(default_factory=Waits)
     outcomes: list[Outcome] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -134,7 +139,7 @@ class Stage:
         body = build_floating_ip(guest_id, "web", cluster=name, range_name="others")
         await client.create(path, body)
         try:
-            told = await self._told(case, f"{path}/web", generation=1)
+            told = await self._told(case, guest_id, generation=1)
             seen = await self.behind.seen(guest_id)
             await client.patch(f"{path}/web", {"spec": {"allowShare": True}})
             if seen and not case.hangs:
@@ -143,7 +148,7 @@ class Stage:
                     seconds=case.settles_seconds,
                     what="a second pass",
                 )
-            told = await self._told(case, f"{path}/web", generation=2)
+            told = await self._told(case, guest_id, generation=2)
         except Exception as error:  # noqa: BLE001 - told with what stood there
             found = await client.get(f"{path}/web")
             return f"{type(error).__name__}: {str(error)[:200]}", _sentences(found)
@@ -155,9 +160,9 @@ class Stage:
     async def _is_asked_again(self, guest_id: str, before: int) -> bool:
         return await self.behind.seen(guest_id) > before
 
-    async def _told(self, case: Case, path: str, *, generation: int) -> str:
+    async def _told(self, case: Case, guest_id: str, *, generation: int) -> str:
         async def is_told() -> str | None:
-            found = await self.stack.client.get(path)
+            found = self.floating_ips[guest_id, "web"]
             status = found.get("status") or {}
             text = _sentences(found)
             wanted = '"Configured"' if self.behave else case.says
@@ -205,11 +210,11 @@ class Stage:
         body = build_floating_ip(guest_id, name, range_name="probes", serviceNamespace=namespace)
         await self.stack.client.create(path, body)
         try:
-            await self._until(lambda: self._has_address(f"{path}/{name}"))
+            await self._until(lambda: self._has_address(guest_id, name))
             self.waits.address.append(time.monotonic() - began)
             held = time.monotonic()
 
-            async def is_written() -> bool:
+            def is_written() -> bool:
                 found = route.get("configmaps", "kube-system", "kubevip")
                 return key in ((found or {}).get("data") or {})
 
@@ -219,14 +224,22 @@ class Stage:
             self.waits.missed += 1
         await self.stack.client.delete(f"{path}/{name}")
 
-    async def _has_address(self, path: str) -> bool:
-        found = await self.stack.client.get(path)
-        return bool((found.get("status") or {}).get("addresses"))
+    def _has_address(self, namespace: str, name: str) -> bool:
+        return bool((self.floating_ips.get((namespace, name), {}).get("status") or {}).get("addresses"))
 
-    async def _until(self, look: Callable[[], Any]) -> None:
+    async def _until(self, look: Callable[[], bool]) -> None:
         async with asyncio.timeout(PROBE_DEADLINE_SECONDS):
-            while not await look():  # noqa: ASYNC110 - the state is another process's
+            while not look():  # noqa: ASYNC110 - it costs less than to be told of every change
                 await asyncio.sleep(0.02)
+
+    async def follow(self) -> None:
+        """Keep `floating_ips` by a watch: whoever asks the API server again and again slows what is measured."""
+        while True:
+            with suppress(ApiError, ClientError):
+                async for event in self.stack.client.watch(f"{GROUP}/floatingips"):
+                    metadata = event["object"].get("metadata", {})
+                    self.floating_ips[metadata.get("namespace"), metadata.get("name")] = event["object"]
+            await asyncio.sleep(PROBE_SECONDS)
 
 
 def _sentences(floating_ip: Json) -> str:
@@ -302,6 +315,8 @@ async def open_stage(fleet: LocalFleet, name: str, *, neighbours: int) -> AsyncI
             callbacks=callbacks,
         )
         stage = Stage(stack=stack, behind=behind, watch=watch)
+        following = asyncio.create_task(stage.follow())
+        exits.callback(following.cancel)
         await _bring_up(stage, neighbours)
         watch.start()
         try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import re
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -186,8 +188,12 @@ def _inodes(family: list[int]) -> set[str]:
     found = set()
     for pid in family:
         try:
-            links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+            links = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names of links that may be gone by now
         except OSError:
             continue
-        found |= {link[8:-1] for link in links if link.startswith("socket:[")}
+        for link in links:
+            with suppress(OSError):
+                target = os.readlink(f"/proc/{pid}/fd/{link}")  # noqa: PTH115
+                if target.startswith("socket:["):
+                    found.add(target[8:-1])
     return found

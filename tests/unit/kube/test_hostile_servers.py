@@ -110,3 +110,28 @@ async def test_a_server_that_continues_without_end_is_cut_off_at_once(authority,
         with pytest.raises(ApiError, match="ConnectionCut"):
             await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=10)
         assert time.process_time() - began < 2
+
+
+def chunk(size: int) -> bytes:
+    return b"%x\r\n" % size + b" " * size + b"\r\n"
+
+
+async def test_a_megabyte_in_tiny_chunks_is_not_read_to_its_end(authority, tmp_path):
+    """It kept the loop for two seconds, and was asked for again with a quarter of the limit."""
+    flood = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(1) * 1_000_000
+    async with (
+        speaking(authority, tmp_path, flood, hold=True) as connection,
+        KubeClient(connection) as client,
+    ):
+        began = time.process_time()
+        with pytest.raises(ApiError, match="ConnectionCut"):
+            await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=10)
+        assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("size", [200, 2048])
+async def test_chunks_as_api_servers_send_them_are_read(authority, tmp_path, size):
+    body = chunk(size) * (1_000_000 // size) + chunk(len(OBJECT)).replace(b" " * len(OBJECT), OBJECT)
+    raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n"
+    async with speaking(authority, tmp_path, raw) as connection, KubeClient(connection) as client:
+        assert await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=10) is not None
