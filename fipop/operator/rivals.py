@@ -90,7 +90,7 @@ class Rivals:
         of another is in its way. Claims of `ignored` guests do not count: an administrator said so.
         """
         address, owner = address_of(reservation), reservation.owner.namespace
-        if not set(self.claimants(address, but=owner)) - set(ignored):
+        if not self.claimants(address, but=owner):
             return
         if await self.carries(owner, address):
             return

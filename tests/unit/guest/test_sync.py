@@ -320,6 +320,16 @@ async def test_who_is_in_line_for_helm_gets_its_addresses_and_tells_that_it_wait
     assert busy.runner.runs == before + 2, "its turn is for both releases"
 
 
+async def test_one_deadline_is_for_all_that_a_turn_of_helm_does(
+    proxy: RancherProxy, busy: BusyRoom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest that is slow held a turn for as long as each helm in it may take, one after the other."""
+    monkeypatch.setattr("fipop.guest.sync.TURN_SECONDS", 1.0)
+    report = await asyncio.wait_for(busy.visit(replace(add_guest(proxy, "c-m-a"), opted_in=True)), 30)
+    assert busy.runner.runs == 1, "there is no time left for the second"
+    assert all("longer than its deadline" in str(one.error) for one in report.releases)
+
+
 async def test_what_was_taken_back_while_a_guest_was_in_line_is_not_installed(
     proxy: RancherProxy, busy: BusyRoom
 ) -> None:
