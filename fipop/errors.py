@@ -362,6 +362,19 @@ class RangeUnknownError(IpamError):
         super().__init__(f"there is no range {_quote(range_name)} in this address space")
 
 
+class AddressSpaceChangedError(IpamError):
+    """The range was made anew in another address space while addresses of its name are used in the former one."""
+
+    def __init__(self, *, range_name: str, former: str, space: str) -> None:
+        self.range_name = range_name
+        self.former = former
+        self.space = space
+        super().__init__(
+            f"range {_quote(range_name)} is of address space {_quote(space)} now, and addresses of this name are "
+            f"used, or in quarantine, in {_quote(former)}: it gives out nothing; make it under another name"
+        )
+
+
 class RangeDrainingError(IpamError):
     """The range is being drained: it gives out nothing new."""
 

@@ -3,19 +3,22 @@
 An address is used where a reservation says so, where a claim is under way, or where the status of a floating IP names
 it (a reservation that vanished must not free it). After any of the three changes its entry is made anew from all three,
 in that order: there is no other way into a ledger, so its state never depends on the order of events.
+
+A range never changes its address space. One that was deleted and created again in another space gives out nothing as
+long as addresses of its name are used in a space that it had: they may be addresses of the same network.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from fipop.api.models import Capacity, FloatingIP, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
-from fipop.errors import IpamError, RangeUnknownError
+from fipop.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.ledger import Ledger, Range, Usage
 from fipop.ipam.pool import MaskedPart, Pool, parse_pool
@@ -78,11 +81,13 @@ class Books:
 
     def __init__(self) -> None:
         self._spaces: dict[str, _Space] = {}
-        self._space_of: dict[str, str] = {}
+        self._ranges: dict[str, FloatingIPRange] = {}
         self._pools: dict[str, Pool] = {}
         self._problems: dict[str, IpamError] = {}
+        self._floating_ips: dict[OwnerKey, FloatingIP] = {}
         self._named_by: dict[OwnerKey, _Named] = {}
-        self._made_from: dict[str, set[tuple[str, Address]]] = {}
+        self._used_in: dict[str, Counter[str]] = {}
+        """How many addresses of a range's name are used in which spaces."""
         self.is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False
         self.on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _in_vain: None
         """Told the space and the address where one is free by now that no reservation kept from others.
@@ -98,39 +103,25 @@ class Books:
         """Enter, change or forget a range; what is held stays on the books."""
         latest = new if new is not None else old
         assert latest is not None
-        spaces = {side.address_space for side in (old, new) if side is not None}
-        if old is not None and (new is None or old.address_space != new.address_space):
+        is_moved = old is None or new is None or old.address_space != new.address_space
+        if old is not None and is_moved:
             self._space(old.address_space).ledger.remove_range(old.name)
-            self._space_of.pop(old.name, None)
+            del self._ranges[old.name]
         if new is None:
             self._pools.pop(latest.name, None)
             self._problems.pop(latest.name, None)
         else:
-            self._space_of[new.name] = new.address_space
+            self._ranges[new.name] = new
             self._enter_range(new)
-        if old is None or new is None or len(spaces) > 1:
-            # What was given out before the range changed its space counts in the new one.
-            for space, address in self._made_from.get(latest.name, set()):
-                for other in spaces - {space}:
-                    self._enter(other, address)
-            # So does what is asked for at this moment, and what a status names whose reservation vanished.
-            others: Iterable[Claim | _Name] = itertools.chain(
-                self._unsettled.values(), *self._named_by.values()
-            )
-            for one in others:
-                if one.range == latest.name:
-                    for other in spaces - {one.space}:
-                        self._enter(other, one.address)
+        if is_moved:
+            # What says nothing of its space is in that of its range, as soon as the range is known.
+            for each in [each for each in self._floating_ips.values() if _range_of(each) == latest.name]:
+                self.floating_ip_changed(each, each)
 
     def _enter_range(self, new: FloatingIPRange) -> None:
         ledger = self._space(new.address_space).ledger
         try:
-            pool = parse_pool(
-                new.iprange,
-                exclude=new.exclude,
-                skip_end_ips=new.skip_end_ips,
-                avoid_buggy_ips=new.avoid_buggy_ips,
-            )
+            pool = self._read_pool(new)
         except IpamError as error:
             # A range that cannot be read gives out nothing; what it gave out before stays held.
             self._problems[new.name] = error
@@ -149,6 +140,28 @@ class Books:
             )
         )
 
+    def _read_pool(self, new: FloatingIPRange) -> Pool:
+        former = min(self._used_in.get(new.name, Counter()).keys() - {new.address_space}, default=None)
+        if former is not None:
+            raise AddressSpaceChangedError(range_name=new.name, former=former, space=new.address_space)
+        return parse_pool(
+            new.iprange,
+            exclude=new.exclude,
+            skip_end_ips=new.skip_end_ips,
+            avoid_buggy_ips=new.avoid_buggy_ips,
+        )
+
+    def _use(self, range_name: str, space: str, count: int) -> None:
+        """Count addresses of a range's name in a space: in another than the range's own they keep it shut."""
+        used = self._used_in.setdefault(range_name, Counter())
+        was_used = used[space] > 0
+        used[space] += count
+        if not used[space]:
+            del used[space]
+        found = self._ranges.get(range_name)
+        if found is not None and found.address_space != space and was_used != (space in used):
+            self._enter_range(found)
+
     def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
         """Take a reservation in; its name holds its space and address, so these are those of `old`."""
         latest = new if new is not None else old
@@ -157,14 +170,10 @@ class Books:
         if address is None:
             return
         self._entry(latest.space, address).reservation = new
-        for side in (old, new):
+        for side in (new, old):
             if side is not None:
-                made = self._made_from.setdefault(side.range, set())
-                (made.add if side is new else made.discard)((latest.space, address))
+                self._use(side.range, side.space, 1 if side is new else -1)
         self._enter(latest.space, address)
-        for other in {self._space_of.get(side.range) for side in (old, new) if side is not None}:
-            if other is not None and other != latest.space:
-                self._enter(other, address)
 
     def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
         """Take in which addresses the status of a floating IP names.
@@ -174,32 +183,41 @@ class Books:
         """
         latest = new if new is not None else old
         assert latest is not None
-        before, after = self._named_by.pop(latest.meta.key, frozenset()), self._named(new)
+        key = latest.meta.key
+        before, after = self._named_by.pop(key, frozenset()), self._named(new)
+        self._floating_ips.pop(key, None)
+        if new is not None:
+            self._floating_ips[key] = new
         if after:
-            self._named_by[latest.meta.key] = after
+            self._named_by[key] = after
         for name in before - after:
-            self._entry(name.space, name.address).named_by.pop(latest.meta.key, None)
+            self._entry(name.space, name.address).named_by.pop(key, None)
         for name in after:
-            self._entry(name.space, name.address).named_by[latest.meta.key] = name
-        changed = [
-            (space, each.address) for each in sorted(before ^ after) for space in self._spaces_of(each)
-        ]
+            self._entry(name.space, name.address).named_by[key] = name
+        for name in before ^ after:
+            if name.is_had:
+                self._use(name.range, name.space, 1 if name in after else -1)
+        changed = sorted({(each.space, each.address) for each in before ^ after})
         for space, address in [each for each in changed if self._enter(*each)]:
             self.on_free(space, address, False)
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
         self._abandon(claim.owner.key, claim.address.family, but=claim)
-        self._unsettled[claim.owner.key, claim.address.family] = claim
+        key = claim.owner.key, claim.address.family
+        asked_before = self._unsettled.pop(key, None)
+        if asked_before is not None:
+            self._use(asked_before.range, asked_before.space, -1)
+        self._unsettled[key] = claim
+        self._use(claim.range, claim.space, 1)
         self._entry(claim.space, claim.address).claims[claim.owner.key] = claim.range
-        for space in self._spaces_of(claim):
-            self._enter(space, claim.address)
+        self._enter(claim.space, claim.address)
 
     def settle(self, claim: Claim) -> None:
         """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
-        for space in self._settle(claim):
+        if self._settle(claim):
             self._in_vain.add(claim.owner.key)
-            self.on_free(space, claim.address, True)
+            self.on_free(claim.space, claim.address, True)
 
     def abandon(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
@@ -235,7 +253,7 @@ class Books:
         ledger = self._ledger_of(range_name)
         address = ledger.claim_next(range_name, family, owner)
         # Chosen is not claimed: the entry is made by `expect`, from the one place that makes entries.
-        self._enter(self._space_of[range_name], address)
+        self._enter(self._ranges[range_name].address_space, address)
         return address
 
     def problem_of(self, range_name: str) -> IpamError | None:
@@ -249,7 +267,8 @@ class Books:
 
     def space_of(self, range_name: str) -> str | None:
         """Give the address space of a range."""
-        return self._space_of.get(range_name)
+        found = self._ranges.get(range_name)
+        return found.address_space if found is not None else None
 
     def families(self, range_name: str) -> frozenset[Family]:
         """Give the families that a range has addresses of."""
@@ -273,10 +292,7 @@ class Books:
         pool = self._pools.get(range_name)
         if pool is None or address not in pool:
             return False
-        space = self._space_of[range_name]
-        entry = self._space(space).entries.get(address)
-        if self._elsewhere(space, address) is not None:
-            return False
+        entry = self._space(self._ranges[range_name].address_space).entries.get(address)
         if entry is None:
             return True
         if entry.reservation is not None or entry.claims:
@@ -292,18 +308,11 @@ class Books:
         return self.named_by_another(space, address, owner) is not None
 
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
-        """Give another floating IP that has an address though no reservation of this space says so.
-
-        Its status names it, or it has it from a range that was of another space; not so where the status of `owner`
-        names it in this one.
-        """
-        entry = self._space(space).entries.get(address) or _Entry()
-        if entry.reservation is not None:
+        """Give another floating IP whose status names an address though no reservation says so."""
+        entry = self._space(space).entries.get(address)
+        if entry is None or entry.reservation is not None:
             return None
         had_by = {key for key, name in entry.named_by.items() if name.is_had}
-        earlier = self._elsewhere(space, address) if owner not in had_by else None
-        if earlier is not None and earlier.owner != owner:
-            return earlier.owner
         return min(had_by - {owner}, default=None)
 
     def is_full(self, range_name: str) -> bool:
@@ -332,8 +341,8 @@ class Books:
         if floating_ip is None:
             return frozenset()
         status = floating_ip.status
-        range_name = status.range or floating_ip.range or ""
-        space = status.address_space or self._space_of.get(range_name, DEFAULT_ADDRESS_SPACE)
+        range_name = _range_of(floating_ip)
+        space = status.address_space or self.space_of(range_name) or DEFAULT_ADDRESS_SPACE
         is_had = bool(status.observed_generation) and not self.is_inherited(floating_ip)
         texts = status.addresses if is_had else floating_ip.ipaddress.split(",")
         found = (_read(text) for text in texts)
@@ -348,7 +357,7 @@ class Books:
         return space
 
     def _ledger_of(self, range_name: str) -> Ledger[OwnerKey]:
-        space = self._space_of.get(range_name)
+        space = self.space_of(range_name)
         if space is None:
             raise RangeUnknownError(range_name=range_name)  # it went while somebody worked with it
         return self._space(space).ledger
@@ -356,56 +365,37 @@ class Books:
     def _entry(self, space: str, address: Address) -> _Entry:
         return self._space(space).entries.setdefault(address, _Entry())
 
-    def _elsewhere(self, space: str, address: Address) -> _Holder | None:
-        """Give who has the address in another space from a range which is of this space by now, or asks for it there.
-
-        It is the same address of the same network: until its owner has moved, or it is free, nobody else gets it.
-        """
-        for other, room in self._spaces.items():
-            entry = room.entries.get(address) if other != space else None
-            if entry is None:
-                continue
-            found = entry.reservation
-            if found is not None and self._space_of.get(found.range) == space:
-                return _holder_by(found)
-            for owner, range_name in sorted(entry.claims.items()):
-                if self._space_of.get(range_name) == space:
-                    return _Holder(owner, range_name, None)
-            for owner, name in sorted(entry.named_by.items()):
-                if name.is_had and self._space_of.get(name.range) == space:
-                    return _Holder(owner, name.range, None)
-        return None
-
-    def _spaces_of(self, one: Claim | _Name) -> list[str]:
-        """Give the space of a claim, or of a name, and that which its range is of by now."""
-        return list(dict.fromkeys((one.space, self._space_of.get(one.range, one.space))))
-
     def _abandon(self, owner: OwnerKey, family: Family, *, but: Claim | None = None) -> None:
         claim = self._unsettled.get((owner, family))
-        if claim is not None and (but is None or claim.name != but.name):
-            for space in self._settle(claim):
-                self.on_free(space, claim.address, False)
+        if claim is None or (but is not None and claim.name == but.name):
+            return
+        if self._settle(claim):
+            self.on_free(claim.space, claim.address, False)
 
-    def _settle(self, claim: Claim) -> list[str]:
-        """Forget a claim; the spaces in which that made its address free."""
-        self._unsettled.pop((claim.owner.key, claim.address.family), None)
+    def _settle(self, claim: Claim) -> bool:
+        """Forget a claim; whether that made its address free."""
+        asked_for = self._unsettled.pop((claim.owner.key, claim.address.family), None)
+        if asked_for is not None:
+            self._use(asked_for.range, asked_for.space, -1)
         self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
-        return [space for space in self._spaces_of(claim) if self._enter(space, claim.address)]
+        return self._enter(claim.space, claim.address)
 
     def _enter(self, space: str, address: Address) -> bool:
         """Make the ledger's record of an address anew from all that is known of it; whether that made it free."""
         room = self._space(space)
         entry = room.entries.get(address)
         before = room.ledger.free(address)
-        if entry is not None and not entry.is_empty:
-            holder: _Holder | None = entry.holder
-        else:
+        if entry is None or entry.is_empty:
             room.entries.pop(address, None)
-            holder = self._elsewhere(space, address)
-        if holder is None:
             return before is not None
+        holder = entry.holder
         room.ledger.adopt(address, holder.owner, holder.range, quarantined_until=holder.quarantined_until)
         return False
+
+
+def _range_of(floating_ip: FloatingIP) -> str:
+    """Give the name of the range that the addresses of a floating IP are of, or are asked for from; "" for none."""
+    return floating_ip.status.range or floating_ip.range or ""
 
 
 def _holder_by(reservation: Reservation) -> _Holder:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
-from fipop.errors import ApiConflictError
+from fipop.errors import AddressSpaceChangedError, ApiConflictError
 from fipop.kube.client import DEFAULT_TIMEOUT_SECONDS, KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.allocation import (
@@ -21,6 +21,7 @@ from fipop.operator.allocation import (
     Obstacle,
     RangeView,
     address_of,
+    obstacle_of,
     plan_allocation,
     plan_standstill,
 )
@@ -205,6 +206,8 @@ class FloatingIPReconciler:
     def _view(self, found: FloatingIPRange, floating_ip: FloatingIP) -> RangeView | Obstacle:
         books = self._world.books
         problem = books.problem_of(found.name)
+        if isinstance(problem, AddressSpaceChangedError):
+            return obstacle_of(problem)
         if problem is not None:
             return Obstacle(reason="RangeInvalid", message=f'range "{found.name}": {problem}')
         return RangeView(
@@ -276,7 +279,6 @@ class FloatingIPReconciler:
         waits: list[float] = []
         for reservation in extra:
             address = address_of(reservation)
-            # By another operator's word the range may be in that space by now.
             if is_named(live, reservation):
                 continue
             # The same address in another space is named in the spec for the sake of the one that is kept, or of one

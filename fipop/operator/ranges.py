@@ -10,7 +10,7 @@ from fipop.api.conditions import Condition, ConditionType, Verdict, merge_condit
 from fipop.api.models import INT64_MAX, FloatingIPRange, RangeCapacity
 from fipop.api.rendering import render_range_status
 from fipop.control.workqueue import RetryAfter
-from fipop.errors import ApiConflictError, ApiNotFoundError
+from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES
 from fipop.operator.books import Books
@@ -82,8 +82,9 @@ def build_conditions(
     others = books.conflicts(found.name)
     problem = books.problem_of(found.name)
     if problem is not None or capacity is None:
+        reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
         ready = Condition(
-            type=ConditionType.READY, verdict=Verdict.FALSE, reason="Invalid", message=str(problem or "")
+            type=ConditionType.READY, verdict=Verdict.FALSE, reason=reason, message=str(problem or "")
         )
     elif found.draining:
         ready = Condition(

@@ -170,6 +170,9 @@ class Router:
             for address in read_addresses([change.old.address]):
                 self._wake(self._waiting_for(address))
         if change.new is None:
+            found = self.world.ranges.get("", change.latest.range)
+            if found is not None and found.address_space != change.latest.space:
+                self.wake_waiting()  # it may have been the last that kept the range shut
             return
         has_owner = change.new.is_held and self.world.floating_ips.get(*change.new.owner.key) is not None
         if not has_owner:

@@ -158,6 +158,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.searchOrder enum": of(("asc", "desc"), ("ascending", "ASC", ""), "Unsupported"),
         "spec.addressSpace maxLength": longest(63),
         "spec.addressSpace pattern": of(("default", "a", "0-a", LABEL_63), LABEL_REFUSED, "should match"),
+        "spec.addressSpace rule 0": TWO_FIELDS,
         "spec.clusterSelector.matchLabels maxProperties": of(
             {f"key{number}": "" for number in range(64)},
             {f"key{number}": "" for number in range(65)},

@@ -46,6 +46,12 @@ class Tenant:
     async def change_range(self, name: str, **spec: object) -> None:
         await self.stack.client.patch(f"{RANGES}/{name}", {"spec": spec})
 
+    async def drop_range(self, name: str) -> None:
+        """Delete a range though its addresses are held."""
+        allowed = {"metadata": {"annotations": {"kubefip.k8s.binbash.org/allow-delete": "true"}}}
+        await self.stack.client.patch(f"{RANGES}/{name}", allowed)
+        await self.stack.client.delete(f"{RANGES}/{name}")
+
     async def range(self, name: str) -> Json:
         return await self.stack.client.get(f"{RANGES}/{name}")
 

@@ -182,6 +182,13 @@ def test_every_string_of_a_spec_is_bounded_so_that_rules_may_read_it(kind: str) 
     assert unbounded == []
 
 
+async def test_the_address_space_of_a_range_never_changes(server: ControlPlane) -> None:
+    path = f"{PLACES['FloatingIPRange']}/probe?dryRun=All"
+    with pytest.raises(ApiError, match="addressSpace never changes; make a range of another name"):
+        await server.client.patch(path, {"spec": {"addressSpace": "lab"}})
+    await server.client.patch(path, {"spec": {"addressSpace": "default", "draining": True}})
+
+
 def test_every_crd_carries_its_revision_for_the_operators_update() -> None:
     for crd in crds().values():
         assert int(crd["metadata"]["annotations"]["kubefip.k8s.binbash.org/schema-revision"]) >= 1

@@ -142,26 +142,6 @@ async def test_an_address_that_both_ranges_hold_stays_and_counts_in_the_new_one(
     await tenant.capacity(wide, used=0, outOfRange=0)
 
 
-async def test_a_range_that_changes_its_space_takes_its_addresses_along(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24", quarantineSeconds=1)
-    await tenant.ask("web", pool)
-    assert await tenant.served("web") == [f"{tenant.net}1"]
-    await tenant.change_range(pool, addressSpace=f"space-{tenant.number}")
-
-    async def is_in_the_new_space() -> bool:
-        found = await tenant.reservation(f"{tenant.net}1", space=f"space-{tenant.number}")
-        status = (await tenant.read("web"))["status"]
-        return found is not None and status["addressSpace"] == f"space-{tenant.number}"
-
-    await eventually(is_in_the_new_space)
-    assert await tenant.served("web") == [f"{tenant.net}1"]
-
-    async def is_gone_from_the_old() -> bool:
-        return await tenant.reservation(f"{tenant.net}1") is None
-
-    await eventually(is_gone_from_the_old, seconds=10)
-
-
 async def test_in_another_space_a_held_address_can_be_held_again(tenant: Tenant) -> None:
     here = await tenant.offer("here", f"{tenant.net}0/24")
     there = await tenant.offer("there", f"{tenant.net}0/24", addressSpace=f"space-{tenant.number}")
@@ -170,22 +150,44 @@ async def test_in_another_space_a_held_address_can_be_held_again(tenant: Tenant)
     assert await tenant.served("web") == await tenant.served("api") == [f"{tenant.net}5"]
 
 
-async def test_a_new_space_in_which_the_address_is_taken_leaves_the_old_one_in_force(tenant: Tenant) -> None:
-    space = f"space-{tenant.number}"
-    taken = await tenant.offer("taken", f"{tenant.net}0/24", addressSpace=space)
+async def test_another_space_in_which_the_address_is_taken_leaves_the_first_one_in_force(
+    tenant: Tenant,
+) -> None:
+    taken = await tenant.offer("taken", f"{tenant.net}0/24", addressSpace=f"space-{tenant.number}")
     await tenant.ask("holder", taken, ipaddress=f"{tenant.net}5")
     await tenant.served("holder")
-    await tenant.change_range(taken, iprange=f"{tenant.net}128/25")
     pool = await tenant.offer("pool", f"{tenant.net}4-{tenant.net}5")
     await tenant.ask("web", pool, ipaddress=f"{tenant.net}5")
     await tenant.served("web")
-    await tenant.change_range(pool, addressSpace=space)
+    await tenant.move("web", taken)
     found = await tenant.refused("web", "AddressInUse", words=f"{tenant.namespace}/holder")
     assert found["status"]["addresses"] == [f"{tenant.net}5"]
     assert found["status"]["addressSpace"] == "default"
     holder = await tenant.reservation(f"{tenant.net}5")
     assert holder is not None
     assert holder["spec"]["owner"]["name"] == "web"
+
+
+async def test_a_range_made_again_in_another_space_gives_out_nothing_while_an_address_of_its_name_is_held(
+    tenant: Tenant,
+) -> None:
+    pool = await tenant.offer("pool", f"{tenant.net}0/24", quarantineSeconds=1)
+    await tenant.ask("web", pool)
+    await tenant.served("web")
+    await tenant.drop_range(pool)
+    await tenant.offer(
+        "pool", f"{tenant.net}0/24", quarantineSeconds=1, addressSpace=f"space-{tenant.number}"
+    )
+    await tenant.ask("new", pool)
+    await tenant.refused("new", "AddressSpaceChanged", words='"default"')
+    assert (await tenant.read("web"))["status"]["addresses"] == [f"{tenant.net}1"]
+
+    async def says_so() -> bool:
+        return condition(await tenant.range(pool), "Ready").get("reason") == "AddressSpaceChanged"
+
+    await eventually(says_so)
+    await tenant.delete("web")
+    assert await tenant.served("new", seconds=20) == [f"{tenant.net}1"]
 
 
 async def test_who_asks_for_both_families_later_keeps_what_it_has_until_both_can_be_had(

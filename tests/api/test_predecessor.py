@@ -7,7 +7,6 @@ from typing import Any
 import pytest_asyncio
 
 from localfleet.controlplane import ControlPlane
-from localfleet.crds import OUR_CRDS
 from localfleet.fleet import LocalFleet
 from localfleet.rancher_plan import Guest
 from localfleet.routes import upstream_of
@@ -23,6 +22,7 @@ from localfleet.stack import (
     open_stack,
 )
 from localfleet.waiting import eventually
+from tests.api.predecessor import make_reservations_younger
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/kube-fip/deployments"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -47,19 +47,6 @@ async def guest_plane(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
 @pytest_asyncio.fixture(scope="module")
 async def guest(stack: Stack, guest_plane: ControlPlane) -> Guest:
     return await stack.player.create_guest(stack.player.plan_guest("demo"), upstream_of(guest_plane))
-
-
-async def _make_reservations_younger(stack: Stack) -> None:
-    """Make the CRD of reservations anew: in truth it comes with fipop, after the predecessor's objects."""
-    await asyncio.sleep(1.1)  # times of creation have whole seconds
-    definition = next(path for path in OUR_CRDS.iterdir() if "reservations" in path.name)
-    await stack.plane.kubectl("delete", "-f", str(definition), "--wait")
-    await stack.plane.kubectl("create", "-f", str(definition))
-
-    async def is_served() -> bool:
-        return await stack.client.items(RESERVATIONS) == []
-
-    await eventually(is_served, seconds=20)
 
 
 def _deployment(replicas: int) -> dict[str, Any]:
@@ -93,7 +80,7 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
     )
     config_map = {"metadata": {"name": "kubevip"}, "data": {"cidr-global": "10.135.10.200/32"}}
     await guest_plane.client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config_map})
-    await _make_reservations_younger(stack)
+    await make_reservations_younger(stack)
     await stack.client.create(DEPLOYMENTS, _deployment(1))
     before = await stack.client.items(ALL_FLOATING_IPS)
 

@@ -177,11 +177,7 @@ async def test_the_younger_of_two_that_overlap_gives_out_only_what_is_its_own_an
     await tenant.ask("there", older, ipaddress=f"{tenant.net}3")
     assert await tenant.served("there") == [f"{tenant.net}3"]
     # Without the older one the younger has all of it, but what is held.
-    await tenant.stack.client.patch(
-        f"{RANGES}/{older}",
-        {"metadata": {"annotations": {"kubefip.k8s.binbash.org/allow-delete": "true"}}},
-    )
-    await tenant.stack.client.delete(f"{RANGES}/{older}")
+    await tenant.drop_range(older)
     await ready(tenant, younger, "False", kind="Conflict")
     await tenant.refused("named", "AddressInUse", words=f"{tenant.namespace}/there")
 
@@ -195,9 +191,7 @@ async def test_a_range_in_use_cannot_be_deleted_without_its_annotation_and_finds
     await tenant.capacity(pool, used=1)
     with pytest.raises(ApiError, match="still has 1 addresses held"):
         await stack.client.delete(f"{RANGES}/{pool}")
-    allowed = {"metadata": {"annotations": {"kubefip.k8s.binbash.org/allow-delete": "true"}}}
-    await stack.client.patch(f"{RANGES}/{pool}", allowed)
-    await stack.client.delete(f"{RANGES}/{pool}")
+    await tenant.drop_range(pool)
     found = await tenant.refused("web", "RangeNotFound", words=f"{tenant.net}1 stays")
     assert found["status"]["addresses"] == [f"{tenant.net}1"]
     assert await tenant.holders() == {f"{tenant.net}1": "web"}

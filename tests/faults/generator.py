@@ -27,7 +27,6 @@ POOLS = {"r1": "10.8.0.10-10.8.0.60", "r2": "10.8.1.10-10.8.1.60"}
 SMALL = {"r1": "10.8.0.10-10.8.0.12", "r2": "10.8.1.10-10.8.1.12"}
 OVERLAPPING = {"r1": "10.8.0.10-10.8.1.20", "r2": "10.8.0.40-10.8.1.60"}
 INVALID = {"r1": "10.8.0.60-10.8.0.10", "r2": "10.8.1.60-10.8.1.10"}
-SPACES = ("default", "blue")
 
 
 @dataclass(slots=True)
@@ -43,7 +42,6 @@ class Fip:
 class Model:
     """What people want in the end."""
 
-    spaces: dict[str, str] = field(default_factory=lambda: {"r1": "default", "r2": "default"})
     fips: dict[int, Fip] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
@@ -113,22 +111,21 @@ class Writer:
         for name, pool in POOLS.items():
             if name in self.model.missing:
                 await self.create_range(name)
-            await self.edit_range(name, iprange=pool, draining=False, addressSpace=self.model.spaces[name])
+            await self.edit_range(name, iprange=pool, draining=False)
         for number, fip in self.model.fips.items():
             await self.set_fip(number, fip, fip.static)
 
     async def create_afresh(self) -> None:
         """The same objects, made at once."""
         for name, pool in POOLS.items():
-            await self.lane.create_range(name, pool, addressSpace=self.model.spaces[name])
+            await self.lane.create_range(name, pool)
         for number, fip in self.model.fips.items():
             await self.create_fip(number, fip)
 
     async def create_range(self, name: str) -> None:
         self.model.missing.discard(name)
-        space = self.model.spaces[name]
-        await self.lane.create_range(name, POOLS[name], addressSpace=space, quarantineSeconds=1)
-        self.done.create(name, iprange=POOLS[name], addressSpace=space)
+        await self.lane.create_range(name, POOLS[name], quarantineSeconds=1)
+        self.done.create(name, iprange=POOLS[name])
 
     async def edit_range(self, name: str, **spec: Any) -> None:
         await self.lane.edit_range(name, **spec)
@@ -185,7 +182,7 @@ class Writer:
         if name in self.model.missing:
             await self.create_range(name)
             return
-        match self._random.randrange(7):
+        match self._random.randrange(6):
             case 0:
                 await self.edit_range(name, iprange=INVALID[name])
             case 1:
@@ -193,11 +190,8 @@ class Writer:
             case 2:
                 await self.edit_range(name, iprange=OVERLAPPING[name])
             case 3:
-                self.model.spaces[name] = self._random.choice(SPACES)
-                await self.edit_range(name, addressSpace=self.model.spaces[name])
-            case 4:
                 await self.edit_range(name, draining=self._random.random() < 0.5)
-            case 5:
+            case 4:
                 self.model.missing.add(name)
                 await self.lane.delete_range(name)
                 self.done.delete(name)

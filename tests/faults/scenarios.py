@@ -166,6 +166,7 @@ async def _moves_before(lane: Lane) -> None:
     await lane.create_range("r1", "10.3.0.10-10.3.0.20")
     await lane.create_range("r2", "10.3.1.10-10.3.1.20")
     await lane.create_range("r3", "10.3.2.10-10.3.2.20")
+    await lane.create_range("r4", "10.3.2.10-10.3.2.20", addressSpace="other")
     await lane.create_fip(guests[0], "address")
     await lane.create_fip(guests[1], "range")
     await lane.create_fip(guests[2], "space", range_name="r3")
@@ -175,7 +176,8 @@ async def _moves_before(lane: Lane) -> None:
 async def _move(lane: Lane) -> None:
     await lane.edit_fip("c-m-steady00", "address", ipaddress="10.3.0.18")
     await lane.edit_fip("c-m-steady01", "range", annotations={"fiprange": "r2"}, ipaddress="")
-    await lane.edit_range("r3", addressSpace="other")
+    for name in ("space", "pinned"):
+        await lane.edit_fip("c-m-steady02", name, annotations={"fiprange": "r4"})
 
 
 def _moved(lane: Lane) -> bool:

@@ -288,7 +288,7 @@ def test_a_quarantine_may_not_be_shorter_than_its_range_says() -> None:
 
 
 def in_two_spaces(*, newer_until: str | None) -> Story:
-    """The range of A was renamed: A's guest carries the address for the new space, where it may be released again."""
+    """A moved to another space: its guest carries the address for that one, where it may be released again."""
     story = settled().reserve(reservation(A, space="blue"), space="blue").name(A, None)
     story.reserve(reservation(A, until=UNTIL))
     return (

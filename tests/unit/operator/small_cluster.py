@@ -135,6 +135,12 @@ class SmallCluster:
         metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: range_name}}
         self.memory.put(key, {**found, "metadata": metadata})
 
+    def move_to_space(self, *guest_ids: str, iprange: str, space: str = "lab", **spec: object) -> None:
+        """Make a range of a name of its own in another space, and have these guests' floating IPs name it."""
+        self.add_range(space, iprange, addressSpace=space, **spec)
+        for guest_id in guest_ids:
+            self.ask_for_range(guest_id, space)
+
     def give_up(self, guest_id: str) -> None:
         """Delete the floating IP of a guest."""
         self.memory.remove((FLOATING_IPS.plural, guest_id, "web"))
@@ -147,12 +153,14 @@ class SmallCluster:
         until: datetime | None = None,
         space: str = "default",
         before: str = "",
+        range_name: str = "pool",
     ) -> None:
         """Have a reservation, of the guest's floating IP if there is one; `before` is a guest that had it once."""
         owner = self.memory.objects.get((FLOATING_IPS.plural, guest_id, "web"))
         made = build_reservation(
             address,
             "web",
+            range_name=range_name,
             namespace=guest_id,
             uid=owner["metadata"]["uid"] if owner else "dead",
             cluster=f"cluster-{guest_id}",

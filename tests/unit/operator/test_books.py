@@ -1,5 +1,6 @@
 """Whatever order the world tells things in, the books come to the same."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fipop.api.models import Owner, Requested
-from fipop.errors import RangeFullError
+from fipop.errors import AddressSpaceChangedError, RangeFullError
 from fipop.ipam.addresses import Family, format_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.books import Books
@@ -125,7 +126,7 @@ def test_a_range_that_cannot_be_read_gives_nothing_and_forgets_nothing() -> None
     assert counts(world.books) == (1, 1, 0, 0)
 
 
-def test_a_range_that_moves_to_another_space_leaves_nothing_behind() -> None:
+def test_a_range_that_is_made_again_in_another_space_leaves_nothing_behind() -> None:
     pool = build_range("pool", "10.0.0.1")
     world = world_of(ranges=[pool, build_range("young", "10.0.0.1", created="2026-02-01T00:00:00Z")])
     assert world.books.conflicts("young") == ("pool",)
@@ -281,50 +282,60 @@ def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carr
     assert not world.books.is_nobodys("pool", parse_address("10.0.1.1"), carrier="c-m-1")
 
 
-def renamed(space: str) -> Json:
-    return newer(
-        build_range("pool", "10.0.0.1-10.0.0.3", addressSpace=space),
-        spec={"iprange": "10.0.0.1-10.0.0.3", "addressSpace": space},
+AWAY = build_range("pool", "10.0.0.1-10.0.0.3", addressSpace="away")
+
+
+def is_shut(world: World) -> bool:
+    return (
+        isinstance(world.books.problem_of("pool"), AddressSpaceChangedError)
+        and world.books.capacity("pool") is None
+        and world.books.is_full("pool")
     )
 
 
-@pytest.mark.parametrize("is_late", [False, True], ids=["renamed while running", "renamed before the start"])
-def test_what_was_given_out_before_a_range_changed_its_space_is_given_to_nobody_else(is_late: bool) -> None:
-    """It is the same address of the same network: its holder moves, or keeps it."""
-    first = [renamed("lab")] if is_late else [build_range("pool", "10.0.0.1-10.0.0.3")]
-    world = world_of(
-        ranges=first,
-        reservations=[
-            build_reservation("10.0.0.1", owner="me"),
-            build_reservation("10.0.0.2", owner="gone", quarantined_until="2027-01-01T00:00:00Z"),
-        ],
-    )
+@pytest.mark.parametrize("quarantined_until", [None, "2027-01-01T00:00:00Z"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["while running", "before the start"])
+def test_a_range_made_again_in_another_space_is_shut_while_one_of_its_name_is_reserved(
+    is_late: bool, quarantined_until: str | None
+) -> None:
+    """It may be the same address of the same network: its holder keeps it, and nobody gets it in the new space."""
+    first = AWAY if is_late else build_range("pool", "10.0.0.1-10.0.0.3")
+    held = build_reservation("10.0.0.1", owner="me", quarantined_until=quarantined_until)
+    world = world_of(ranges=[first], reservations=[held])
     if not is_late:
-        world.observe(FLOATING_IP_RANGES, renamed("lab"))
-    assert next_free(world.books) == "10.0.0.3"
-    mine, theirs = parse_address("10.0.0.1"), parse_address("10.0.0.2")
-    assert world.books.named_by_another("lab", mine, ME) is None
-    assert world.books.named_by_another("lab", mine, ("c-m-2", "x")) == ME
-    assert world.books.named_by_another("lab", theirs, ("c-m-2", "x")) == ("c-m-1", "gone")
-    assert not world.books.is_nobodys("pool", mine, carrier="c-m-2")
-    # Moved, and freed in the space of before.
-    moved = build_reservation("10.0.0.1", owner="me", space="lab")
-    world.observe(FLOATING_IP_RESERVATIONS, moved)
-    for name in ("default.10.0.0.1", "default.10.0.0.2"):
-        gone = world.reservations.get("", name)
-        assert gone is not None
-        world.forget(FLOATING_IP_RESERVATIONS, gone)
-    assert next_free(world.books) == "10.0.0.2"
-    assert counts(world.books)[0] == 1
+        world.forget(FLOATING_IP_RANGES, world.ranges.all()[0])
+        world.observe(FLOATING_IP_RANGES, newer(AWAY))
+    assert is_shut(world)
+    gone = world.reservations.get("", "default.10.0.0.1")
+    assert gone is not None
+    world.forget(FLOATING_IP_RESERVATIONS, gone)
+    assert next_free(world.books) == "10.0.0.1"
 
 
-def test_a_range_that_goes_back_to_its_former_space_finds_its_own_there() -> None:
-    world = world_of(
-        ranges=[build_range("pool", "10.0.0.1-10.0.0.3")], reservations=[build_reservation("10.0.0.1")]
-    )
-    for space in ("lab", "default", "lab", "default"):
-        world.observe(FLOATING_IP_RANGES, renamed(space))
-        assert next_free(world.books) == "10.0.0.2"
-    assert counts(world.books) == (1, 2, 0, 0)
-    world.observe(FLOATING_IP_RANGES, build_range("other", "10.0.0.1-10.0.0.3", addressSpace="lab"))
-    assert next_free(world.books, "other") == "10.0.0.1"
+def test_it_is_shut_while_a_status_names_one_of_its_name_though_the_reservation_vanished() -> None:
+    holder = build_floating_ip("web", namespace="c-m-1", status=held_by(["10.0.0.1"]))
+    world = world_of(ranges=[AWAY], floating_ips=[holder])
+    assert is_shut(world)
+    world.observe(FLOATING_IPS, newer(holder, status={}))
+    assert not is_shut(world)
+
+
+@pytest.mark.parametrize("end", [Books.settle, lambda books, claim: books.abandon(claim.owner.key)])
+def test_it_is_shut_while_one_of_its_name_is_asked_for(end: Callable[[Books, Claim], None]) -> None:
+    world = world_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.3")])
+    claim = claim_of("10.0.0.1")
+    world.books.expect(claim)
+    world.books.expect(claim)
+    world.forget(FLOATING_IP_RANGES, world.ranges.all()[0])
+    world.observe(FLOATING_IP_RANGES, newer(AWAY))
+    assert is_shut(world)
+    end(world.books, claim)
+    assert next_free(world.books) == "10.0.0.1"
+
+
+def test_what_says_nothing_of_its_space_is_of_that_of_its_range_whichever_is_seen_first() -> None:
+    """The predecessor's objects name no space, and a floating IP may be seen before its range."""
+    wish = build_floating_ip("web", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1")
+    world = world_of(floating_ips=[wish])
+    world.observe(FLOATING_IP_RANGES, AWAY)
+    assert format_address(world.books.next_free("pool", V4, ("c-m-2", "x"))) == "10.0.0.2"

@@ -206,34 +206,3 @@ async def test_a_reservation_that_vanishes_while_what_a_move_left_is_held_too_is
     await operator.pass_time(QUARANTINE)
     assert named == {(X,)}
     assert operator.held() == {f"default.{X}": A}
-
-
-async def test_a_reservation_that_vanishes_as_its_range_changes_its_space_leaves_its_address_to_its_owner() -> (
-    None
-):
-    """It is one address of one network: another one got it in the new space before it was made again in the old one."""
-    operator = await held_by_a()
-    operator.ask(C)
-    operator.remove_reservation(f"default.{X}")
-    operator.change_range(addressSpace="lab")
-    await operator.settle()
-    await operator.pass_time(QUARANTINE)
-    assert operator.held() == {f"lab.{X}": A, f"lab.{Y}": C}
-
-
-async def test_a_vanished_reservation_is_made_again_though_another_has_the_address_from_a_range_that_came_since() -> (
-    None
-):
-    """The other one cannot move to this space, and does not count there before the owner whose status names it."""
-    operator = await held_by_a()
-    operator.add_range("other", addressSpace="lab")
-    operator.ask(B, X)
-    operator.ask_for_range(B, "other")
-    await operator.settle()
-    assert operator.held() == {f"default.{X}": A, f"lab.{X}": B}
-    operator.change_range("other", addressSpace="default")
-    await operator.settle()
-    operator.remove_reservation(f"default.{X}")
-    await operator.settle()
-    await operator.pass_time(QUARANTINE)
-    assert operator.held() == {f"default.{X}": A, f"lab.{X}": B}

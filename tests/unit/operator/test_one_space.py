@@ -59,14 +59,14 @@ async def test_both_families_stay_where_one_is_not_to_be_had_in_the_new_space(po
     """The other one went alone: the status then named both in the new space, where nobody held the first."""
     operator = await started(ipFamilyPolicy=policy)
     assert named(operator) == ("default", [X, V6])
-    operator.change_range(addressSpace="lab", iprange=f"{X}-10.0.0.13")
+    operator.move_to_space(A, iprange=f"{X}-10.0.0.13")
     await operator.settle()
     await operator.pass_time(HOUR)
     assert named(operator) == ("default", [X, V6])
     assert operator.held() == in_space("default", X, V6)
     allocated = next(each for each in status_of(operator)["conditions"] if each["type"] == "Allocated")
     assert allocated["status"] == "False", "people should know that it did not follow its range"
-    operator.change_range(iprange=BOTH)
+    operator.change_range("lab", iprange=BOTH)
     await operator.settle()
     await operator.pass_time(HOUR)
     assert named(operator) == ("lab", [X, V6])
@@ -77,7 +77,7 @@ async def test_a_second_family_comes_after_the_move_and_not_into_another_space()
     operator = await started()
     operator.ask_for_another(A, "10.0.0.99")
     await operator.settle()
-    operator.change_range(addressSpace="lab")
+    operator.move_to_space(A, iprange=BOTH)
     operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
     await operator.settle()
     await operator.pass_time(HOUR)
@@ -92,7 +92,7 @@ async def test_a_second_family_comes_after_the_move_and_not_into_another_space()
 
 async def test_one_family_moves_though_a_second_one_that_is_only_preferred_is_not_to_be_had() -> None:
     operator = await started(f"{X}-10.0.0.13", ipFamilyPolicy="PreferDualStack")
-    operator.change_range(addressSpace="lab")
+    operator.move_to_space(A, iprange=f"{X}-10.0.0.13")
     await operator.settle()
     await operator.pass_time(HOUR)
     assert named(operator) == ("lab", [X])
@@ -104,7 +104,7 @@ def spoil_the_wish(operator: SmallOperator) -> None:
 
 
 def take_the_range_away(operator: SmallOperator) -> None:
-    operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
+    operator.memory.remove((FLOATING_IP_RANGES.plural, "", "lab"))
 
 
 def ask_for_what_another_has(operator: SmallOperator) -> None:
@@ -118,7 +118,7 @@ async def test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is
     """The oldest of two was taken for the one that is known: the same address of the space that was left."""
     operator = await started()
     operator.ask(B, Y)
-    operator.change_range(addressSpace="lab")
+    operator.move_to_space(A, B, iprange=BOTH)
     await operator.settle()
     assert named(operator) == ("lab", [X])
     hold_again(operator, f"default.{X}")
@@ -135,7 +135,7 @@ async def test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is
 async def test_what_was_begun_for_both_and_another_operator_relies_on_is_decided_anew() -> None:
     """It was taken for held, beside the other family in the space that was to be left."""
     operator = await started(ipFamilyPolicy="RequireDualStack")
-    operator.change_range(addressSpace="lab")
+    operator.move_to_space(A, iprange=BOTH)
     first = operator._pending.keys.copy()
     assert first, "the round is still to come"
     operator.reserve("10.0.0.12", B)  # has nothing to do with it
@@ -154,7 +154,7 @@ async def test_what_was_begun_for_both_and_another_operator_relies_on_is_decided
             operator.memory.put((FLOATING_IP_RESERVATIONS.plural, "", f"lab.{X}"), reserved)
 
     operator.client.on_commit = interfere
-    operator.change_range(iprange=f"{X}-10.0.0.13,{V6}-{V6}")
+    operator.change_range("lab", iprange=f"{X}-10.0.0.13,{V6}-{V6}")
     spaces: set[tuple[str, int]] = set()
 
     def look(_: object) -> None:
@@ -171,16 +171,19 @@ async def test_what_was_begun_for_both_and_another_operator_relies_on_is_decided
 
 
 async def test_what_was_begun_in_two_spaces_is_named_in_one() -> None:
-    """Two operators began it, one of which had not heard of the new space; then what was wished for was taken."""
+    """Two operators began it, one of which had not heard of the move; then what was wished for was taken."""
     operator = SmallOperator()
-    operator.add_range(iprange=BOTH, addressSpace="lab")
+    operator.add_range(iprange=BOTH)
     await operator.start()
     operator.ask(B, Y)
+    operator.move_to_space(B, iprange=BOTH)
     await operator.settle()
+    await operator.pass_time(HOUR)
     operator.ask(A, Y)
+    operator.ask_for_range(A, "lab")
     operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
-    for address, space in ((X, "default"), (X, "lab"), (V6, "default")):
-        operator.reserve(address, A, space=space)
+    for address, space, name in ((X, "default", "pool"), (X, "lab", "lab"), (V6, "default", "pool")):
+        operator.reserve(address, A, space=space, range_name=name)
     named_so: list[tuple[str, list[str]]] = []
 
     def look(_: object) -> None:
@@ -199,10 +202,11 @@ async def test_what_was_begun_in_two_spaces_is_named_in_one() -> None:
 async def moved_as_another_gets_its_address() -> SmallOperator:
     """B gets X in the new space before A's operator hears of it."""
     operator = await started()
-    operator.change_range(addressSpace="lab")
+    operator.move_to_space(A, iprange=BOTH)
     operator.ask(B, X)
+    operator.ask_for_range(B, "lab")
     operator._deaf = True
-    operator.reserve(X, B, space="lab")
+    operator.reserve(X, B, space="lab", range_name="lab")
     operator._deaf = False
     await operator.settle()
     return operator
@@ -223,7 +227,7 @@ async def test_a_wish_for_the_second_family_outlives_the_move(wish: str) -> None
     operator = await started()
     operator._change(FLOATING_IPS, A, "web", {"ipaddress": wish, "ipFamilyPolicy": "PreferDualStack"})
     await operator.settle()
-    operator.change_range(addressSpace="lab")
+    operator.move_to_space(A, iprange=BOTH)
     await operator.settle()
     await operator.pass_time(HOUR)
     assert operator.asked_for(A) == wish
@@ -247,7 +251,7 @@ async def test_who_is_made_again_without_a_status_keeps_both_families_where_they
 ) -> None:
     """The guest carries both; what no status named and no range gave out was taken for begun, and given back."""
     operator = await started(ipFamilyPolicy=policy)
-    operator.change_range(addressSpace="lab", draining=True)
+    operator.move_to_space(A, iprange=BOTH, draining=True)
     await operator.settle()
     await operator.pass_time(HOUR)
     assert operator.held() == in_space("default", X, V6)

@@ -2,7 +2,7 @@ from fipop.api.conditions import Verdict
 from fipop.api.models import INT64_MAX
 from fipop.operator.ranges import build_conditions, describe
 from fipop.operator.world import World
-from tests.unit.operator.objects import build_range, world_of
+from tests.unit.operator.objects import build_range, build_reservation, world_of
 
 
 def conditions(world: World, name: str = "pool") -> tuple[tuple[Verdict, str, str], tuple[Verdict, str, str]]:
@@ -39,6 +39,16 @@ def test_a_range_that_cannot_be_read_quotes_what_is_wrong() -> None:
     ready, _ = conditions(world_of(ranges=[build_range("pool", "10.0.0.0/24, 10.0.0.9-10.0.0.1")]))
     assert ready[:2] == (Verdict.FALSE, "Invalid")
     assert '"10.0.0.9-10.0.0.1"' in ready[2]
+
+
+def test_a_range_that_is_shut_by_its_former_space_says_so() -> None:
+    world = world_of(
+        ranges=[build_range("pool", "10.0.0.0/24", addressSpace="lab")],
+        reservations=[build_reservation("10.0.0.1")],
+    )
+    ready, _ = conditions(world)
+    assert ready[:2] == (Verdict.FALSE, "AddressSpaceChanged")
+    assert "under another name" in ready[2]
 
 
 def test_a_draining_range_is_not_ready() -> None:

@@ -25,9 +25,9 @@ async def serving() -> SmallOperator:
 
 
 async def test_what_another_has_just_reserved_is_given_back_only_when_it_can_no_longer_be_named() -> None:
-    """The other one knows already that the range is of space "lab" now: its status comes after its reservation."""
+    """The other one knows already that a range of space "lab" is named: its status comes after its reservation."""
     operator = await serving()
-    operator.reserve(X, A, space="lab")
+    operator.reserve(X, A, space="lab", range_name="lab")
     await operator.settle()
     await operator.pass_time(UNDER_WAY_SECONDS - 2)
     assert operator.held() == {f"default.{X}": A, f"lab.{X}": A}
@@ -37,9 +37,9 @@ async def test_what_another_has_just_reserved_is_given_back_only_when_it_can_no_
 
 async def test_what_another_wrote_anew_meanwhile_waits_anew() -> None:
     operator = await serving()
-    operator.reserve(X, A, space="lab")
+    operator.reserve(X, A, space="lab", range_name="lab")
     await operator.pass_time(UNDER_WAY_SECONDS - 2)
-    operator.reserve(X, A, space="lab")
+    operator.reserve(X, A, space="lab", range_name="lab")
     await operator.settle()
     await operator.pass_time(UNDER_WAY_SECONDS - 2)
     assert f"lab.{X}" in operator.held()

@@ -13,7 +13,6 @@ from tests.faults.stored import Owner, condition, is_held, of_kind, owner_of, sl
 from tests.unit.simulation.memory import Json, Key, Memory
 from tests.unit.simulation.operators import SimulatedOperator
 from tests.unit.simulation.people import RANGES, People
-from tests.unit.simulation.shares import Shares
 
 MOST_STEPS = 200_000
 """Until everything is at rest; who is not by then goes round in a circle."""
@@ -33,11 +32,8 @@ class Simulation:
     memory: Memory = field(default_factory=Memory)
     operators: list[SimulatedOperator] = field(default_factory=list)
     people: People = field(init=False)
-    shares: Shares = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shares = Shares(by_people=self.memory.judge.by_people)
-        self.memory.listeners.append(self.shares.hear)
         self.people = People(
             memory=self.memory,
             chance=self.chance,
@@ -82,11 +78,14 @@ class Simulation:
                 return
 
     def _shared(self) -> list[str]:
-        """Addresses of one range that were given to two, each in another space.
+        """Addresses of one range that two hold, each in another space: they are of one network.
 
         Of two operators one may not have heard who has an address in the other space, and nothing else would tell it.
         """
-        return self.shares.among(each["metadata"]["name"] for each in self._held()) if self.size == 1 else []
+        owners: dict[tuple[str, str], set[Owner]] = defaultdict(set)
+        for each in self._held() if self.size == 1 else ():
+            owners[each["spec"]["range"], slot_of(each)[1]].add(owner_of(each))
+        return [f"{which} is held by {sorted(them)}" for which, them in owners.items() if len(them) > 1]
 
     def _waiting_in_vain(self) -> list[str]:
         """Who waits for an address that another has though any would do."""

@@ -111,15 +111,15 @@ class People:
         found = self.memory.objects.get(_range_key(name))
         draw = self.chance.random()
         if found is None or draw < 0.25:
-            self._define(name, {"iprange": POOLS[0], "quarantineSeconds": 2})
+            # Nobody can change the space of a range that is there.
+            space = found["spec"].get("addressSpace", SPACES[0]) if found else self.chance.choice(SPACES)
+            self._define(name, {"iprange": POOLS[0], "quarantineSeconds": 2, "addressSpace": space})
             return
-        if draw < 0.3:
+        if draw < 0.5:
             self.memory.remove(_range_key(name))
             return
         spec = dict(found["spec"])
-        if draw < 0.6:
-            spec["addressSpace"] = self.chance.choice(SPACES)
-        elif draw < 0.8:
+        if draw < 0.8:
             spec["iprange"] = self.chance.choice(POOLS)
         elif draw < 0.9:
             spec["draining"] = not spec.get("draining", False)
