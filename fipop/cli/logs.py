@@ -7,7 +7,7 @@ import sys
 
 from pythonjsonlogger.json import JsonFormatter
 
-from fipop.settings import LogLevel, Settings
+from fipop.settings.options import LogLevel, Settings
 
 TRACE = 5
 

@@ -24,7 +24,7 @@ from fipop.errors import FipopError
 from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
 from fipop.operator.app import Operator
 from fipop.operator.options import OperatorOptions
-from fipop.option_values import SettingsError, parse_namespace
+from fipop.settings.values import SettingsError, parse_namespace
 
 logger = logging.getLogger(__name__)
 

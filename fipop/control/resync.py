@@ -14,7 +14,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
-from fipop.control.events import EventType
+from fipop.control.kopf.bridge import EventType
 from fipop.control.store import Change, Json, Projection, Store
 from fipop.errors import FipopError
 from fipop.kube.client import Listing

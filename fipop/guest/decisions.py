@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fipop.guest.charts import ChartIdentity, WantedRelease, digest, same_by_admin, with_object_name
-from fipop.guest.releases import ReleaseState, Status
+from fipop.guest.helm.charts import ChartIdentity, WantedRelease, digest, same_by_admin, with_object_name
+from fipop.guest.helm.releases import ReleaseState, Status
 
 _RETRY_FIRST_SECONDS = 30.0
 _RETRY_LONGEST_SECONDS = 1800.0

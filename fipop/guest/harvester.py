@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from fipop.guest.charts import HARVESTER_RELEASE, Role
+from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
 from fipop.guest.workloads import DAEMON_SET, Workload
 
 Json: TypeAlias = dict[str, Any]

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from fipop.errors import KubeconfigError
 from fipop.kube.connection import Connection
 from fipop.local_addresses import is_local_address
-from fipop.yaml_input import MAX_YAML_BYTES, YamlRefusedError, parse_yaml_mapping
+from fipop.settings.yaml import MAX_YAML_BYTES, YamlRefusedError, parse_yaml_mapping
 
 _MAX_NAME = 253
 _MAX_SERVER = 2048

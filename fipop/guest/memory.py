@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from fipop.errors import FipopError
-from fipop.guest.charts import Role
 from fipop.guest.decisions import retry_delay_seconds
-from fipop.guest.releases import ReleaseDescription, ReleaseRecord
+from fipop.guest.helm.charts import Role
+from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord
 from fipop.kube.resources import Resource
 
 Place: TypeAlias = tuple[Resource, str | None, str]

@@ -14,10 +14,10 @@ from fipop.errors import (
     ReleaseRecordError,
     ReleaseTakenError,
 )
-from fipop.guest.charts import Role
-from fipop.guest.configmap import BlockedKey, Contradiction, WantedAddress
+from fipop.guest.configmap.plan import BlockedKey, Contradiction, WantedAddress
+from fipop.guest.helm.charts import Role
 from fipop.guest.workloads import Readiness
-from fipop.settings import Settings
+from fipop.settings.options import Settings
 
 _LASTING = (ChartError, HelmError, ReleaseRecordError, ReleaseTakenError, ApiInvalidError)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
-from fipop.guest.charts import HARVESTER_RELEASE, Role
+from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
 from fipop.texts import LONGEST_WORD, clean, is_namespace, is_release_name
 
 Json: TypeAlias = dict[str, Any]

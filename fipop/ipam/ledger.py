@@ -14,7 +14,7 @@ from typing import Any, Generic
 from fipop import errors
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.lane import Lane
+from fipop.ipam.free_list import Lane
 from fipop.ipam.records import OwnerT, Range, Record, Snapshot, Usage
 
 __all__ = ["Ledger", "OwnerT", "Range", "Record", "Snapshot", "Usage"]

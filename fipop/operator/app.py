@@ -13,15 +13,15 @@ from typing import Any
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.control.health import AnswerRecord, HealthFacts, HealthServer
+from fipop.control.kopf.watcher import Watcher
 from fipop.control.leadership import Leadership, LeaderWorkStuckError, boottime
 from fipop.control.resync import Resync, ResyncTimes
-from fipop.control.watching import Watcher
 from fipop.errors import ApiUnreachableError, FipopError
-from fipop.guest.chartcache import ChartCache
-from fipop.guest.helm import HelmRunner, find_helm
-from fipop.guest.scratch import sweep
-from fipop.guest.sync import GuestRoom
-from fipop.guest.tools import GuestTools
+from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.helm.chart_cache import ChartCache
+from fipop.guest.helm.runner import HelmRunner, find_helm
+from fipop.guest.helm.work_folder import sweep
+from fipop.guest.limits import GuestTools
 from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
@@ -35,8 +35,8 @@ from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.snapshot import build_snapshot
 from fipop.operator.wiring import Controllers
-from fipop.operator.world import WATCHED
-from fipop.settings import Settings
+from fipop.settings.options import Settings
+from fipop.state.cache import WATCHED
 from fipop.texts import clean
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.kube.watch import ObjectWatch
-from fipop.settings import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
+from fipop.settings.options import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
 
 logger = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.standing import read_addresses
-from fipop.operator.world import BY_OWNER_NAMESPACE, World
+from fipop.operator.addresses.ownership import read_addresses
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
+from fipop.state.cache import BY_OWNER_NAMESPACE, World
 
 IN_VAIN_SECONDS = 5.0
 """Until others try for an address whose claim came to nothing: what refused that one may refuse them all."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from fipop.operator.world import World
+from fipop.state.cache import World
 
 logger = logging.getLogger(__name__)
 

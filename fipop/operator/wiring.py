@@ -11,12 +11,12 @@ from typing import Any
 from fipop.api import names
 from fipop.api.models import FloatingIP, Reservation
 from fipop.api.parsing import parse_reservation
-from fipop.control.events import Callback
-from fipop.control.events import EventType as EventKind
+from fipop.control.kopf.bridge import Callback
+from fipop.control.kopf.bridge import EventType as EventKind
 from fipop.control.leadership import Leadership
 from fipop.control.store import Change
 from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
-from fipop.guest.sync import GuestRoom
+from fipop.guest.guest_pass import GuestRoom
 from fipop.ipam.addresses import Address
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
@@ -29,24 +29,24 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.metrics import Metrics
-from fipop.operator.claims import MAX_CLAIMS, Reach
-from fipop.operator.clusters import GuestReconciler, reference_to_cluster
+from fipop.operator.addresses.mass_release import ReleaseGuard
+from fipop.operator.addresses.quarantine import Releaser, Surroundings
+from fipop.operator.addresses.ranges import RangeReconciler
+from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
+from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.operator.adoption import Startup
 from fipop.operator.configuration import Configuration
-from fipop.operator.fleet import Fleet, FleetParts
-from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
-from fipop.operator.gates import Gates
-from fipop.operator.guard import ReleaseGuard
-from fipop.operator.guests import GuestDirectory
-from fipop.operator.looks import GuestLooks
-from fipop.operator.ranges import RangeReconciler
-from fipop.operator.release import Releaser, Surroundings
-from fipop.operator.reservations import ReservationDesk
-from fipop.operator.rivals import Rivals
+from fipop.operator.guests.conflicts import Rivals
+from fipop.operator.guests.discovery import GuestReconciler, reference_to_cluster
+from fipop.operator.guests.passes import Fleet, FleetParts
+from fipop.operator.guests.reach import MAX_CLAIMS, Reach
+from fipop.operator.guests.scan import GuestLooks
 from fipop.operator.routing import Key, Kind, Router, gives_out_more
-from fipop.operator.startup import Startup
 from fipop.operator.tracing import IpamTracer
-from fipop.operator.world import World
 from fipop.rancher.matching import Guest
+from fipop.state.cache import World
+from fipop.state.gate import Gates
+from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.api.models import EPOCH
-from fipop.yaml_input import YamlRefusedError, parse_yaml
+from fipop.settings.yaml import YamlRefusedError, parse_yaml
 
 Json = Mapping[str, Any]
 

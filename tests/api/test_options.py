@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from fipop.settings import DEFAULTS as BUILT_IN
-from fipop.settings import parse_settings
+from fipop.settings.options import DEFAULTS as BUILT_IN
+from fipop.settings.options import parse_settings
 from localfleet.client import Json
 from localfleet.fleet import LocalFleet
 from localfleet.installation import CHART, NAMESPACE, OperatorProcess

@@ -20,11 +20,11 @@ import pytest
 import pytest_asyncio
 
 from fipop.api.parsing import parse_range
-from fipop.control.events import EventType
-from fipop.control.kopf_settings import WatchTimes
+from fipop.control.kopf.bridge import EventType
+from fipop.control.kopf.settings import WatchTimes
+from fipop.control.kopf.watcher import Watcher
 from fipop.control.resync import Feed, Resync, ResyncTimes
 from fipop.control.store import RestoredStoreError, Store
-from fipop.control.watching import Watcher
 from fipop.kube.access import connection_from_kubeconfig
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection

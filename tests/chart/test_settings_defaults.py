@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from fipop.api.names import SETTINGS_CONFIG_MAP
-from fipop.settings import DEFAULTS, Settings, parse_settings, settings_data, warnings
+from fipop.settings.options import DEFAULTS, Settings, parse_settings, settings_data, warnings
 from tests.chart.rendering import Chart
 
 

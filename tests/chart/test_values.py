@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.settings import DEFAULTS, parse_settings
+from fipop.settings.options import DEFAULTS, parse_settings
 from tests.chart.rendering import ROOT, Chart, HelmRefusedError
 
 SCHEMA = yaml.safe_load((ROOT / "values.schema.json").read_text())

@@ -84,7 +84,7 @@ _RETURNS, _RANGES, _CAREFUL, _APPEAR = (
     undisturbed(name) for name in ("returns", "ranges", "careful", "appear")
 )
 _NO_LIVE_READ = Edit(
-    file="operator/release.py",
+    file="operator/addresses/quarantine.py",
     before="live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
     after="live = None",
 )
@@ -100,15 +100,15 @@ BUGS = (
             "/floatingips/c-m-steady00/steady-0-kubevip/conditions: ['Allocated=False AddressInUse'",
             "/floatingips/c-m-steady01/steady-1-kubevip/addresses: [] instead of ['any v4 of r1']",
         ),
-        ("operator/startup.py", "by_age = sorted(self._having_addresses(),", "by_age = sorted((),"),
+        ("operator/adoption.py", "by_age = sorted(self._having_addresses(),", "by_age = sorted((),"),
         with_guards_off=(
             Edit(
-                file="operator/gates.py",
+                file="state/gate.py",
                 before="return self.adopted and self.looked",
                 after="return True",
             ),
             Edit(
-                file="operator/books.py",
+                file="state/allocations.py",
                 before="        if floating_ip is None:\n            return frozenset()\n        status",
                 after=(
                     "        if not floating_ip or not floating_ip.status.addresses:\n"
@@ -123,7 +123,7 @@ BUGS = (
         _ADOPT,
         "/floatingips/c-m-steady02/steady-2-kubevip/addresses: ['any v4 of r1'] instead of []",
         (
-            "operator/startup.py",
+            "operator/adoption.py",
             "by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))",
             "by_age = sorted(self._having_addresses(), key=lambda each: each.meta.created, reverse=True)",
         ),
@@ -133,7 +133,7 @@ BUGS = (
         "what guests carry is not looked at before new addresses are given out",
         _CAREFUL,
         "c-m-steady00/dynamic has 10.9.0.10",
-        ("operator/looks.py", "tuple(map(from_ip, carried.single))", "tuple(map(from_ip, ()))"),
+        ("operator/guests/scan.py", "tuple(map(from_ip, carried.single))", "tuple(map(from_ip, ()))"),
     ),
     _bug(
         "cache-is-the-truth",
@@ -141,7 +141,7 @@ BUGS = (
         _blind(),
         ("held by None", "whose status names it"),
         (
-            "operator/release.py",
+            "operator/addresses/quarantine.py",
             "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
             "live = None",
         ),
@@ -163,7 +163,7 @@ BUGS = (
         _BURST,
         "is freed while guest",
         (
-            "operator/release.py",
+            "operator/addresses/quarantine.py",
             "await self._desk.quarantine(reservation, seconds=seconds)",
             "await self._desk.free(reservation)",
         ),
@@ -174,7 +174,7 @@ BUGS = (
         undisturbed("lingering"),
         "chapter 2 does not end: c-m-steady01/second has 10.10.0.15",
         (
-            "operator/release.py",
+            "operator/addresses/quarantine.py",
             "if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):",
             "if False:",
         ),
@@ -185,7 +185,7 @@ BUGS = (
         _CLAIMS,
         "out of the quarantine",
         (
-            "operator/reservations.py",
+            "operator/addresses/reservations.py",
             "if former.key == claim.owner.key:",
             "if former.key == claim.owner.key or not known.is_held:",
         ),
@@ -196,7 +196,7 @@ BUGS = (
         _CLAIMS,
         "chapter 2 does not end: /floatingips/c-m-steady03/late/conditions: [] instead of",
         (
-            "operator/reservations.py",
+            "operator/addresses/reservations.py",
             "if former.key == claim.owner.key:",
             "if former.key:",
         ),
@@ -212,7 +212,7 @@ BUGS = (
         ),
         "/floatingips/c-m-steady00/dynamic/conditions: ['Allocated=False AddressInUse'",
         (
-            "operator/reservations.py",
+            "operator/addresses/reservations.py",
             "if former.key == claim.owner.key:",
             "if former.uid == claim.owner.uid:",
         ),
@@ -223,7 +223,7 @@ BUGS = (
         _MOVES,
         "whose status names it",
         (
-            "operator/claiming.py",
+            "operator/addresses/claiming.py",
             "            answer = await self._claim(want, owner",
             (
                 "            if want.replaces is not None:\n"
@@ -237,7 +237,7 @@ BUGS = (
         "after a write whose outcome is unknown another address is tried",
         _DARK,
         "more were given out",
-        ("operator/claiming.py", "if unsettled is not None:", "if unsettled == ():"),
+        ("operator/addresses/claiming.py", "if unsettled is not None:", "if unsettled == ():"),
     ),
     _bug(
         "half-a-dual-stack",
@@ -246,13 +246,13 @@ BUGS = (
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
         (
-            "operator/claiming.py",
+            "operator/addresses/claiming.py",
             "            await self._undo(outcome, plan, floating_ip)",
             "            pass",
         ),
         with_guards_off=(
             Edit(
-                file="operator/claiming.py",
+                file="operator/addresses/claiming.py",
                 before="outcome.obstacles += self._foresee(",
                 after="self._foresee(",
             ),
@@ -264,7 +264,7 @@ BUGS = (
         _RANGES,
         "/floatingips/c-m-steady01/high/conditions: ['Allocated=False AddressOutOfRange'",
         (
-            "operator/allocation.py",
+            "operator/addresses/allocation.py",
             "held.space == wanted_range.space and held.range == wanted_range.name:",
             "held.space == wanted_range.space and wanted_range.refuses(address) is None:",
         ),
@@ -274,7 +274,11 @@ BUGS = (
         "a guest is found by an annotation that any tenant may write",
         _CAREFUL,
         "/floatingips/c-m-steady03/stranger/conditions: ['Allocated=True Allocated', 'GuestConfigured=True",
-        ("operator/links.py", "floating_ip.cluster != cluster.name", "floating_ip.cluster == ''"),
+        (
+            "operator/addresses/range_choice.py",
+            "floating_ip.cluster != cluster.name",
+            "floating_ip.cluster == ''",
+        ),
     ),
     _bug(
         "cached-kubeconfig",
@@ -282,7 +286,7 @@ BUGS = (
         _CAREFUL,
         "/floatingips/c-m-steady01/both/conditions: ['Allocated=True Allocated', 'GuestConfigured=False Guest",
         (
-            "operator/kubeconfigs.py",
+            "operator/guests/kubeconfigs.py",
             "    secret = guest.kubeconfig_secret\n    name",
             (
                 "    kept = read_kubeconfig.__dict__.setdefault('kept', {})\n"
@@ -293,7 +297,7 @@ BUGS = (
             ),
         ),
         (
-            "operator/kubeconfigs.py",
+            "operator/guests/kubeconfigs.py",
             'return base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)',
             'return kept.setdefault(guest.id, base64.b64decode(found["data"]["value"]))',
         ),
@@ -371,7 +375,7 @@ BUGS = (
         _MOVES,
         "which is not fipop's",
         (
-            "guest/configmap.py",
+            "guest/configmap/plan.py",
             "if name not in wanted and name.startswith(_PREFIXES) and self.is_ours(name)",
             "if name not in wanted and name.startswith(_PREFIXES)",
         ),
@@ -406,7 +410,7 @@ BUGS = (
         ),
         ("whose status names it", "is freed while guest"),
         (
-            "operator/reservations.py",
+            "operator/addresses/reservations.py",
             (
                 "                uid=reservation.uid,\n"
                 "                resource_version=str(reservation.resource_version),\n"
@@ -435,7 +439,7 @@ BUGS = (
         _RETURNS,
         "c-m-steady00/emptied has 10.4.0.11",
         (
-            "operator/allocation.py",
+            "operator/addresses/allocation.py",
             "    if static is not None and static != address:\n",
             (
                 "    if static is None:\n"
@@ -464,7 +468,7 @@ BUGS = (
         _APPEAR,
         "chapter 2 does not end: /floatingips/c-m-applexxx/apple-kubevip/finalizers: [",
         (
-            "operator/clusters.py",
+            "operator/guests/discovery.py",
             '"name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",',
             (
                 '"finalizers": [f"{names.GROUP}/held"],\n'
@@ -477,9 +481,9 @@ BUGS = (
         "a range's status is written by the clock",
         _CLAIMS,
         "no silence",
-        ("operator/ranges.py", "unchanged = found", "unchanged = False and found"),
+        ("operator/addresses/ranges.py", "unchanged = found", "unchanged = False and found"),
         (
-            "operator/ranges.py",
+            "operator/addresses/ranges.py",
             "        self._world.observe(FLOATING_IP_RANGES, answer)\n        return None",
             "        return RetryAfter(1.0)",
         ),
@@ -489,7 +493,7 @@ BUGS = (
         "a range's status is written after every round of lists",
         _CLAIMS,
         "no silence",
-        ("operator/ranges.py", "unchanged = found", "unchanged = False and found"),
+        ("operator/addresses/ranges.py", "unchanged = found", "unchanged = False and found"),
         (
             "operator/app.py",
             "        world = self._controllers.world\n        for reservation",
@@ -505,7 +509,7 @@ BUGS = (
         _CLAIMS,
         "held by None",
         (
-            "operator/reservations.py",
+            "operator/addresses/reservations.py",
             "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body))",
             "return _new_reservation(claim, self._now())",
         ),

@@ -65,7 +65,7 @@ UNIT_BUGS = (
         "younger-version",
         "a round tests its status on a younger version than the one that it looked at",
         (
-            "operator/world.py",
+            "state/cache.py",
             "return parse_floating_ip(answer)",
             "found = parse_floating_ip(answer)\n        return self.floating_ips.get(*found.meta.key)",
         ),
@@ -76,7 +76,7 @@ UNIT_BUGS = (
         "wish-before-possession",
         "a reservation that vanished is not made again before its owner's wish is looked at",
         (
-            "operator/floatingips.py",
+            "operator/addresses/reconciler.py",
             "lost = find_vanished(floating_ip, request, self._and_released(held, floating_ip))",
             "lost = ()",
         ),
@@ -87,7 +87,7 @@ UNIT_BUGS = (
         "gone-is-free",
         "an address whose reservation is gone by the live read is free, whoever's status names it",
         (
-            "operator/reservations.py",
+            "operator/addresses/reservations.py",
             "            if live is None:\n                return None\n",
             "            if live is None:\n                return await self._grant_anew(claim)\n",
         ),
@@ -98,7 +98,7 @@ UNIT_BUGS = (
         "another-range-serves",
         "a floating IP whose range is deleted gets an address of another that matches",
         (
-            "operator/links.py",
+            "operator/addresses/range_choice.py",
             "if earlier and (held or floating_ip.status.addresses):",
             "if earlier is None:",
         ),
@@ -109,7 +109,7 @@ UNIT_BUGS = (
         "undone-out-of-quarantine",
         "an address that was taken out of a quarantine is free at once when both families are undone",
         (
-            "operator/claiming.py",
+            "operator/addresses/claiming.py",
             "if reservation.name in outcome.created:",
             "if reservation in outcome.fresh and not reservation.history:",
         ),
@@ -120,7 +120,7 @@ UNIT_BUGS = (
         "begun-for-good",
         "what a move began stays held when its wish cannot be followed any more",
         (
-            "operator/floatingips.py",
+            "operator/addresses/reconciler.py",
             "outcome.undone or is_in_vain",
             "outcome.undone",
         ),
@@ -142,7 +142,7 @@ UNIT_BUGS = (
         "names-wake-nobody",
         "who waits is not told of an address that was only named, and is free",
         (
-            "operator/books.py",
+            "state/allocations.py",
             "            self.on_free(space, address, False)",
             "            pass",
         ),
@@ -154,7 +154,7 @@ UNIT_BUGS = (
         "looks-of-long-ago",
         "what guests carried when they were looked at is kept from others whenever a range changes",
         (
-            "operator/looks.py",
+            "operator/guests/scan.py",
             "await self._compare_with_ranges()",
             "await self._keep_all(self._seen)",
         ),
@@ -165,7 +165,7 @@ UNIT_BUGS = (
     _unit_bug(
         "space-changed",
         "a range that is made again in another space gives out what its former holders carry",
-        ("operator/books.py", "        if former is not None:", "        if False:"),
+        ("state/allocations.py", "        if former is not None:", "        if False:"),
         "operator/test_changed_spaces.py",
         "test_a_range_made_again_in_another_space_gives_out_nothing_and_takes_nothing_away",
         "test_it_gives_out_addresses_once_the_last_one_of_its_name_is_free",
@@ -174,7 +174,7 @@ UNIT_BUGS = (
         "one-family-goes-alone",
         "of two families one follows its range to another address space without the other",
         (
-            "operator/allocation.py",
+            "operator/addresses/allocation.py",
             "return len(families) > 1 and any(each.space != to.space for each in found)",
             "return False",
         ),
@@ -186,7 +186,7 @@ UNIT_BUGS = (
         "any-space-is-known",
         "an address counts as named by a status that names the same one of another space",
         (
-            "operator/allocation.py",
+            "operator/addresses/allocation.py",
             "return reservation.space == self.had_in and address_of(reservation) in self.had",
             "return address_of(reservation) in self.had",
         ),
@@ -200,7 +200,7 @@ UNIT_BUGS = (
         "no-second-choice",
         "a chosen address that another has in the space of the range that is named by now is waited for",
         (
-            "operator/allocation.py",
+            "operator/addresses/allocation.py",
             " and not wanted_range.is_anothers(address)",
             "",
         ),

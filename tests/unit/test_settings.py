@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.settings import (
+from fipop.settings.options import (
     DEFAULTS,
     BadOption,
     GuestInstall,

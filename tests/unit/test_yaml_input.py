@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.yaml_input import (
+from fipop.settings.yaml import (
     MAX_YAML_BYTES,
     MAX_YAML_DEPTH,
     YamlRefusedError,

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fipop.guest.chartcache import ChartCache
-from fipop.guest.charts import Role
-from fipop.guest.configmap import WantedAddress
-from fipop.guest.helm import HelmRunner
+from fipop.guest.configmap.plan import WantedAddress
+from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.helm.chart_cache import ChartCache
+from fipop.guest.helm.charts import Role
+from fipop.guest.helm.runner import HelmRunner
+from fipop.guest.limits import GuestTools
 from fipop.guest.reports import GuestTask, PassReport, ReleaseReport
-from fipop.guest.sync import GuestRoom
-from fipop.guest.tools import GuestTools
-from fipop.settings import DEFAULTS, Settings, parse_settings
+from fipop.settings.options import DEFAULTS, Settings, parse_settings
 from localfleet.client import ApiClient, Json
 from localfleet.controlplane import ControlPlane
 from localfleet.helm import Helm

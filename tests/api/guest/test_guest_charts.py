@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from fipop.errors import ChartError
-from fipop.guest.chartcache import ChartCache
-from fipop.guest.charts import ChartSource, Role
-from fipop.guest.helm import HelmRunner
+from fipop.guest.helm.chart_cache import ChartCache
+from fipop.guest.helm.charts import ChartSource, Role
+from fipop.guest.helm.runner import HelmRunner
 from localfleet.assets import ensure
 from localfleet.certificates import build_authority
 from localfleet.chartrepo import ChartRepository

@@ -1,8 +1,8 @@
 """Harvester's own kube-vip in a guest: parked once ours takes over, and in the way of its names."""
 
 from fipop.errors import HelmError, HelmFailure
-from fipop.guest.charts import Role
 from fipop.guest.harvester import PARKED_LABEL
+from fipop.guest.helm.charts import Role
 from localfleet.chartrepo import ChartRepository
 from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
 from localfleet.waiting import eventually

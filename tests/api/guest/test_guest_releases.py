@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fipop.errors import ChartError, HelmError, HelmFailure, ReleaseTakenError
-from fipop.guest.charts import Role
-from fipop.guest.configmap import Json
+from fipop.guest.configmap.plan import Json
+from fipop.guest.helm.charts import Role
 from fipop.guest.reports import Event, GuestEvent, PassReport
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault, SeenRequest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fipop.control.events import EventType, Mailbox
+from fipop.control.kopf.bridge import EventType, Mailbox
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from fipop.api.models import FloatingIPRange
 from fipop.api.parsing import parse_range
-from fipop.control.events import EventType
+from fipop.control.kopf.bridge import EventType
 from fipop.control.resync import Feed, Resync, Source
 from fipop.control.store import Change, RestoredStoreError, Store
 from fipop.errors import ApiUnreachableError

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.streams import EndlessBackoffs, RefusedError, SignsOfLife, StreamSessions
+from fipop.control.kopf.http import EndlessBackoffs, RefusedError, SignsOfLife, StreamSessions
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.events import EventType
-from fipop.control.kopf_settings import WatchTimes
-from fipop.control.watching import Watcher
+from fipop.control.kopf.bridge import EventType
+from fipop.control.kopf.settings import WatchTimes
+from fipop.control.kopf.watcher import Watcher
 from fipop.kube.connection import Connection
 from fipop.kube.resources import NAMESPACES
 from tests.unit.control.conftest import Serve

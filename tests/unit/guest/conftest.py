@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fipop.guest.charts import ChartIdentity, ChartSource, Role, WantedRelease
+from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role, WantedRelease
 
 MADE = "2026-08-20T08:00:00Z"
 NOW = datetime(2026, 8, 20, 8, 0, 0, tzinfo=UTC)

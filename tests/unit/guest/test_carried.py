@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.carried import TooManyAddressesError, addresses_in
-from fipop.guest.spans import MAX_PARTS
+from fipop.guest.configmap.intervals import MAX_PARTS
+from fipop.guest.in_use import TooManyAddressesError, addresses_in
 
 
 def config_map(**data: Any) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.errors import ChartError
-from fipop.guest.chartcache import ChartCache, choose_version, verify_archive
-from fipop.guest.charts import ChartSource
-from fipop.guest.helm import HelmRunner
+from fipop.guest.helm.chart_cache import ChartCache, choose_version, verify_archive
+from fipop.guest.helm.charts import ChartSource
+from fipop.guest.helm.runner import HelmRunner
 from localfleet.waiting import eventually
 
 SOURCE = ChartSource(name="kube-vip", repo_url="https://charts.example")
@@ -95,8 +95,8 @@ def test_a_version_and_its_digest_are_of_one_item_of_the_charts_own_list(
 
 CHOOSE = """
 import resource, sys
-from fipop.guest.chartcache import choose_version
-from fipop.guest.charts import ChartSource
+from fipop.guest.helm.chart_cache import choose_version
+from fipop.guest.helm.charts import ChartSource
 content = sys.stdin.buffer.read()
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 before = peak()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.charts import (
+from fipop.guest.helm.charts import (
     ChartIdentity,
     Role,
     build_values,
@@ -16,7 +16,7 @@ from fipop.guest.charts import (
     wanted_releases,
     with_object_name,
 )
-from fipop.settings import DEFAULTS, parse_settings
+from fipop.settings.options import DEFAULTS, parse_settings
 from tests.unit.guest.conftest import CHART, wanted_release
 
 

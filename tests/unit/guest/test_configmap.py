@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api import names
-from fipop.guest.configmap import (
+from fipop.guest.configmap.intervals import MAX_PARTS
+from fipop.guest.configmap.plan import (
     Contradiction,
     DesiredKeys,
     Plan,
@@ -20,7 +21,6 @@ from fipop.guest.configmap import (
     parse_config_map,
     plan_patch,
 )
-from fipop.guest.spans import MAX_PARTS
 from localfleet.simulated import merge_patch
 
 Json: TypeAlias = dict[str, Any]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.charts import ChartIdentity, Role, digest, with_object_name
 from fipop.guest.decisions import Action, Decision, decide, retry_delay_seconds, wanted_digest
-from fipop.guest.releases import ReleaseDescription, ReleaseState, Status, build_labels, parse_record
+from fipop.guest.helm.charts import ChartIdentity, Role, digest, with_object_name
+from fipop.guest.helm.releases import ReleaseDescription, ReleaseState, Status, build_labels, parse_record
 from tests.unit.guest.conftest import CHART, release_secret, wanted_release
 
 WANTED = wanted_release()

@@ -3,8 +3,8 @@
 import pytest
 
 from fipop.errors import ReleaseRecordError
-from fipop.guest.deepcheck import parse_manifest
-from fipop.guest.releases import ReleaseState, parse_record
+from fipop.guest.helm.releases import ReleaseState, parse_record
+from fipop.guest.missing_objects import parse_manifest
 from tests.unit.guest.conftest import release_secret
 
 RECORD = parse_record(release_secret())

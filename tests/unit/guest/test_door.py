@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiohttp import web
 from yarl import URL
 
-from fipop.guest.door import ANSWER_BYTES, BODY_BYTES, Door, open_door
+from fipop.guest.helm.door import ANSWER_BYTES, BODY_BYTES, Door, open_door
 from fipop.kube.client import RequestRecord
 from localfleet.certificates import build_authority
 from tests.unit.kube.conftest import FakeServer, serve, server_tls

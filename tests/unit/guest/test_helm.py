@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fipop.errors import HelmError, HelmFailure, StartError
-from fipop.guest.helm import HelmRunner, HelmTarget, ReleaseOrder, find_helm
-from fipop.guest.releases import parse_record
+from fipop.guest.helm.releases import parse_record
+from fipop.guest.helm.runner import HelmRunner, HelmTarget, ReleaseOrder, find_helm
 from fipop.kube.connection import Connection
 from tests.unit.guest.conftest import release_secret
 

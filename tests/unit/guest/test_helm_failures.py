@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fipop.errors import HelmFailure
-from fipop.guest.helm_failures import CLASSIFIED_BYTES, PATTERNS, classify
+from fipop.guest.helm.failures import CLASSIFIED_BYTES, PATTERNS, classify
 
 SEEN = """
 IN_PROGRESS Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress

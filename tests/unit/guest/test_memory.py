@@ -1,9 +1,9 @@
 """What is remembered between the passes over a guest."""
 
 from fipop.errors import HelmError, HelmFailure
-from fipop.guest.charts import Role
+from fipop.guest.helm.charts import Role
+from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord, parse_record
 from fipop.guest.memory import GuestMemory
-from fipop.guest.releases import ReleaseDescription, ReleaseRecord, parse_record
 from tests.unit.guest.conftest import release_secret
 
 TOLD = ReleaseDescription(chart_name="kube-vip", chart_version="1.0.0", values={"a": 1})

@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from fipop.guest.processes import FILE_BYTES, STDERR_BYTES, STDOUT_BYTES, Finished, run_process
+from fipop.guest.helm.processes import FILE_BYTES, STDERR_BYTES, STDOUT_BYTES, Finished, run_process
 from localfleet.waiting import eventually
 
 SHELL = "/bin/sh"
@@ -175,7 +175,7 @@ async def test_the_program_dies_with_us_even_if_we_are_killed(tmp_path: Path) ->
     path = tmp_path / "pid"
     program = dedent(f"""
         import asyncio, pathlib
-        from fipop.guest.processes import run_process
+        from fipop.guest.helm.processes import run_process
         asyncio.run(run_process(["{SHELL}", "-c", "echo $$ > {path}; exec sleep 60"], env={{}},
             folder=pathlib.Path("{tmp_path}"), stdin=None, deadline_seconds=60))
     """)

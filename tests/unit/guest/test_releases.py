@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.charts import ChartIdentity, Role
 from fipop.guest.decisions import is_renamed
-from fipop.guest.releases import (
+from fipop.guest.helm.charts import ChartIdentity, Role
+from fipop.guest.helm.releases import (
     ReleaseDescription,
     ReleaseState,
     Status,

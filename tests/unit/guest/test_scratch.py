@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fipop.guest.scratch import Scratch, sweep
+from fipop.guest.helm.work_folder import Scratch, sweep
 
 HOLD = """
 import sys
-from fipop.guest.scratch import Scratch
+from fipop.guest.helm.work_folder import Scratch
 scratch = Scratch()
 print(scratch.folder("helm-"), flush=True)
 sys.stdin.read()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.spans import Span, parse_address, parse_hosts, parse_spans
+from fipop.guest.configmap.intervals import Span, parse_address, parse_hosts, parse_spans
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ import pytest
 import pytest_asyncio
 
 from fipop.errors import ApiServerError, FipopError
-from fipop.guest.chartcache import CachedChart, ChartCache
-from fipop.guest.charts import ChartIdentity, ChartSource
-from fipop.guest.configmap import WantedAddress
-from fipop.guest.helm import HelmRunner
+from fipop.guest.configmap.plan import WantedAddress
+from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.helm.chart_cache import CachedChart, ChartCache
+from fipop.guest.helm.charts import ChartIdentity, ChartSource
+from fipop.guest.helm.runner import HelmRunner
+from fipop.guest.limits import GuestTools
 from fipop.guest.reports import ConfigMapOutcome, GuestTask, PassReport
-from fipop.guest.sync import GuestRoom
-from fipop.guest.tools import GuestTools
 from fipop.guest.turns import HelmTurns
-from fipop.settings import DEFAULTS
+from fipop.settings.options import DEFAULTS
 from localfleet.certificates import build_authority
 from localfleet.proxy import Fault, RancherProxy
 from localfleet.simulated import SimulatedGuest
@@ -194,7 +194,7 @@ async def test_a_permit_that_is_old_when_it_comes_is_none(
     proxy: RancherProxy, tools: GuestTools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a process was stopped and went on: another may have taken over meanwhile."""
-    monkeypatch.setattr("fipop.guest.configwriter.PERMIT_SECONDS", -1.0)
+    monkeypatch.setattr("fipop.guest.configmap.writer.PERMIT_SECONDS", -1.0)
     report = await GuestRoom(tools).run_pass(add_guest(proxy, "c-m-a"))
     assert (report.config_map.outcome, report.writes) == (ConfigMapOutcome.WITHHELD, 0)
 
@@ -324,7 +324,7 @@ async def test_one_deadline_is_for_all_that_a_turn_of_helm_does(
     proxy: RancherProxy, busy: BusyRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guest that is slow held a turn for as long as each helm in it may take, one after the other."""
-    monkeypatch.setattr("fipop.guest.sync.TURN_SECONDS", 1.0)
+    monkeypatch.setattr("fipop.guest.guest_pass.TURN_SECONDS", 1.0)
     report = await asyncio.wait_for(busy.visit(replace(add_guest(proxy, "c-m-a"), opted_in=True)), 30)
     assert busy.runner.runs == 1, "there is no time left for the second"
     assert all("longer than its deadline" in str(one.error) for one in report.releases)

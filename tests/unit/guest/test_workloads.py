@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.charts import Role
 from fipop.guest.harvester import PARKED_LABEL, build_parking_patch, find_harvester, is_parked, needs_parking
+from fipop.guest.helm.charts import Role
 from fipop.guest.workloads import (
     Workload,
     judge_readiness,

@@ -9,7 +9,7 @@ from fipop.api.models import FloatingIP, Reservation
 from fipop.api.parsing import parse_floating_ip, parse_reservation
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.operator.world import World
+from fipop.state.cache import World
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.errors import ApiUnreachableError
-from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.guest.in_use import CarriedAddresses, addresses_in
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,

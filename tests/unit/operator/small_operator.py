@@ -13,10 +13,10 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fipop.control.events import EventType
+from fipop.control.kopf.bridge import EventType
 from fipop.control.workqueue import RetryAfter, WorkQueue
 from fipop.errors import ApiServerError, FipopError
-from fipop.guest.sync import GuestRoom
+from fipop.guest.guest_pass import GuestRoom
 from fipop.kube.client import KubeClient, Listing
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,

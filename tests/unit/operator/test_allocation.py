@@ -9,7 +9,7 @@ from fipop.api.models import Requested, Reservation
 from fipop.errors import AddressOutOfRangeError, IpamError, RangeDrainingError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 from fipop.ipam.pool import parse_pool
-from fipop.operator.allocation import (
+from fipop.operator.addresses.allocation import (
     Circumstances,
     Obstacle,
     Plan,
@@ -19,7 +19,7 @@ from fipop.operator.allocation import (
     plan_allocation,
     plan_standstill,
 )
-from fipop.operator.request import SpecError, read_request
+from fipop.operator.addresses.request import SpecError, read_request
 from tests.unit.operator.objects import floating_ip, held_by, reservation
 
 V4, V6 = Family.IPV4, Family.IPV6

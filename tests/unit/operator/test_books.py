@@ -11,9 +11,9 @@ from fipop.api.models import Owner, Requested
 from fipop.errors import AddressSpaceChangedError, RangeFullError
 from fipop.ipam.addresses import Family, format_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.operator.books import Books
-from fipop.operator.reservations import Claim
-from fipop.operator.world import World
+from fipop.state.allocations import Books
+from fipop.state.cache import World
+from fipop.state.claims import Claim
 from tests.unit.operator.objects import (
     Json,
     build_floating_ip,

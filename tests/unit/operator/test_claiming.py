@@ -8,10 +8,10 @@ from fipop.api.models import Owner, Requested, Reservation
 from fipop.errors import ApiUnreachableError
 from fipop.ipam.addresses import Family, format_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
-from fipop.operator.allocation import Obstacle, Plan, Want
-from fipop.operator.claiming import Claimer, Outcome, describe_holder
-from fipop.operator.reservations import ReservationDesk
-from fipop.operator.world import World
+from fipop.operator.addresses.allocation import Obstacle, Plan, Want
+from fipop.operator.addresses.claiming import Claimer, Outcome, describe_holder
+from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.state.cache import World
 from tests.unit.operator.objects import (
     NOW,
     build_range,

@@ -5,13 +5,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import fipop.operator
+import fipop
 from fipop import errors
 from fipop.rancher.matching import NoRange
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "conditions.md").read_text()
-SOURCES = sorted(Path(fipop.operator.__file__).parent.glob("*.py"))
+SOURCES = sorted(
+    source for room in ("operator", "state") for source in Path(fipop.__file__).parent.joinpath(room).rglob("*.py")
+)
 CLAIMS = (
     errors.AddressHeldError,
     errors.AddressOutOfRangeError,

@@ -7,11 +7,11 @@ import pytest
 
 from fipop.api.conditions import Verdict
 from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
-from fipop.guest.charts import Role
+from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
-from fipop.operator.fleet import Visits
-from fipop.operator.observations import observe
+from fipop.operator.guests.passes import Visits
+from fipop.state.observations import observe
 from tests.unit.operator.small_operator import SmallOperator
 
 NOW = datetime(2026, 8, 20, tzinfo=UTC)

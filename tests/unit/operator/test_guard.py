@@ -4,9 +4,9 @@ import pytest
 
 from fipop.api.models import Reservation
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
-from fipop.operator.guard import ReleaseGuard
-from fipop.operator.guests import GuestDirectory
-from fipop.operator.world import World
+from fipop.operator.addresses.mass_release import ReleaseGuard
+from fipop.state.cache import World
+from fipop.state.guests import GuestDirectory
 from tests.unit.operator.objects import build_floating_ip, build_reservation, world_of
 
 CLUSTER = {"metadata": {"name": "c-m-1", "uid": "uid-c-m-1", "resourceVersion": "1"}, "spec": {}}

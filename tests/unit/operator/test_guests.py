@@ -12,11 +12,11 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.guests import GuestDirectory
-from fipop.operator.observations import unreachable
-from fipop.operator.world import World
 from fipop.rancher.discovery import Discovery, Waiting
 from fipop.rancher.matching import Guest
+from fipop.state.cache import World
+from fipop.state.guests import GuestDirectory
+from fipop.state.observations import unreachable
 from tests.unit.operator.objects import Json, build_floating_ip, world_of
 
 GUEST = "c-m-1"

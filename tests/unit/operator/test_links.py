@@ -6,11 +6,11 @@ import pytest
 
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
-from fipop.operator.allocation import Obstacle
-from fipop.operator.links import choose_for_guest, find_range, link_guest
-from fipop.operator.world import World
+from fipop.operator.addresses.allocation import Obstacle
+from fipop.operator.addresses.range_choice import choose_for_guest, find_range, link_guest
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
+from fipop.state.cache import World
 from tests.unit.operator.objects import (
     build_range,
     build_reservation,

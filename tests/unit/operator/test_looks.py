@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from fipop.control.events import EventType
+from fipop.control.kopf.bridge import EventType
 from fipop.errors import ApiServerError, FipopError, GuestUnreadableError
-from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.guest.in_use import CarriedAddresses, addresses_in
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
-from fipop.operator.claims import Reach
-from fipop.operator.gates import Gates
-from fipop.operator.guests import GuestDirectory
-from fipop.operator.looks import GuestLooks
-from fipop.operator.reservations import ReservationDesk
-from fipop.operator.rivals import Rivals
-from fipop.operator.world import World
+from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.operator.guests.conflicts import Rivals
+from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.scan import GuestLooks
+from fipop.state.cache import World
+from fipop.state.gate import Gates
+from fipop.state.guests import GuestDirectory
 from tests.unit.operator.objects import NOW, Json, build_floating_ip, build_range, build_reservation, world_of
 from tests.unit.operator.reservation_store import Reservations
 
@@ -198,7 +198,7 @@ async def test_a_guest_that_connects_after_the_first_look_is_looked_at_then(look
 async def test_a_connected_guest_that_did_not_answer_is_asked_again(
     looking: type[Looking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fipop.operator.looks.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("fipop.operator.guests.scan.AGAIN_SECONDS", 0.01)
     start = looking(pool_world(), {"c-m-1": None})
     await start.first()
     start.carried["c-m-1"] = "10.0.0.8/32"
@@ -381,7 +381,7 @@ async def test_what_a_guest_that_cannot_be_asked_was_seen_to_carry_is_kept_from_
 async def test_a_look_that_takes_too_long_leaves_in_force_what_was_seen_before(
     looking: type[Looking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fipop.operator.looks.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fipop.operator.guests.scan.LOOK_SECONDS", 0.05)
     start = await holding(looking)
 
     async def hang(_guest_id: str) -> CarriedAddresses:

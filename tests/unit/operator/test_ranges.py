@@ -1,7 +1,7 @@
 from fipop.api.conditions import Verdict
 from fipop.api.models import INT64_MAX
-from fipop.operator.ranges import build_conditions, describe
-from fipop.operator.world import World
+from fipop.operator.addresses.ranges import build_conditions, describe
+from fipop.state.cache import World
 from tests.unit.operator.objects import build_range, build_reservation, world_of
 
 

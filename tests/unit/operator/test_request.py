@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.ipam.addresses import Family, parse_address
-from fipop.operator.request import SpecError, in_order, needs_every_family, read_request, wanted_families
+from fipop.operator.addresses.request import (
+    SpecError,
+    in_order,
+    needs_every_family,
+    read_request,
+    wanted_families,
+)
 from tests.unit.operator.objects import floating_ip
 
 V4, V6 = Family.IPV4, Family.IPV6

@@ -14,14 +14,8 @@ from fipop.api.models import Owner, Requested, Reservation
 from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiUnreachableError
 from fipop.ipam.addresses import parse_address
-from fipop.operator.reservations import (
-    Claim,
-    Held,
-    Refused,
-    ReservationDesk,
-    is_former_owner,
-    reservation_name,
-)
+from fipop.operator.addresses.reservations import Held, Refused, ReservationDesk, is_former_owner
+from fipop.state.claims import Claim, reservation_name
 from tests.unit.operator.objects import NOW, Json
 from tests.unit.operator.reservation_store import Reservations
 

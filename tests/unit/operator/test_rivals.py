@@ -3,10 +3,10 @@
 import pytest
 
 from fipop.errors import CarriedElsewhereError
-from fipop.guest.carried import CarriedAddresses, addresses_in
+from fipop.guest.in_use import CarriedAddresses, addresses_in
 from fipop.ipam.addresses import Address, format_address
-from fipop.operator.rivals import Rivals
-from fipop.operator.world import World
+from fipop.operator.guests.conflicts import Rivals
+from fipop.state.cache import World
 from tests.unit.operator.objects import build_floating_ip, build_reservation, held_by, world_of
 
 OWNER, RIVAL = "c-m-owner", "c-m-rival"

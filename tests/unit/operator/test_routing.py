@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fipop.control.events import EventType
+from fipop.control.kopf.bridge import EventType
 from fipop.control.workqueue import WorkQueue
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -14,7 +14,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.routing import Key, Kind, Router
-from fipop.operator.world import World
+from fipop.state.cache import World
 from tests.unit.operator.objects import (
     Json,
     build_floating_ip,

@@ -1,9 +1,15 @@
 import pytest
 
 from fipop.ipam.addresses import parse_address
-from fipop.operator.links import GuestLink
-from fipop.operator.request import read_request
-from fipop.operator.standing import addresses_had, build_owner, inherit, is_made_by_us, read_addresses
+from fipop.operator.addresses.ownership import (
+    addresses_had,
+    build_owner,
+    inherit,
+    is_made_by_us,
+    read_addresses,
+)
+from fipop.operator.addresses.range_choice import GuestLink
+from fipop.operator.addresses.request import read_request
 from fipop.rancher.objects import parse_provisioning_cluster
 from tests.unit.operator.objects import floating_ip, held_by, reservation
 

@@ -1,8 +1,8 @@
 """Whoever has an address claims it before anything new is given out."""
 
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
-from fipop.operator.gates import Gates
-from fipop.operator.startup import Startup
+from fipop.operator.adoption import Startup
+from fipop.state.gate import Gates
 from tests.unit.operator.objects import build_floating_ip, world_of
 
 

@@ -6,11 +6,11 @@ import pytest
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.models import FloatingIP, FloatingIPStatus, ReleaseStatus
 from fipop.ipam.addresses import Family
-from fipop.operator.allocation import Obstacle
-from fipop.operator.links import GuestLink
-from fipop.operator.observations import Finding, GuestObservation, unreachable
-from fipop.operator.status import build_status
+from fipop.operator.addresses.allocation import Obstacle
+from fipop.operator.addresses.range_choice import GuestLink
+from fipop.operator.addresses.status import build_status
 from fipop.rancher.objects import parse_provisioning_cluster
+from fipop.state.observations import Finding, GuestObservation, unreachable
 from tests.unit.operator.objects import NOW, floating_ip, reservation
 
 V4, V6 = Family.IPV4, Family.IPV6

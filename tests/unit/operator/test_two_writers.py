@@ -2,7 +2,7 @@
 
 from fipop.api import names
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.operator.floatingips import UNDER_WAY_SECONDS
+from fipop.operator.addresses.reconciler import UNDER_WAY_SECONDS
 from tests.unit.operator.small_operator import SmallOperator
 from tests.unit.simulation.memory import Json
 

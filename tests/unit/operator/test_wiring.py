@@ -3,7 +3,7 @@
 import pytest
 
 from fipop.control.leadership import LeaseTimes
-from fipop.guest.tools import GuestTools
+from fipop.guest.limits import GuestTools
 from fipop.kube.resources import FLOATING_IPS, MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
 from fipop.operator.wiring import GUEST_WRITE_SECONDS
 from tests.unit.operator.small_cluster import WORKSPACE

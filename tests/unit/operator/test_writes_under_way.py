@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fipop.guest.reports import ConfigMapReport, PassReport
-from fipop.settings import DEFAULTS
+from fipop.settings.options import DEFAULTS
 from tests.unit.operator.small_operator import SmallOperator
 
 A = "c-m-a"

@@ -15,13 +15,13 @@ from fipop.control.workqueue import RetryAfter, WorkQueue
 from fipop.errors import FipopError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.operator.floatingips import Callbacks, FloatingIPReconciler
-from fipop.operator.gates import Gates
-from fipop.operator.guests import GuestDirectory
-from fipop.operator.release import Releaser, Surroundings
-from fipop.operator.reservations import ReservationDesk
+from fipop.operator.addresses.quarantine import Releaser, Surroundings
+from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
+from fipop.operator.addresses.reservations import ReservationDesk
 from fipop.operator.routing import Key, Kind, Router
-from fipop.operator.world import World
+from fipop.state.cache import World
+from fipop.state.gate import Gates
+from fipop.state.guests import GuestDirectory
 from tests.faults.history import Change
 from tests.unit.simulation.memory import Json, Memory, MemoryClient
 

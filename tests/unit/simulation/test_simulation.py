@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from fipop.operator.reservations import ReservationDesk
+from fipop.operator.addresses.reservations import ReservationDesk
 from tests.unit.simulation.chosen import Chosen, interleavings, operators
 from tests.unit.simulation.life import Simulation
 

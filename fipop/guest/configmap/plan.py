@@ -1,0 +1,334 @@
+"""The guest's ConfigMap `kubevip`: which keys fipop wants there, and the one patch that brings them about.
+
+The cloud provider in the guest reads it: `cidr-<namespace>` or `cidr-global` names a pool, `allow-share-…` and
+`interface-…` shape it. A key is ours if its value is an address that the ledger gives or gave this guest, or
+what we wrote last. All other keys belong to other people.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from fipop.api import names
+from fipop.guest.configmap.intervals import (
+    MAX_PARTS,
+    Address,
+    Span,
+    as_hosts,
+    count_parts,
+    parse_address,
+    parse_hosts,
+    parse_spans,
+)
+from fipop.texts import is_namespace
+
+Json: TypeAlias = dict[str, Any]
+
+CIDR = "cidr-"
+ALLOW_SHARE = "allow-share-"
+INTERFACE = "interface-"
+GLOBAL = "global"
+
+_PREFIXES = (CIDR, ALLOW_SHARE, INTERFACE)
+_PREDECESSOR_EMPTY = "/32"
+"""What kube-fip-operator wrote for a floating IP without an address."""
+
+_VERSION = re.compile(r"[!-~]{1,64}")
+_MAX_ANNOTATION = 256 * 1024  # the API server's limit for all annotations of an object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedAddress:
+    """What one floating IP asks of its guest's ConfigMap; `addresses` in canonical form, those held only."""
+
+    floating_ip: tuple[str, str]
+    created: datetime
+    addresses: tuple[str, ...]
+    service_namespace: str | None = None
+    allow_share: bool | None = None
+    interface: str | None = None
+    update_config_map: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredKey:
+    """One key with its value; `overwrite`: also where somebody else's value stands."""
+
+    name: str
+    value: str
+    overwrite: bool
+    floating_ips: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """`floating_ip` wants another value for `key` than an older floating IP of the same guest, which wins."""
+
+    floating_ip: tuple[str, str]
+    key: str
+    wanted: str
+    used: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredKeys:
+    """All keys that a guest's floating IPs want, by name, and where they contradict each other."""
+
+    keys: tuple[DesiredKey, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedKey:
+    """A key that stays as it is: somebody else's value stands there, which we were not told to overwrite."""
+
+    name: str
+    floating_ips: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """A write to a guest's ConfigMap: the whole object where there is none, else a merge patch.
+
+    The merge patch carries the resourceVersion that was read: 409 when somebody wrote in between.
+    """
+
+    create: bool
+    body: Json
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done with a ConfigMap: `patch` is None where nothing is."""
+
+    patch: Patch | None = None
+    blocked: tuple[BlockedKey, ...] = ()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A key while the floating IPs of a guest are gone through."""
+
+    values: list[str] = field(default_factory=list)
+    overwrite: bool = False
+    floating_ips: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, floating_ip: WantedAddress, values: Iterable[str]) -> None:
+        self.values += [value for value in values if value not in self.values]
+        self.overwrite = self.overwrite or floating_ip.update_config_map
+        self.floating_ips.append(floating_ip.floating_ip)
+
+
+def build_keys(wanted: Sequence[WantedAddress]) -> DesiredKeys:
+    """Merge a guest's floating IPs into keys, oldest first: pools joined by commas, the first word stands else.
+
+    A floating IP without an address asks for nothing.
+    """
+    drafts: dict[str, _Draft] = {}
+    contradictions = []
+    for one in sorted(wanted, key=lambda item: (item.created, item.floating_ip)):
+        if not one.addresses:
+            continue
+        scope = one.service_namespace or GLOBAL
+        drafts.setdefault(CIDR + scope, _Draft()).add(one, map(as_cidr, one.addresses))
+        for key, value in _single_values(one, scope):
+            draft = drafts.setdefault(key, _Draft())
+            if draft.values and draft.values != [value]:
+                contradictions.append(
+                    Contradiction(floating_ip=one.floating_ip, key=key, wanted=value, used=draft.values[0])
+                )
+                continue
+            draft.add(one, (value,))
+    keys = tuple(
+        DesiredKey(
+            name=name,
+            value=",".join(draft.values),
+            overwrite=draft.overwrite,
+            floating_ips=tuple(draft.floating_ips),
+        )
+        for name, draft in sorted(drafts.items())
+    )
+    return DesiredKeys(keys=keys, contradictions=tuple(contradictions))
+
+
+def parse_config_map(item: Json) -> Json:
+    """Give of a guest's ConfigMap what is read, in the shape that Kubernetes gives it.
+
+    Raises ValueError where it has no namespace or version that a ConfigMap could have.
+    """
+    metadata = item["metadata"]
+    namespace, version = metadata.get("namespace"), metadata.get("resourceVersion")
+    if not is_namespace(namespace) or not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise ValueError("no ConfigMap of an API server")
+    return {
+        "metadata": {
+            "namespace": namespace,
+            "name": names.GUEST_CONFIG_MAP,
+            "resourceVersion": version,
+            "annotations": _texts(metadata, "annotations"),
+        },
+        "data": _texts(item, "data"),
+    }
+
+
+def as_cidr(address: str) -> str:
+    """Give an address as a pool of one: `10.0.0.1/32`, `fd00::1/128`."""
+    parsed = parse_address(address)
+    if parsed is None:
+        raise ValueError("not an address")
+    return f"{parsed}/{parsed.max_prefixlen}"
+
+
+def plan_patch(
+    current: Json | None,
+    desired: DesiredKeys,
+    *,
+    granted: frozenset[str],
+    namespace: str,
+    max_parts: int = MAX_PARTS,
+) -> Plan:
+    """Compare a ConfigMap (None: there is none) with what is desired and give the write that settles it.
+
+    `granted`: every address that the ledger gives this guest or gave it and still keeps in quarantine.
+    `max_parts`: of how many parts the pools that stand there are read; a longer one counts as somebody else's.
+    """
+    data = _texts(current, "data")
+    applied_text = _annotation(current)
+    book = _Book(
+        data=data,
+        applied=_parse_applied(applied_text),
+        granted=frozenset(address for text in granted if (address := parse_address(text)) is not None),
+        pools=_read_pools(data, max_parts),
+    )
+    changes: dict[str, str | None] = {}
+    owned: dict[str, str] = {}
+    blocked = []
+    for key in desired.keys:
+        if book.is_free(key):
+            owned[key.name] = key.value
+            if data.get(key.name) != key.value:
+                changes[key.name] = key.value
+        elif not book.serves(key):
+            blocked.append(BlockedKey(name=key.name, floating_ips=key.floating_ips))
+    wanted_names = {key.name for key in desired.keys}
+    changes.update(dict.fromkeys(book.stale(wanted_names)))
+    mark = json.dumps(owned, sort_keys=True, separators=(",", ":")) if owned else None
+    if not changes and mark == applied_text:
+        return Plan(blocked=tuple(blocked))
+    return Plan(patch=_build_patch(current, changes, mark, namespace), blocked=tuple(blocked))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Book:
+    """What stands in the ConfigMap, and what tells our keys from other people's.
+
+    `pools`: what its `cidr-` keys name; a key that is not among them was too long to be read.
+    """
+
+    data: Mapping[str, str]
+    applied: Mapping[str, str]
+    granted: frozenset[Address]
+    pools: Mapping[str, tuple[Span, ...]]
+
+    def is_ours(self, name: str) -> bool:
+        value = self.data[name]
+        if self.applied.get(name) == value:
+            return True
+        if not name.startswith(CIDR):
+            return False
+        if value.strip() == _PREDECESSOR_EMPTY:
+            return True
+        hosts = as_hosts(self.pools.get(name, ()), count_parts(value))
+        return hosts is not None and hosts <= self.granted
+
+    def is_free(self, key: DesiredKey) -> bool:
+        """Whether the key may be written: it is absent, ours, or we were told to overwrite it."""
+        return key.name not in self.data or key.overwrite or self.is_ours(key.name)
+
+    def serves(self, key: DesiredKey) -> bool:
+        """Whether somebody else's value does what we want: it says the same, or its pool holds our addresses."""
+        value = self.data[key.name]
+        if value == key.value:
+            return True
+        if not key.name.startswith(CIDR):
+            return False
+        spans = self.pools.get(key.name, ())
+        hosts = parse_hosts(key.value) or frozenset()
+        return all(any(span.holds(host) for span in spans) for host in hosts)
+
+    def stale(self, wanted: set[str]) -> list[str]:
+        """The keys that are ours and wanted no more, in order."""
+        return [
+            name
+            for name in sorted(self.data)
+            if name not in wanted and name.startswith(_PREFIXES) and self.is_ours(name)
+        ]
+
+
+def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Span, ...]]:
+    """Read the pools, the shortest first, up to a bound: whoever writes a huge one does not hide the others."""
+    pools: dict[str, tuple[Span, ...]] = {}
+    left = max_parts
+    for parts, name in sorted(
+        (count_parts(value), name) for name, value in data.items() if name.startswith(CIDR)
+    ):
+        left -= parts
+        if left < 0:
+            break
+        pools[name] = parse_spans(data[name])
+    return pools
+
+
+def _single_values(one: WantedAddress, scope: str) -> list[tuple[str, str]]:
+    found = []
+    if one.allow_share is not None:
+        found.append((ALLOW_SHARE + scope, "true" if one.allow_share else "false"))
+    if one.interface:
+        found.append((INTERFACE + scope, one.interface))
+    return found
+
+
+def _build_patch(current: Json | None, changes: Json, mark: str | None, namespace: str) -> Patch:
+    annotations = {names.ANNOTATION_APPLIED: mark}
+    if current is None:
+        metadata: Json = {
+            "name": names.GUEST_CONFIG_MAP,
+            "namespace": namespace,
+            "annotations": annotations,
+        }
+        body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": changes}
+    else:
+        version = current["metadata"]["resourceVersion"]
+        body = {"metadata": {"resourceVersion": version, "annotations": annotations}}
+        if changes:
+            body["data"] = changes
+    return Patch(create=current is None, body=body, changed=tuple(sorted(changes)))
+
+
+def _annotation(current: Json | None) -> str | None:
+    metadata = (current or {}).get("metadata")
+    return _texts(metadata, "annotations").get(names.ANNOTATION_APPLIED)
+
+
+def _texts(holder: object, name: str) -> dict[str, str]:
+    entries = holder.get(name) if isinstance(holder, dict) else None
+    if not isinstance(entries, dict):
+        return {}
+    return {key: value for key, value in entries.items() if isinstance(value, str)}
+
+
+def _parse_applied(text: str | None) -> dict[str, str]:
+    # Anybody in the guest may have edited it: it can at worst give away the guest's own keys.
+    if text is None or len(text) > _MAX_ANNOTATION:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return _texts({"": found}, "")

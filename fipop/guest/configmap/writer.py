@@ -1,0 +1,153 @@
+"""Brings a guest's ConfigMap to the wanted state: the keys of its floating IPs where its cloud provider reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from fipop.api import names
+from fipop.errors import ApiError, ApiNotFoundError, FipopError
+from fipop.guest.configmap.intervals import MAX_PARTS
+from fipop.guest.configmap.plan import DesiredKeys, Patch, Plan, build_keys, plan_patch
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import CONFIG_MAPS, NAMESPACES
+from fipop.texts import clean
+
+log = logging.getLogger(__name__)
+
+Json: TypeAlias = dict[str, Any]
+
+PREDECESSOR_NAMESPACE = "kube-system"
+"""Where kube-fip-operator wrote, whatever `kubevipNamespace` said."""
+
+PERMIT_SECONDS = 5.0
+"""How long the answer of `before_write` holds: a process that was stopped in between must not write.
+
+With the deadline of the write itself, far less than any quarantine.
+"""
+
+
+_LOGGED_KEYS = 20
+MAX_NAMESPACES = 8
+"""In so many namespaces of a guest a pass writes at most: whoever annotates thousands gets no more of our time."""
+
+
+class _WithheldError(Exception):
+    """The write was not permitted; `cause` is why that could not be found out, if that is the reason."""
+
+    def __init__(self, cause: FipopError | None = None) -> None:
+        self.cause = cause
+        super().__init__()
+
+
+def find_namespace(config_maps: Sequence[Json]) -> str | None:
+    """Give the namespace of the ConfigMap that fipop wrote; None where it wrote none yet."""
+    ours = sorted(_namespace(item) for item in config_maps if _is_annotated(item))
+    return ours[0] if ours else None
+
+
+async def settle_config_maps(
+    client: KubeClient, task: GuestTask, config_maps: Sequence[Json], namespace: str
+) -> ConfigMapReport:
+    """Write the wanted keys to the ConfigMap in `namespace` and take ours out of those elsewhere.
+
+    Elsewhere: where fipop wrote before, and where its predecessor always did.
+    """
+    desired = build_keys(task.wanted)
+    known = task.granted | task.retired
+    by_namespace = {_namespace(item): item for item in config_maps}
+    ours = [place for place, item in by_namespace.items() if _is_annotated(item)]
+    stale = sorted({*ours, PREDECESSOR_NAMESPACE} & by_namespace.keys() - {namespace})
+    # Our predecessor's place first: it is the one that a cloud provider may read.
+    stale.sort(key=lambda place: place != PREDECESSOR_NAMESPACE)
+    places = [namespace, *stale][:MAX_NAMESPACES]
+    # However many there are, what is read of them in one go is bounded.
+    max_parts = MAX_PARTS // len(places)
+    permit = _Permit(task)
+    changed: list[str] = []
+    plan = Plan()
+    outcome, error = ConfigMapOutcome.UNCHANGED, None
+    try:
+        for place in places:
+            current = by_namespace.get(place)
+            wanted = desired if place == namespace else DesiredKeys()
+            found = plan_patch(current, wanted, granted=known, namespace=place, max_parts=max_parts)
+            if place == namespace:
+                plan = found
+            if found.patch is not None:
+                await _write(client, permit, found.patch, place)
+                changed += found.patch.changed
+                outcome = ConfigMapOutcome.WRITTEN
+    except _WithheldError as withheld:
+        outcome, error = ConfigMapOutcome.WITHHELD, withheld.cause
+    except ApiError as failure:
+        outcome, error = ConfigMapOutcome.FAILED, failure
+    return ConfigMapReport(
+        outcome=outcome,
+        changed=tuple(sorted(set(changed))),
+        blocked=plan.blocked,
+        contradictions=desired.contradictions,
+        error=error,
+    )
+
+
+@dataclass(slots=True)
+class _Permit:
+    """The answer of `before_write`, which serves the writes of the next seconds."""
+
+    task: GuestTask
+    asked_at: float = float("-inf")
+
+    async def require(self) -> None:
+        """Raise _WithheldError where the addresses may not be written now."""
+        clock = asyncio.get_running_loop()
+        if clock.time() - self.asked_at <= PERMIT_SECONDS:
+            return
+        asked_at = clock.time()
+        try:
+            permitted = await self.task.before_write()
+        except FipopError as error:
+            raise _WithheldError(error) from error
+        if not permitted or clock.time() - asked_at > PERMIT_SECONDS:
+            raise _WithheldError
+        self.asked_at = asked_at
+
+
+async def _write(client: KubeClient, permit: _Permit, patch: Patch, namespace: str) -> None:
+    try:
+        await _write_once(client, permit, patch, namespace)
+    except ApiNotFoundError:
+        if not patch.create:
+            raise
+    else:
+        return
+    # The namespace is missing, as it may be where an administrator named one of his own.
+    await client.create(
+        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    )
+    await _write_once(client, permit, patch, namespace)
+
+
+async def _write_once(client: KubeClient, permit: _Permit, patch: Patch, namespace: str) -> None:
+    await permit.require()
+    keys = clean(", ".join(patch.changed[:_LOGGED_KEYS]))
+    log.info(
+        "writing the guest's ConfigMap",
+        extra={"cluster": permit.task.cluster_name, "namespace": namespace, "keys": keys},
+    )
+    if patch.create:
+        await client.create(CONFIG_MAPS, patch.body, namespace=namespace)
+    else:
+        await client.merge_patch(CONFIG_MAPS, names.GUEST_CONFIG_MAP, patch.body, namespace=namespace)
+
+
+def _namespace(config_map: Json) -> str:
+    return str(config_map["metadata"].get("namespace"))
+
+
+def _is_annotated(config_map: Json) -> bool:
+    return names.ANNOTATION_APPLIED in (config_map["metadata"].get("annotations") or {})

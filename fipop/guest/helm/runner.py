@@ -1,0 +1,394 @@
+"""The helm program: run with files and an environment of its own, never longer than its deadline.
+
+A helm that works on a guest talks to a door of ours and to nothing else; one that fetches charts goes out by itself.
+
+pyhelm3 knows helm's command line; how the process is run is ours (its own way leaves helm behind when it is
+cancelled, logs command lines and goes through a shell).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyhelm3
+import yaml
+
+from fipop.errors import HelmError, HelmFailure, StartError
+from fipop.guest.helm.door import Door, RefusedAnswerError, open_door
+from fipop.guest.helm.failures import classify
+from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES, Finished, run_process
+from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord
+from fipop.guest.helm.work_folder import Scratch
+from fipop.kube.connection import Connection
+from fipop.kube.transport import RequestRecord
+from fipop.texts import clean
+
+log = logging.getLogger(__name__)
+
+DEADLINE_SECONDS = 120.0
+"""Of one helm process. None of them waits for workloads, so each is done within seconds where all is well."""
+
+TURN_SECONDS = 180.0
+"""Of all that helm does in one guest's turn, also for names that are taken and releases that it describes."""
+
+_UPGRADE, _DESCRIBE, _FETCH = "upgrade", "inspection", "fetch"
+_HISTORY = 10
+_CRASHED = 2
+"""How a Go program ends that gets no more memory; helm's own failures end with 1."""
+_GO_MEMORY = "112MiB"
+"""From where on helm's garbage collector does its best: DATA_BYTES without what a Go program never touches."""
+_REPOSITORY = "charts"
+_MAX_INDEX_BYTES = 16 * 1024 * 1024
+_LONGEST_CHART = 253
+_EXPLAINED = frozenset(
+    {
+        HelmFailure.UNREACHABLE,
+        HelmFailure.UNKNOWN,
+        HelmFailure.TIMED_OUT,
+        HelmFailure.CERTIFICATE,
+        HelmFailure.INVALID,
+        HelmFailure.CHART_NOT_FOUND,
+    }
+)
+"""Failures of which the door may know better why."""
+_MANIFEST_BYTES = 1024 * 1024
+_FETCHED_FILE_BYTES = 64 * 1024 * 1024
+_NO_FOLDER = "/dev/null/none"
+"""Nothing can be made below it: what a guest's API serves is not kept on our disk."""
+_PASSED_TO_FETCHES = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""Charts come from the outside world, as the administrator of this process set it up; guests do not."""
+
+
+def find_helm(given: str | None = None) -> str:
+    """Give the absolute path of the helm program: the given one, else that on PATH. Raises StartError."""
+    path = shutil.which(given or "helm")
+    if path is None:
+        where = "cannot be run" if given else "is not on PATH: install it, or name it with --helm"
+        raise StartError(what=f"helm program {given or 'helm'}", problem=where)
+    return str(Path(path).resolve())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseOrder:
+    """One install or upgrade; `chart` is an archive or folder on our disk, values may hold secrets."""
+
+    name: str
+    namespace: str
+    chart: Path
+    values: Mapping[str, Any] = field(repr=False)
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelmTarget:
+    """The guest that a helm works on, and until when (the loop's time); `on_request` sees its requests."""
+
+    connection: Connection
+    deadline: float
+    on_request: Callable[[RequestRecord], None] | None = None
+
+
+class HelmRunner:
+    """Runs helm, at most `concurrency` processes at a time for guests, and as many that fetch charts.
+
+    A source of charts that hangs keeps no guest from its upgrade. `runs` counts the processes that were started.
+
+    `observe` hears of each run that ended by itself or at its deadline: helm's subcommand, and whether it succeeded.
+    """
+
+    def __init__(
+        self,
+        executable: str,
+        *,
+        concurrency: int = 2,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        environ: Mapping[str, str] | None = None,
+        observe: Callable[[str, bool], None] | None = None,
+    ) -> None:
+        self.executable = executable
+        self._observe = observe
+        self.deadline_seconds = deadline_seconds
+        self.runs = 0
+        self.scratch = Scratch()
+        for_guests, for_charts = asyncio.Semaphore(concurrency), asyncio.Semaphore(concurrency)
+        self._slots = {_UPGRADE: for_guests, _DESCRIBE: for_guests, _FETCH: for_charts}
+        surroundings = os.environ if environ is None else environ
+        self._fetch_environment = {
+            name: surroundings[name] for name in _PASSED_TO_FETCHES if name in surroundings
+        }
+
+    async def upgrade(self, target: HelmTarget, order: ReleaseOrder) -> None:
+        """Install or upgrade a release without waiting for its workloads. Raises HelmError.
+
+        The namespace is created where it is missing. When this task is cancelled helm ends before this does.
+        """
+        subject = f"release {order.namespace}/{order.name}"
+        async with self._visit(target, action=_UPGRADE, subject=subject) as command:
+            command.labels = order.labels
+            await command.install_or_upgrade(
+                order.name, order.chart, dict(order.values), namespace=order.namespace, create_namespace=True
+            )
+
+    async def describe(self, target: HelmTarget, release: ReleaseRecord) -> ReleaseDescription:
+        """Ask helm what a revision was made from. Raises HelmError, also where it tells more than is read."""
+        async with self._visit(
+            target, action=_DESCRIBE, subject=f"release {release.namespace}/{release.name}"
+        ) as command:
+            metadata = _parse_mapping(
+                await command.run(_get("metadata", release, "--output", "json")), command
+            )
+            values = _parse_mapping(await command.run(_get("values", release, "--output", "json")), command)
+        return ReleaseDescription(
+            chart_name=clean(metadata.get("chart"), _LONGEST_CHART),
+            chart_version=clean(metadata.get("version"), _LONGEST_CHART),
+            values=values,
+        )
+
+    async def manifest(self, target: HelmTarget, release: ReleaseRecord) -> str:
+        """Ask helm for the objects of a revision, at most 1 MiB of YAML. Raises HelmError."""
+        async with self._visit(
+            target, action=_DESCRIBE, subject=f"release {release.namespace}/{release.name}"
+        ) as command:
+            command.stdout_bytes = _MANIFEST_BYTES
+            return (await command.run(_get("manifest", release))).decode(errors="replace")
+
+    @asynccontextmanager
+    async def _visit(self, target: HelmTarget, *, action: str, subject: str) -> AsyncIterator[_Command]:
+        """Lend helm's command line with a door to a guest, for one run or two."""
+        door: Door | None = None
+        try:
+            async with (
+                self._private_folder(action) as folder,
+                open_door(target.connection, deadline=target.deadline, on_request=target.on_request) as door,
+            ):
+                yield _Command(
+                    self, folder, action=action, subject=subject, door=door, deadline=target.deadline
+                )
+        except HelmError as error:
+            found = door.error if door is not None else None
+            if found is None or error.failure not in _EXPLAINED:
+                raise
+            # helm saw a failing server; what failed is ours to tell.
+            failure = HelmFailure.REFUSED if isinstance(found, RefusedAnswerError) else error.failure
+            raise HelmError(action=action, subject=subject, failure=failure, cause=str(found)) from error
+
+    @asynccontextmanager
+    async def fetching(self, subject: str) -> AsyncIterator[ChartFetch]:
+        """Lend a place from which charts are fetched; what it wrote is gone afterwards."""
+        async with self._private_folder(_FETCH) as folder:
+            yield ChartFetch(
+                _Command(self, folder, action=_FETCH, subject=subject, env=self._fetch_environment)
+            )
+
+    @asynccontextmanager
+    async def _private_folder(self, action: str) -> AsyncIterator[Path]:
+        """Lend a folder that only we can read; gone afterwards, whatever stands in it."""
+        try:
+            folder = self.scratch.folder("helm-")
+        except OSError as error:
+            raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
+        try:
+            yield folder
+        except OSError as error:
+            raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def execute(
+        self,
+        arguments: list[str],
+        *,
+        env: Mapping[str, str],
+        folder: Path,
+        stdin: bytes | None,
+        action: str,
+        subject: str,
+        deadline: float | None = None,
+        stdout_bytes: int | None = STDOUT_BYTES,
+    ) -> bytes:
+        """Run helm once and give its stdout; raise HelmError with the class of its failure.
+
+        More than `stdout_bytes` is a failure; None: whatever it says there is dropped.
+        """
+        failed = functools.partial(_failure, action, subject)
+        try:
+            async with self._slots[action]:
+                seconds = self.deadline_seconds
+                if deadline is not None:
+                    seconds = min(seconds, deadline - asyncio.get_running_loop().time())
+                if seconds <= 0:
+                    raise failed(HelmFailure.TIMED_OUT)
+                self.runs += 1
+                try:
+                    ended = await run_process(
+                        [self.executable, *arguments],
+                        env=env,
+                        folder=folder,
+                        stdin=stdin,
+                        deadline_seconds=seconds,
+                        stdout_bytes=stdout_bytes or 0,
+                        file_bytes=_FETCHED_FILE_BYTES if action == _FETCH else FILE_BYTES,
+                    )
+                except OSError as error:
+                    raise failed(HelmFailure.NOT_STARTED) from error
+            stdout = _judge(ended, failed, is_read=stdout_bytes is not None)
+        except HelmError:
+            self._tell(arguments[0], success=False)
+            raise
+        self._tell(arguments[0], success=True)
+        return stdout
+
+    def _tell(self, command: str, *, success: bool) -> None:
+        if self._observe is not None:
+            self._observe(command, success)
+
+
+def _judge(ended: Finished, failed: Callable[[HelmFailure], HelmError], *, is_read: bool) -> bytes:
+    """Give the stdout of a helm that succeeded. Raises HelmError."""
+    if ended.timed_out:
+        raise failed(HelmFailure.TIMED_OUT)
+    if ended.returncode < 0 or ended.returncode == _CRASHED:
+        raise failed(HelmFailure.KILLED)
+    if ended.returncode:
+        raise failed(classify(ended.stderr))
+    if ended.is_cut and is_read:
+        raise failed(HelmFailure.TOO_MUCH)
+    return ended.stdout
+
+
+class ChartFetch:
+    """Fetches charts with one helm cache."""
+
+    def __init__(self, command: _Command) -> None:
+        self._command = command
+
+    async def index(self, url: str) -> bytes:
+        """Give the index of a chart repository and make its charts ready to `pull`."""
+        await self._command.repo_add(_REPOSITORY, url)
+        path = self._command.cache / "repository" / f"{_REPOSITORY}-index.yaml"
+        if path.stat().st_size > _MAX_INDEX_BYTES:
+            raise self._command.failed(HelmFailure.INVALID)
+        return path.read_bytes()
+
+    async def newest_version(self, ref: str) -> str:
+        """Give the newest version that an OCI registry has of a chart."""
+        try:
+            metadata = await self._command.show_chart(ref)
+        except yaml.YAMLError as error:
+            raise self._command.failed(HelmFailure.UNKNOWN) from error
+        version = metadata.get("version") if isinstance(metadata, dict) else None
+        if not isinstance(version, str):
+            raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
+        return version
+
+    async def pull(self, chart: str, version: str, destination: Path) -> Path:
+        """Fetch one version of a chart (`oci://…`, or a name of the repository whose index was read) as an archive."""
+        ref = chart if "://" in chart else f"{_REPOSITORY}/{chart}"
+        await self._command.run(["pull", ref, "--version", version, "--destination", str(destination)])
+        archives = [name for name in os.listdir(destination) if name.endswith(".tgz")]  # noqa: PTH208 - a name or two
+        if len(archives) != 1:
+            raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
+        return destination / archives[0]
+
+
+class _Command(pyhelm3.Command):  # type: ignore[misc]
+    """pyhelm3's command lines, run our way, in a folder of their own."""
+
+    def __init__(
+        self,
+        runner: HelmRunner,
+        folder: Path,
+        *,
+        action: str,
+        subject: str,
+        door: Door | None = None,
+        deadline: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            executable=runner.executable,
+            default_timeout=f"{runner.deadline_seconds:.0f}s",
+            history_max_revisions=_HISTORY,
+        )
+        self.labels: Mapping[str, str] = {}
+        self.cache = folder / "cache"
+        self.failed = functools.partial(_failure, action, subject)
+        self._runner = runner
+        self._folder = folder
+        self._action = action
+        self._subject = subject
+        self._deadline = deadline
+        self.stdout_bytes = STDOUT_BYTES
+        self._env = {**_environment(folder), **(env or {})}
+        if door is not None:
+            path = folder / "kubeconfig"
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+                stream.write(door.render_kubeconfig())
+            self._env["KUBECONFIG"] = str(path)
+
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 - pyhelm3's name
+        arguments = [str(part) for part in command]
+        is_upgrade = arguments[0] == "upgrade"
+        if self.labels and is_upgrade:
+            # Not among pyhelm3's options. Helm keeps them on the release's Secret.
+            arguments += ["--labels", ",".join(f"{name}={value}" for name, value in self.labels.items())]
+        log.debug("running helm", extra={"action": self._action, "subject": self._subject})
+        stdout = await self._runner.execute(
+            arguments,
+            env=self._env,
+            folder=self._folder,
+            stdin=input,
+            action=self._action,
+            subject=self._subject,
+            deadline=self._deadline,
+            stdout_bytes=None if is_upgrade else self.stdout_bytes,
+        )
+        # An upgrade tells the whole release, which pyhelm3 would read: how it ended says enough.
+        return b"{}" if is_upgrade else stdout
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Give the whole environment of a helm process: none of ours, above all no proxy and no kubeconfig."""
+    return {
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "KUBECACHEDIR": _NO_FOLDER,
+        "HELM_CACHE_HOME": str(folder / "cache"),
+        "HELM_CONFIG_HOME": str(folder / "config"),
+        "HELM_DATA_HOME": str(folder / "data"),
+        "HELM_PLUGINS": str(folder / "plugins"),
+        "HELM_DRIVER": "secret",
+        "GOMEMLIMIT": _GO_MEMORY,
+    }
+
+
+def _get(what: str, release: ReleaseRecord, *options: str) -> list[str]:
+    place = ("--namespace", release.namespace, "--revision", str(release.revision))
+    return ["get", what, release.name, *place, *options]
+
+
+def _parse_mapping(output: bytes, command: _Command) -> dict[str, Any]:
+    try:
+        found = json.loads(output) or {}
+    except (ValueError, RecursionError):
+        raise command.failed(HelmFailure.UNKNOWN) from None
+    if not isinstance(found, dict):
+        raise command.failed(HelmFailure.UNKNOWN)
+    return found
+
+
+def _failure(action: str, subject: str, failure: HelmFailure) -> HelmError:
+    return HelmError(action=action, subject=subject, failure=failure)

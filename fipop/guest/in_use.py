@@ -1,0 +1,149 @@
+"""Which addresses a guest still carries: its ConfigMaps name them, or its Services hold them.
+
+An address that a guest carries is not given to another, whatever the ledger says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
+
+from fipop.errors import GuestError
+from fipop.guest.configmap.intervals import MAX_PARTS, Address, Span, count_parts, parse_address, parse_spans
+from fipop.texts import is_object_name
+
+Json: TypeAlias = dict[str, Any]
+
+ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
+
+CONFIG_MAP, SERVICE = "ConfigMap", "Service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrier:
+    """An object in a guest that names an address; its names are fit for a condition."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedSpan:
+    """Addresses that one object carries: a single one, or the pool that a ConfigMap describes."""
+
+    span: Span
+    carrier: Carrier
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedAddresses:
+    """All that a guest carries, in the order of its objects."""
+
+    spans: tuple[CarriedSpan, ...] = ()
+
+    def carrier_of(self, address: str) -> Carrier | None:
+        """Give the first object that carries the address, be it as a member of a pool."""
+        parsed = parse_address(address)
+        if parsed is None:
+            return None
+        return next((one.carrier for one in self.spans if one.span.holds(parsed)), None)
+
+    @property
+    def single(self) -> tuple[Address, ...]:
+        """The addresses that stand there by themselves: no pool has to be counted out for them.
+
+        Those of ConfigMaps first, which administrators write, then those of Services; each from the lowest.
+        """
+        found: dict[Address, bool] = {}
+        for one in self.spans:
+            if one.span.first == one.span.last:
+                in_service = one.carrier.kind == SERVICE
+                found[one.span.first] = found.get(one.span.first, True) and in_service
+        return tuple(sorted(found, key=lambda address: (found[address], address.version, int(address))))
+
+
+class TooManyAddressesError(GuestError):
+    """A guest's objects name more addresses than are read: nobody knows which of ours are among them."""
+
+    def __init__(self, *, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"the guest's ConfigMaps and Services name more than {limit} addresses or ranges")
+
+
+def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> CarriedAddresses:
+    """Read what ConfigMaps (any value) and Services of type LoadBalancer carry. Raises TooManyAddressesError.
+
+    Of several objects with the very same text the first stands for all.
+    """
+    texts = [
+        (text, CONFIG_MAP, config_map)
+        for config_map in config_maps
+        for text in _strings(config_map.get("data"))
+    ]
+    texts += [(text, SERVICE, service) for service in services for text in _service_texts(service)]
+    found: dict[str, tuple[CarriedSpan, ...]] = {}
+    parts = 0
+    for text, kind, item in texts:
+        if text in found:
+            continue
+        parts += count_parts(text)
+        if parts > MAX_PARTS:
+            raise TooManyAddressesError(limit=MAX_PARTS)
+        carrier = _carrier(kind, item)
+        found[text] = tuple(CarriedSpan(span, carrier) for span in parse_spans(text))
+    return CarriedAddresses(tuple(chain.from_iterable(found.values())))
+
+
+def parse_service(service: Json) -> Json:
+    """Give of a Service what tells the addresses that it holds; nothing of one that is no LoadBalancer."""
+    metadata, spec = _mapping(service.get("metadata")), _mapping(service.get("spec"))
+    kept: Json = {"metadata": {name: metadata.get(name) for name in ("namespace", "name")}}
+    if spec.get("type") != "LoadBalancer":
+        return kept
+    asked = _mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
+    kept["metadata"]["annotations"] = {ANNOTATION_LOAD_BALANCER_IPS: asked}
+    ingress = _mapping(_mapping(service.get("status")).get("loadBalancer")).get("ingress")
+    entries = ingress if isinstance(ingress, list) else []
+    return kept | {
+        "spec": {"type": "LoadBalancer", "loadBalancerIP": spec.get("loadBalancerIP")},
+        "status": {
+            "loadBalancer": {"ingress": [{"ip": _mapping(one).get("ip")} for one in entries[:MAX_PARTS]]}
+        },
+    }
+
+
+def _service_texts(service: Json) -> Iterator[str]:
+    spec = _mapping(service.get("spec"))
+    if spec.get("type") != "LoadBalancer":
+        return
+    annotations = _mapping(_mapping(service.get("metadata")).get("annotations"))
+    yield from _strings(
+        {"": annotations.get(ANNOTATION_LOAD_BALANCER_IPS), "spec": spec.get("loadBalancerIP")}
+    )
+    ingress = _mapping(_mapping(service.get("status")).get("loadBalancer")).get("ingress")
+    for entry in ingress if isinstance(ingress, list) else []:
+        yield from _strings({"": _mapping(entry).get("ip")})
+
+
+def _carrier(kind: str, item: Json) -> Carrier:
+    metadata = _mapping(item.get("metadata"))
+    return Carrier(kind=kind, namespace=_name(metadata.get("namespace")), name=_name(metadata.get("name")))
+
+
+def _name(value: object) -> str:
+    # A guest that answers with anything but a name gets none of it into a condition.
+    return str(value) if is_object_name(value) else "?"
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _strings(value: object) -> list[str]:
+    return [text for text in _mapping(value).values() if isinstance(text, str)]

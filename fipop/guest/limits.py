@@ -1,0 +1,139 @@
+"""What all passes over guests share."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from fipop.errors import PassTimeoutError
+from fipop.guest.helm.chart_cache import ChartCache
+from fipop.guest.helm.runner import HelmRunner
+from fipop.guest.kubeconfig import parse_kubeconfig
+from fipop.guest.memory import GuestMemory
+from fipop.guest.turns import HelmTurns
+from fipop.kube.client import KubeClient, RequestRecord
+from fipop.kube.connection import Connection
+from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_TALK_BYTES, Allowance, ByteBudget
+
+_USUAL_KUBECONFIG = 16 * 1024
+LEASE_SECONDS = 30.0
+"""Longer than a lease holds: a leader that lost touch has stopped its helm by then."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GuestTools:
+    """Programs, charts, memory and limits of the passes.
+
+    `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs, which has a
+    bound of its own (`turns`); a talk that takes longer than `brisk_seconds` moves over to one of
+    `slow_slots`: guests that hang do not keep the slots from those that answer.
+    `request_seconds` is for one request, `talk_seconds` for all that a pass asks a guest between two waits.
+    `budget` is what answers of all guests may take at once. `observe_request` sees each request (never a body), for
+    logs and metrics.
+    """
+
+    helm: HelmRunner
+    charts: ChartCache
+    allow_loopback: bool
+    memory: GuestMemory = field(default_factory=GuestMemory)
+    turns: HelmTurns = field(default_factory=HelmTurns)
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
+    brisk_seconds: float = 2.0
+    slow_slots: int = 128
+    request_seconds: float = 10.0
+    talk_seconds: float = 45.0
+    lease_seconds: float = LEASE_SECONDS
+    budget: ByteBudget = field(default_factory=lambda: ByteBudget(GUEST_BUDGET_BYTES))
+    monotonic: Callable[[], float] = time.monotonic
+    observe_request: Callable[[RequestRecord], None] | None = None
+    _slow_talks: int = field(default=0, init=False, repr=False)
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long after its start a helm process may be alive, ours or a former leader's."""
+        return self.helm.deadline_seconds + self.lease_seconds
+
+    async def connect(self, guest_id: str, kubeconfig: bytes) -> Connection:
+        """Read a guest's kubeconfig. Raises KubeconfigError.
+
+        A large one is none of Rancher's: what reading it takes is not to be every other guest's time.
+        """
+        parse = functools.partial(
+            parse_kubeconfig, kubeconfig, guest_id=guest_id, allow_loopback=self.allow_loopback
+        )
+        return parse() if len(kubeconfig) <= _USUAL_KUBECONFIG else await asyncio.to_thread(parse)
+
+    @asynccontextmanager
+    async def talk(
+        self,
+        connection: Connection,
+        on_request: Callable[[RequestRecord], None] | None = None,
+        *,
+        allowance: Allowance | None = None,
+    ) -> AsyncIterator[KubeClient]:
+        """Lend a client for one talk with a guest: in a slot, for a bounded time. Raises PassTimeoutError.
+
+        `allowance` is what the guest may still send, where it is talked to more than once.
+        """
+        async with self._slot(), self._open_client(connection, on_request, allowance) as client:
+            try:
+                async with asyncio.timeout(self.talk_seconds):
+                    yield client
+            except TimeoutError as error:
+                raise PassTimeoutError(seconds=self.talk_seconds) from error
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        await self.slots.acquire()
+        has_moved = False
+
+        def move_over() -> None:
+            # No turn of the loop lies between the question and the answer: there is no one to wait for.
+            nonlocal has_moved
+            if self._slow_talks < self.slow_slots:
+                self._slow_talks += 1
+                self.slots.release()
+                has_moved = True
+
+        timer = asyncio.get_running_loop().call_later(self.brisk_seconds, move_over)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if has_moved:
+                self._slow_talks -= 1
+            else:
+                self.slots.release()
+
+    def observe_all(
+        self, on_request: Callable[[RequestRecord], None] | None
+    ) -> Callable[[RequestRecord], None]:
+        """Give what tells of a request to both who asked for it and who watches all of them."""
+        observers = [observe for observe in (on_request, self.observe_request) if observe is not None]
+
+        def tell(record: RequestRecord) -> None:
+            for observe in observers:
+                observe(record)
+
+        return tell
+
+    def _open_client(
+        self,
+        connection: Connection,
+        on_request: Callable[[RequestRecord], None] | None,
+        allowance: Allowance | None,
+    ) -> KubeClient:
+        return KubeClient(
+            connection,
+            timeout_seconds=self.request_seconds,
+            limits=GUEST_LIMITS,
+            allowance=allowance or Allowance(GUEST_TALK_BYTES),
+            budget=self.budget,
+            max_connections=2,
+            on_request=self.observe_all(on_request),
+            user_agent="fipop",
+        )

@@ -1,0 +1,194 @@
+"""Brings a guest's releases to the wanted state: decides, repairs what a dead helm left, runs helm."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fipop.errors import ChartError, FipopError, HelmError, HelmFailure
+from fipop.guest.decisions import Action, Decision, decide
+from fipop.guest.helm.chart_cache import CachedChart
+from fipop.guest.helm.charts import Role, WantedRelease, digest, object_name_candidates, with_object_name
+from fipop.guest.helm.releases import ReleaseState, build_labels
+from fipop.guest.helm.runner import HelmTarget, ReleaseOrder
+from fipop.guest.limits import GuestTools
+from fipop.guest.observed import Survey
+from fipop.guest.reports import GuestTask
+from fipop.kube.resources import SECRETS
+
+log = logging.getLogger(__name__)
+
+_RUNS_HELM = (Action.INSTALL, Action.UPGRADE, Action.RETRY, Action.REPAIR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was done about one release; `ran`: helm was run for it; `queued`: it is to be, after other guests."""
+
+    ran: bool = False
+    drift: str = ""
+    doubt: str = ""
+    error: FipopError | None = None
+    wait_seconds: float | None = None
+    queued: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseKeeper:
+    """Looks after the releases of one guest during one pass."""
+
+    task: GuestTask
+    tools: GuestTools
+    target: HelmTarget
+    survey: Survey
+    missing: Mapping[Role, tuple[str, ...]]
+
+    async def settle(self, wanted: WantedRelease) -> Outcome:
+        """Bring one release to the wanted state, if that takes anything and may be done."""
+        if wanted.role in self.survey.problems:
+            return Outcome(error=self.survey.problems[wanted.role])
+        if wanted.role in self.survey.unknown:
+            return Outcome(queued=True)
+        state = self.survey.managed.get(wanted.role)
+        chart, chart_error = await self._chart(wanted)
+        decision = self._decide(state, wanted, chart)
+        if decision.action not in _RUNS_HELM:
+            return Outcome(
+                drift=self._drift(decision, wanted, chart),
+                doubt=str(chart_error or ""),
+                wait_seconds=decision.wait_seconds,
+            )
+        now = self.tools.monotonic()
+        if chart is None:
+            return Outcome(error=chart_error, wait_seconds=self._rest_without_chart(wanted, chart_error, now))
+        rest = self.tools.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
+        if rest:
+            return Outcome(drift=self._drift(decision, wanted, chart), wait_seconds=rest)
+        if not self.tools.turns.take(self.task.guest_id):
+            return Outcome(drift=self._drift(decision, wanted, chart), queued=True)
+        return await self._run(decision, state, wanted, chart)
+
+    def _rest_without_chart(self, wanted: WantedRelease, error: ChartError | None, now: float) -> float:
+        # As for helm: a source that is away for days is not asked for by every guest all the time.
+        guest_id, memory = self.task.guest_id, self.tools.memory
+        rest = memory.rest_seconds(guest_id, wanted.role, "", now)
+        return rest or memory.note_failure(guest_id, wanted.role, "", now, error)
+
+    def _decide(
+        self, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart | None
+    ) -> Decision:
+        update = self.task.settings.kubevip_update
+        decision = decide(
+            state,
+            wanted,
+            chart=chart.identity if chart is not None else None,
+            update=update,
+            age_seconds=self.survey.age_seconds(state) if state is not None else 0.0,
+            grace_seconds=self.tools.grace_seconds,
+        )
+        if decision.action is Action.NOTHING and self.missing.get(wanted.role):
+            return Decision(action=Action.UPGRADE if update else Action.DRIFT, digest=decision.digest)
+        if decision.action in (Action.NOTHING, Action.DRIFT):
+            # What failed once is no longer tried.
+            self.tools.memory.note_success(self.task.guest_id, wanted.role)
+        return decision
+
+    def _drift(self, decision: Decision, wanted: WantedRelease, chart: CachedChart | None) -> str:
+        missing = self.missing.get(wanted.role)
+        if missing:
+            return f"the guest lacks {', '.join(missing)}"
+        if decision.action is not Action.DRIFT or chart is None:
+            return ""
+        return f"chart or values differ from what is wanted ({chart.identity.name} {chart.identity.version})"
+
+    async def _chart(self, wanted: WantedRelease) -> tuple[CachedChart | None, ChartError | None]:
+        try:
+            return await self.tools.charts.get(wanted.source), None
+        except ChartError as error:
+            return None, error
+
+    async def _run(
+        self, decision: Decision, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart
+    ) -> Outcome:
+        guest_id, memory = self.task.guest_id, self.tools.memory
+        try:
+            revision = state.latest.revision + 1 if state is not None else 1
+            if state is not None and decision.action is Action.REPAIR:
+                await self._drop_record(state)
+                revision -= 1
+            await self._upgrade(state, revision, wanted, chart)
+        except FipopError as error:
+            now = self.tools.monotonic()
+            rest = memory.note_failure(guest_id, wanted.role, decision.digest or "", now, error)
+            self._log("could not bring a release to the wanted state", decision, wanted, error=str(error))
+            return Outcome(ran=True, error=error, wait_seconds=rest)
+        if self.missing.get(wanted.role):
+            # Whoever deletes the objects may do so again: a revision for each time would be too many.
+            memory.note_failure(guest_id, wanted.role, decision.digest or "", self.tools.monotonic())
+        else:
+            memory.note_success(guest_id, wanted.role)
+        self._log("brought a release to the wanted state", decision, wanted)
+        return Outcome(ran=True)
+
+    async def _upgrade(
+        self, state: ReleaseState | None, revision: int, wanted: WantedRelease, chart: CachedChart
+    ) -> None:
+        """Install or upgrade to `revision`, the first time under a name for the objects that nobody else has there."""
+        if state is not None:
+            candidates: tuple[str, ...] = (wanted.object_name or state.object_name,)
+        else:
+            candidates = object_name_candidates(wanted, self._taken_names(wanted))
+        for number, object_name in enumerate(candidates, start=1):
+            try:
+                await self.tools.helm.upgrade(
+                    self.target, _order(state, revision, wanted, chart, object_name)
+                )
+            except HelmError as error:
+                if error.failure is not HelmFailure.NAME_TAKEN or number == len(candidates):
+                    raise
+            else:
+                return
+
+    def _taken_names(self, wanted: WantedRelease) -> frozenset[str]:
+        return frozenset(
+            workload.name
+            for workload in self.survey.workloads
+            if workload.release != (wanted.namespace, wanted.name)
+        )
+
+    async def _drop_record(self, state: ReleaseState) -> None:
+        """Delete the record of an operation whose helm is dead; what it made stays, and the next helm takes it over.
+
+        helm itself would refuse to go on (`another operation is in progress`), and an uninstall would take what
+        runs. Only this very version of the record goes: a helm that is alive after all has changed it.
+        """
+        record = state.latest
+        async with self.tools.talk(self.target.connection) as client:
+            await client.delete(
+                SECRETS,
+                record.secret,
+                namespace=record.namespace,
+                uid=record.uid,
+                resource_version=record.resource_version,
+            )
+
+    def _log(self, message: str, decision: Decision, wanted: WantedRelease, *, error: str = "") -> None:
+        level = logging.WARNING if error else logging.INFO
+        fields = {"cluster": self.task.cluster_name, "release": wanted.name, "action": decision.action.value}
+        log.log(level, message, extra=fields | ({"error": error} if error else {}))
+
+
+def _order(
+    state: ReleaseState | None, revision: int, wanted: WantedRelease, chart: CachedChart, object_name: str
+) -> ReleaseOrder:
+    namespace, name = state.latest.key if state is not None else (wanted.namespace, wanted.name)
+    values = with_object_name(wanted.values, object_name)
+    labels = build_labels(
+        wanted.role,
+        digest(chart.identity, values),
+        chart.identity,
+        object_name=object_name,
+        revision=revision,
+    )
+    return ReleaseOrder(name=name, namespace=namespace, chart=chart.path, values=values, labels=labels)

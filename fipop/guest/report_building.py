@@ -1,0 +1,89 @@
+"""Sums up what a pass found of a guest's releases, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fipop.errors import FipopError
+from fipop.guest.decisions import is_renamed
+from fipop.guest.helm.charts import Role, WantedRelease
+from fipop.guest.helm.releases import Status
+from fipop.guest.observed import Survey
+from fipop.guest.release_installer import Outcome
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, Event, GuestEvent, ReleaseReport
+from fipop.guest.workloads import Readiness, judge_readiness
+
+SOONEST_SECONDS = 2.0
+"""How long pods that are about to start are given before they are looked at again."""
+
+_EVENTS = {Role.KUBE_VIP: Event.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Event.CLOUD_PROVIDER_INSTALL}
+
+
+def sum_up_release(
+    wanted: WantedRelease, survey: Survey, outcome: Outcome | None, failure: FipopError | None
+) -> ReleaseReport:
+    """Tell how one release stands, after what was done about it.
+
+    `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between.
+    """
+    outcome = outcome or Outcome()
+    error = outcome.error or survey.problems.get(wanted.role) or failure
+    state = survey.managed.get(wanted.role)
+    if state is None:
+        message = "there is no release yet"
+        unknown = survey.unknown.get(wanted.role)
+        if unknown is not None:
+            message = f"helm is still to be asked what release {'/'.join(unknown.latest.key)} is"
+        elif outcome.queued:
+            message += ": helm is at work in other guests, this one is in line"
+        if error is not None:
+            message = str(error)
+        return ReleaseReport(
+            role=wanted.role,
+            name=wanted.name,
+            namespace=wanted.namespace,
+            readiness=Readiness(ready=False, message=message),
+            error=error,
+        )
+    readiness = judge_readiness(survey.workloads_of(wanted.role))
+    if state.latest.status is not Status.DEPLOYED:
+        readiness = Readiness(ready=False, message=f"the release is {state.latest.status.value}")
+    return ReleaseReport(
+        role=wanted.role,
+        name=state.latest.name,
+        namespace=state.latest.namespace,
+        revision=state.latest.revision,
+        digest=state.latest.digest or "",
+        version=state.chart_version,
+        status=state.latest.status.value,
+        drift=outcome.drift,
+        doubt=outcome.doubt,
+        renamed=is_renamed(state, wanted),
+        readiness=readiness,
+        error=error,
+    )
+
+
+def waits_for_pods(survey: Survey, releases: Iterable[ReleaseReport]) -> list[float]:
+    """Give when to look again at releases that are not ready: soon after a change often, later less and less."""
+    return [
+        max(SOONEST_SECONDS, survey.age_seconds(survey.managed[release.role]) / 2)
+        for release in releases
+        if not release.readiness.ready and release.role in survey.managed
+    ]
+
+
+def build_events(
+    config_map: ConfigMapReport, outcomes: Mapping[Role, Outcome], *, reachable: bool
+) -> tuple[GuestEvent, ...]:
+    """Give the events of a pass: its connection always, the ConfigMap when it was written, installs when helm ran."""
+    events = [GuestEvent(event=Event.API_CONNECTION, success=reachable)]
+    if config_map.outcome in (ConfigMapOutcome.WRITTEN, ConfigMapOutcome.FAILED):
+        written = config_map.outcome is ConfigMapOutcome.WRITTEN
+        events.append(GuestEvent(event=Event.CONFIG_MAP, success=written))
+    events += [
+        GuestEvent(event=_EVENTS[role], success=outcome.error is None)
+        for role, outcome in outcomes.items()
+        if outcome.ran
+    ]
+    return tuple(events)

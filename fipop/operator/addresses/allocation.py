@@ -1,0 +1,319 @@
+"""What to do for one floating IP: which of its reservations to keep, what to claim, what to give back.
+
+Values in, values out: the decision knows no API. Its order of thought is that of a careful admin. What is held
+already comes first; a new address is claimed before an old one is given up; where the new one cannot be had, the
+old one stays and the obstacle is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fipop.api.models import IPFamilyPolicy, Requested, Reservation
+from fipop.errors import IpamError, RangeDrainingError
+from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.operator.addresses.request import Request, needs_every_family, wanted_families
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a floating IP has not all that it asks for; `reason` is that of its condition.
+
+    One that is `tolerable` leaves the wish fulfilled as long as there is an address: one family is enough.
+    """
+
+    reason: str
+    message: str
+    tolerable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeView:
+    """The range to serve from, as the decision sees it.
+
+    `refuses` says why the range would not give out an address that somebody asks for by name; None where it would.
+    `is_anothers` tells whether another floating IP has an address there. A range that is `draining` gives out nothing
+    new, one that is `restricted` nothing to this guest.
+    """
+
+    name: str
+    space: str
+    families: frozenset[Family]
+    draining: bool
+    restricted: Obstacle | None = None
+    refuses: Callable[[Address], IpamError | None]
+    is_anothers: Callable[[Address], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """One address to hold: a certain one, or the next free one (`address` is None).
+
+    `replaces` is the reservation that is given back once this one is held; `confirms` tells that the floating IP
+    had this very address before, so that no rule of the range stands in its way; `renames` that an address which was
+    chosen for it is asked for by name now.
+    """
+
+    family: Family
+    address: Address | None
+    requested: Requested
+    replaces: Reservation | None = None
+    confirms: bool = False
+    renames: bool = False
+
+    @property
+    def is_preference(self) -> bool:
+        """Whether another address will do, where this one turns out to be another's."""
+        return self.requested is Requested.DYNAMIC and not self.confirms
+
+    @property
+    def is_extra(self) -> bool:
+        """Whether any address will do, and there was none before: who is content with one family can do without."""
+        return self.address is None and self.replaces is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first.
+
+    `spare` are the reservations of families that are wanted no more, those that the status names where another is held
+    already, by a move that was cut short, and those in whose place something is wanted that is not to be had: they go
+    once nothing stands in the way of what takes their place.
+    `all_or_nothing`: so both families are asked for, or they move to another space, which a status has one of.
+    """
+
+    keep: tuple[Reservation, ...]
+    claim: tuple[Want, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    spare: tuple[Reservation, ...] = ()
+    all_or_nothing: bool = False
+    content_with_one: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the plan is made of, besides the request.
+
+    `held` are the reservations that the floating IP holds; `had` the addresses that its status names or that it
+    brought from the predecessor, in the space `had_in`: they are its own even where a reservation is missing.
+    `made_by_us` tells that the address in its spec was chosen, not asked for.
+    """
+
+    range: RangeView
+    held: Sequence[Reservation]
+    had: frozenset[Address]
+    had_in: str
+    made_by_us: bool
+
+    def is_had(self, reservation: Reservation) -> bool:
+        """Whether the status names what is reserved: the same address of another space is another one."""
+        return reservation.space == self.had_in and address_of(reservation) in self.had
+
+
+def plan_allocation(request: Request, facts: Circumstances) -> Plan:
+    """Decide for every family that is wanted. See the module's text for the order of thought."""
+    held = _by_family(facts.held, _rank(request, facts))
+    content_with_one = request.policy is IPFamilyPolicy.PREFER_DUAL_STACK
+    families = wanted_families(request, facts.range.families, frozenset(held))
+    needs_all = needs_every_family(request)
+    relocates = _relocates(families, held, facts.range)
+    if relocates and not needs_all:
+        # What is held moves first; a family that comes on top is asked for once that is done.
+        families = tuple(family for family in families if family in held)
+    keep: list[Reservation] = []
+    claim: list[Want] = []
+    obstacles: list[Obstacle] = []
+    spare = {family: mine[0] for family, mine in held.items() if family not in families}
+    for family in sorted(families):
+        mine = held.get(family, [])
+        decision = _decide(family, request.static.get(family), mine, facts)
+        left = _left_by(decision, mine, facts)
+        if left is not None:
+            spare[family] = left
+        if isinstance(decision, Want):
+            obstacle = _obstacle_to(decision, facts)
+            if obstacle is None:
+                claim.append(decision)
+                continue
+            obstacles.append(replace(obstacle, tolerable=content_with_one and decision.is_extra))
+            if decision.replaces is not None:
+                spare.setdefault(family, decision.replaces)
+        else:
+            keep.append(decision)
+    return Plan(
+        keep=tuple(keep),
+        claim=tuple(claim),
+        obstacles=tuple(obstacles),
+        spare=tuple(spare[family] for family in sorted(spare)),
+        all_or_nothing=needs_all or relocates,
+        content_with_one=content_with_one,
+    )
+
+
+def plan_standstill(
+    own: Sequence[Reservation],
+    had: frozenset[Address],
+    *obstacles: Obstacle,
+    space: str,
+    made_by_us: bool,
+) -> Plan:
+    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known.
+
+    `own` are its reservations, also those in quarantine; `had` the addresses that its status names, of `space`.
+    """
+    found = _by_family(
+        [each for each in own if each.is_held],
+        lambda each: (each.space != space, address_of(each) not in had, each.since, each.name),
+    )
+    return Plan(
+        keep=tuple(found[family][0] for family in sorted(found)),
+        claim=find_lost(own, had, space=space, asked_for=() if made_by_us else tuple(Family)),
+        obstacles=obstacles,
+    )
+
+
+def find_lost(
+    own: Sequence[Reservation], had: frozenset[Address], *, space: str, asked_for: Collection[Family]
+) -> tuple[Want, ...]:
+    """Want again what the status names and no reservation says: it vanished. Its guest carries it.
+
+    What is in quarantine did not, where another address of that family is held: who moved there released it, and the
+    status that says so is on its way. `asked_for` are the families of which somebody names an address; of the others
+    it was chosen.
+    """
+    here = [each for each in own if each.space == space]
+    there = {address_of(each) for each in here}
+    held = {address_of(each).family for each in here if each.is_held}
+    lost = {
+        address.family: address
+        for address in sorted(had, reverse=True)
+        if address.family not in held or address not in there
+    }
+    return tuple(_confirm(lost[family], made_by_us=family not in asked_for) for family in sorted(lost))
+
+
+def obstacle_of(error: IpamError) -> Obstacle:
+    """Give the obstacle that an error of the core is: its class tells the reason."""
+    return Obstacle(reason=type(error).__name__.removesuffix("Error"), message=str(error))
+
+
+def address_of(reservation: Reservation) -> Address:
+    """Give the address of a reservation."""
+    return parse_address(reservation.address)
+
+
+def _by_family(
+    held: Sequence[Reservation], rank: Callable[[Reservation], tuple[Any, ...]]
+) -> Mapping[Family, list[Reservation]]:
+    """Sort the reservations of each family, several where a crash or a second operator left them behind."""
+    found: dict[Family, list[Reservation]] = {}
+    for reservation in sorted(held, key=rank):
+        found.setdefault(address_of(reservation).family, []).append(reservation)
+    return found
+
+
+def _relocates(
+    families: Collection[Family], held: Mapping[Family, Sequence[Reservation]], to: RangeView
+) -> bool:
+    """Whether both families are to be moved to another address space, or one of them still is: a status has but one."""
+    found = [held[family][0] for family in families if family in held]
+    return len(families) > 1 and any(each.space != to.space for each in found)
+
+
+def _rank(request: Request, facts: Circumstances) -> Callable[[Reservation], tuple[Any, ...]]:
+    """Rank the same for every observer: what the spec names, what the status names, the oldest, then by name."""
+
+    def rank(reservation: Reservation) -> tuple[Any, ...]:
+        address = address_of(reservation)
+        return (
+            address != request.static.get(address.family),
+            not facts.is_had(reservation),
+            reservation.space != facts.range.space,
+            reservation.range != facts.range.name,
+            reservation.since,
+            reservation.name,
+        )
+
+    return rank
+
+
+def _decide(
+    family: Family, static: Address | None, mine: Sequence[Reservation], facts: Circumstances
+) -> Reservation | Want:
+    wanted_range = facts.range
+    if not mine:
+        had = min((address for address in facts.had if address.family is family), default=None)
+        if static is None:
+            # A reservation that vanished is made again, also where the spec was emptied meanwhile.
+            return Want(family=family, address=had, requested=Requested.DYNAMIC, confirms=had is not None)
+        if had is not None:
+            # Also where another address is wanted by now: the move comes after that, and may be refused.
+            return _confirm(static if static in facts.had else had, made_by_us=facts.made_by_us)
+        return Want(family=family, address=static, requested=Requested.STATIC)
+    held = mine[0]
+    address = address_of(held)
+    if static is not None and static != address:
+        return Want(family=family, address=static, requested=Requested.STATIC, replaces=held)
+    if held.space == wanted_range.space and held.range == wanted_range.name:
+        if static is not None and _is_asked_for_again(held, mine, facts):
+            return Want(
+                family=family, address=static, requested=Requested.STATIC, confirms=True, renames=True
+            )
+        return held
+    # The range, or its space, is another now: the same address where it is to be had there, else a new one;
+    # but an address that somebody asks for by name is never changed for another, while the spec still names it.
+    stays = wanted_range.refuses(address) is None and not wanted_range.is_anothers(address)
+    if stays or (held.requested is Requested.STATIC and static is not None):
+        return Want(family=family, address=address, requested=held.requested, replaces=held)
+    told = next((each for each in mine if facts.is_had(each)), None)
+    if static is not None and told is not None and told is not held:
+        # The spec is written before the status: who names what was left by now asks for it by name.
+        return Want(family=family, address=static, requested=Requested.STATIC, replaces=told)
+    # A move that was cut short has its new address already.
+    begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))
+    new = Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
+    return next(begun, new)
+
+
+def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: Circumstances) -> bool:
+    """Whether somebody moved back by name to an address that was chosen once, before it was given back.
+
+    The status names another one of the same range: nobody but people moves a floating IP within a range.
+    """
+    elsewhere = (
+        facts.is_had(each) and (each.space, each.range) == (held.space, held.range)
+        for each in mine
+        if each is not held
+    )
+    return held.requested is Requested.DYNAMIC and not facts.is_had(held) and any(elsewhere)
+
+
+def _left_by(
+    decision: Reservation | Want, mine: Sequence[Reservation], facts: Circumstances
+) -> Reservation | None:
+    """Give what the status names and the decision is not about."""
+    chosen = decision.replaces if isinstance(decision, Want) else decision
+    return next((each for each in mine if each is not chosen and facts.is_had(each)), None)
+
+
+def _confirm(address: Address, *, made_by_us: bool) -> Want:
+    """Want an address again that the floating IP had before its reservation vanished."""
+    requested = Requested.DYNAMIC if made_by_us else Requested.STATIC
+    return Want(family=address.family, address=address, requested=requested, confirms=True)
+
+
+def _obstacle_to(want: Want, facts: Circumstances) -> Obstacle | None:
+    if want.confirms:
+        return None
+    if facts.range.restricted is not None:
+        return facts.range.restricted
+    if want.address is not None:
+        refusal = facts.range.refuses(want.address)
+        if refusal is not None:
+            return obstacle_of(refusal)
+    is_relabel = want.replaces is not None and address_of(want.replaces) == want.address
+    if facts.range.draining and not is_relabel:
+        return obstacle_of(RangeDrainingError(range_name=facts.range.name))
+    return None

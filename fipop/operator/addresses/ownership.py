@@ -1,0 +1,85 @@
+"""What a floating IP brings along to a round: who it is, as the owner of addresses, and which were its own before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fipop.api import names
+from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, Requested, Reservation
+from fipop.api.names import DEFAULT_ADDRESS_SPACE
+from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, parse_address
+from fipop.operator.addresses.allocation import Want, find_lost
+from fipop.operator.addresses.range_choice import GuestLink
+from fipop.operator.addresses.request import Request
+
+
+def is_made_by_us(floating_ip: FloatingIP) -> bool:
+    """Whether fipop, or the predecessor, made it for a new guest: its address was chosen, not asked for."""
+    return floating_ip.name == f"{floating_ip.cluster}{names.FLOATING_IP_SUFFIX}"
+
+
+def build_owner(floating_ip: FloatingIP, link: GuestLink, held: tuple[Reservation, ...]) -> Owner:
+    """Give the owner to write; what was known of the guest stays known while Rancher takes it apart."""
+    before = held[0].owner if held else None
+    cluster = link.cluster
+    if cluster is None and before is not None:
+        return replace(before, uid=floating_ip.uid)
+    return Owner(
+        namespace=floating_ip.namespace,
+        name=floating_ip.name,
+        uid=floating_ip.uid,
+        cluster=cluster.name if cluster is not None else "",
+        imported=cluster.is_imported if cluster is not None else False,
+    )
+
+
+def inherit(held: tuple[Reservation, ...], floating_ip: FloatingIP) -> tuple[Reservation, ...]:
+    """Give what is held as its owner sees it now: an address that only a dead object of his name asked for is chosen.
+
+    What was chosen stays so though the spec names it: fipop wrote it there, and a restored backup brings it back.
+    """
+    named = read_addresses(floating_ip.ipaddress.split(","))
+    return tuple(
+        replace(each, requested=Requested.DYNAMIC)
+        if each.owner.uid != floating_ip.uid and parse_address(each.address) not in named
+        else each
+        for each in held
+    )
+
+
+def addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool) -> frozenset[Address]:
+    """Give the addresses that are the floating IP's own without a reservation.
+
+    Its status names what it held; an object of the predecessor brings what its spec names.
+    """
+    inherited = request.static.values() if is_inherited else ()
+    return read_addresses(floating_ip.status.addresses).union(inherited)
+
+
+def find_vanished(
+    floating_ip: FloatingIP, request: Request, own: tuple[Reservation, ...]
+) -> tuple[Want, ...]:
+    """Want again what vanished, where the status tells its range: without one, that is for the plan to find."""
+    status = floating_ip.status
+    if status.range is None:
+        return ()
+    asked_for = () if is_made_by_us(floating_ip) else tuple(request.static)
+    return find_lost(own, read_addresses(status.addresses), space=space_named(status), asked_for=asked_for)
+
+
+def space_named(status: FloatingIPStatus) -> str:
+    """Give the address space of what a status names."""
+    return status.address_space or DEFAULT_ADDRESS_SPACE
+
+
+def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
+    """Read what can be read: in a status, and in a spec, people may write."""
+    found = set()
+    for text in texts:
+        try:
+            found.add(parse_address(text))
+        except IpamError:
+            continue
+    return frozenset(found)

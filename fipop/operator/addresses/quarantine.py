@@ -1,0 +1,187 @@
+"""Letting go: reservations whose floating IP is gone go to quarantine, and from there away when no guest carries them.
+
+Time alone ends no quarantine. Our keys may be gone from a guest while a Service there still has the address, so a
+live look at the guest decides; only where the guest itself is gone, the clock does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from fipop.api.models import Reservation
+from fipop.control.workqueue import RetryAfter
+from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
+from fipop.ipam.addresses import Address, format_address
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import FLOATING_IPS
+from fipop.operator.addresses.allocation import address_of
+from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.state.cache import BY_OWNER_NAMESPACE, World
+from fipop.state.guests import GuestDirectory
+
+logger = logging.getLogger(__name__)
+
+IMPORTED_HOURS = 24
+"""An imported guest lives on after it left Rancher, and nobody can look into it: its addresses wait so long."""
+
+LEAST_LOOK_SECONDS = 2.0
+MOST_LOOK_SECONDS = 30.0
+"""Between two looks at a guest that carries an address beyond its time; the longer it does, the rarer."""
+
+GUARDED_RETRY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What letting go asks of the rest of the operator.
+
+    `look` gives who in a guest carries an address (a sentence), None where nobody does; FipopError where the guest
+    cannot be asked. `look_at_rivals` asks the other guests, beside the named one, that were seen to carry it without
+    right. `may_release` is the guard against a mass release. `clean` wants a pass over a guest, which takes our keys
+    out of it. `owner_changed` wants a round over a floating IP, `still_carried` over all that wait for an address:
+    their conditions name who carries it.
+    """
+
+    look: Callable[[str, Address], Awaitable[str | None]]
+    look_at_rivals: Callable[[Address, str], Awaitable[str | None]]
+    may_release: Callable[[Reservation], bool]
+    clean: Callable[[str], None]
+    owner_changed: Callable[[tuple[str, str]], None]
+    still_carried: Callable[[], None]
+
+
+class Releaser:
+    """Does one round over one reservation, by its name."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        world: World,
+        desk: ReservationDesk,
+        guests: GuestDirectory,
+        surroundings: Surroundings,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._desk = desk
+        self._guests = guests
+        self._surroundings = surroundings
+        self._now = now
+        self._carriers: dict[str, str] = {}
+        self._gone_since: dict[str, datetime] = {}
+
+    def start_afresh(self) -> None:
+        """Forget what looks found, and since when guests are gone: another replica may have led meanwhile."""
+        self._carriers.clear()
+        self._gone_since.clear()
+
+    def carrier_of(self, name: str) -> str | None:
+        """Say who still carries an address in quarantine, as the last look found."""
+        return self._carriers.get(name)
+
+    async def reconcile(self, name: str) -> RetryAfter | None:
+        """Do one round."""
+        reservation = self._world.reservations.get("", name)
+        if reservation is None:
+            self._carriers.pop(name, None)
+            return None
+        try:
+            if reservation.is_held:
+                return await self._check_owner(reservation)
+            return await self._end_quarantine(reservation)
+        except ApiConflictError:
+            return RetryAfter(0.0)
+
+    async def _check_owner(self, reservation: Reservation) -> RetryAfter | None:
+        """Quarantine a held address whose floating IP does not exist: the store suspects, the live read decides."""
+        self._carriers.pop(reservation.name, None)
+        owner = reservation.owner
+        if self._world.floating_ips.get(*owner.key) is not None:
+            return None
+        if not self._surroundings.may_release(reservation):
+            return RetryAfter(GUARDED_RETRY_SECONDS)
+        live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
+        if live is not None:
+            self._world.observe(FLOATING_IPS, live)
+            self._surroundings.owner_changed(owner.key)
+            return None
+        seconds = self._world.quarantine_seconds(reservation.range)
+        await self._desk.quarantine(reservation, seconds=seconds)
+        logger.info(
+            "address released to quarantine",
+            extra={"address": reservation.address, "range": reservation.range, "cluster": owner.cluster},
+        )
+        self._surroundings.clean(owner.namespace)
+        return RetryAfter(seconds)
+
+    async def _end_quarantine(self, reservation: Reservation) -> RetryAfter | None:
+        """Free the address when its time has passed and nobody carries it."""
+        assert reservation.quarantined_until is not None
+        rest = (self._until(reservation) - self._now()).total_seconds()
+        if rest > 0:
+            return RetryAfter(rest)
+        if await self._look(reservation) is not None:
+            return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
+        self._carriers.pop(reservation.name, None)
+        if not await self._desk.free(reservation):
+            return RetryAfter(0.0)
+        logger.info("address is free", extra={"address": reservation.address, "range": reservation.range})
+        return None
+
+    def _until(self, reservation: Reservation) -> datetime:
+        """Give the earliest end: that written, or a day after an imported guest left and was released.
+
+        A process that did not see it leave counts from when it found it gone: the release may be long ago.
+        """
+        assert reservation.quarantined_until is not None
+        until, guest_id = reservation.quarantined_until, reservation.owner.namespace
+        if self._guests.exists(guest_id):
+            self._gone_since.pop(guest_id, None)
+            return until
+        if not reservation.owner.imported:
+            return until
+        released = reservation.history[0].released_at if reservation.history else reservation.since
+        # What is noted of an earlier absence of the guest is older than the release.
+        since = max(released, self._gone_since.setdefault(guest_id, self._now()))
+        return max(until, since + timedelta(hours=IMPORTED_HOURS))
+
+    async def _look(self, reservation: Reservation) -> str | None:
+        """Ask who may carry it: a guest that cannot be asked counts as carrying. Its own gets a pass that cleans it."""
+        address, guest_id = address_of(reservation), reservation.owner.namespace
+        carrier = None
+        try:
+            if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):
+                carrier = await self._surroundings.look(guest_id, address)
+            if carrier is None:
+                carrier = await self._surroundings.look_at_rivals(address, guest_id)
+        except GuestUnreadableError as error:
+            carrier = str(error)
+        except FipopError as error:
+            carrier = f"guest {guest_id} cannot be asked: {error}"
+        if carrier is None:
+            return None
+        if self._carriers.get(reservation.name) != carrier:
+            self._carriers[reservation.name] = carrier
+            logger.info(
+                "address stays in quarantine",
+                extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
+            )
+            self._surroundings.clean(guest_id)
+            self._surroundings.still_carried()
+        return carrier
+
+    async def _is_ours_again(self, reservation: Reservation) -> bool:
+        """Whether the guest holds the same address in another space: then it carries it by right, for that one.
+
+        Read live. Should that one be released before this one is deleted, its own quarantine still has to find the
+        address gone from the guest: only a held one is relied on, so that no two in quarantine rely on each other.
+        """
+        for other in self._world.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace):
+            if other.is_held and other.address == reservation.address and other.name != reservation.name:
+                return await self._desk.is_held_by(other.name, other.owner)
+        return False

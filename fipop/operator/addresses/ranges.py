@@ -1,0 +1,120 @@
+"""Reconcile one FloatingIPRange: its status says how full it is, whether it can be read, and who overlaps it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
+from fipop.api.models import INT64_MAX, FloatingIPRange, RangeCapacity
+from fipop.api.rendering import render_range_status
+from fipop.control.workqueue import RetryAfter
+from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import FLOATING_IP_RANGES
+from fipop.state.allocations import Books
+from fipop.state.cache import World
+
+logger = logging.getLogger(__name__)
+
+WRITE_INTERVAL_SECONDS = 1.0
+"""A burst of allocations is one write: the status of a range is written at most once in this time."""
+
+
+class RangeReconciler:
+    """Writes the status of ranges, when it changed. `monotonic` is this process's clock, in seconds."""
+
+    def __init__(self, *, client: KubeClient, world: World, monotonic: Callable[[], float]) -> None:
+        self._client = client
+        self._world = world
+        self._monotonic = monotonic
+        self._written_at: dict[str, float] = {}
+
+    async def reconcile(self, name: str) -> RetryAfter | None:
+        """Do one round."""
+        found = self._world.ranges.get("", name)
+        if found is None:
+            self._written_at.pop(name, None)
+            return None
+        counted = self._world.books.capacity(name)
+        capacity = counted.clamped() if counted is not None else None
+        wanted = merge_conditions(
+            found.conditions,
+            build_conditions(found, self._world.books, counted),
+            self._client.server_now(),
+        )
+        unchanged = found.status_capacity == capacity and found.conditions == wanted
+        if unchanged and found.observed_generation == found.meta.generation:
+            return None
+        rest = self._written_at.get(name, float("-inf")) + WRITE_INTERVAL_SECONDS - self._monotonic()
+        if rest > 0:
+            return RetryAfter(rest)
+        return await self._write(found, capacity, wanted)
+
+    async def _write(
+        self, found: FloatingIPRange, capacity: RangeCapacity | None, conditions: tuple[Condition, ...]
+    ) -> RetryAfter | None:
+        patch = {
+            "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
+            "status": render_range_status(capacity, conditions, found.meta.generation),
+        }
+        self._written_at[found.name] = self._monotonic()
+        try:
+            answer = await self._client.merge_patch(
+                FLOATING_IP_RANGES, found.name, patch, subresource="status"
+            )
+        except ApiNotFoundError:
+            return None  # deleted meanwhile: the event tells
+        except ApiConflictError:
+            live = await self._client.get(FLOATING_IP_RANGES, found.name)
+            if live is not None:
+                self._world.observe(FLOATING_IP_RANGES, live)
+            return RetryAfter(0.0)
+        self._world.observe(FLOATING_IP_RANGES, answer)
+        return None
+
+
+def build_conditions(
+    found: FloatingIPRange, books: Books, capacity: RangeCapacity | None
+) -> tuple[Condition, ...]:
+    """Say whether the range can be read and what it means, and which older ranges take addresses from it."""
+    others = books.conflicts(found.name)
+    problem = books.problem_of(found.name)
+    if problem is not None or capacity is None:
+        reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
+        ready = Condition(
+            type=ConditionType.READY, verdict=Verdict.FALSE, reason=reason, message=str(problem or "")
+        )
+    elif found.draining:
+        ready = Condition(
+            type=ConditionType.READY,
+            verdict=Verdict.FALSE,
+            reason="Draining",
+            message="gives out no address; what is held stays",
+        )
+    else:
+        ready = Condition(
+            type=ConditionType.READY,
+            verdict=Verdict.TRUE,
+            reason="Ready",
+            message=describe(found, books, capacity),
+        )
+    conflict = Condition(
+        type=ConditionType.CONFLICT,
+        verdict=Verdict.TRUE if others else Verdict.FALSE,
+        reason="Overlap" if others else "NoOverlap",
+        message=f"addresses in common are given out by the older: {', '.join(others)}" if others else "",
+    )
+    return tuple(
+        replace(condition, observed_generation=found.meta.generation) for condition in (ready, conflict)
+    )
+
+
+def describe(found: FloatingIPRange, books: Books, capacity: RangeCapacity) -> str:
+    """Say how many addresses there are, and what was understood otherwise than it was written."""
+    notes = [f"{part.part} means {part.meaning}" for part in books.masked_parts(found.name)[:5]]
+    counts = (capacity.whole, capacity.ipv4, capacity.ipv6)
+    if any(count.total > INT64_MAX for count in counts):
+        notes.append(f"counts above {INT64_MAX} are shown as that")
+    return "; ".join([f"{capacity.whole.total} addresses", *notes])

@@ -1,0 +1,280 @@
+"""The protocol of reservations: the only writes that give an address away or take it back.
+
+A reservation's name is made of its space and address, so the API server's uniqueness of names decides every race,
+also between two operators. Each method is one write with a precondition; its answer goes into the store at once.
+Where the outcome is unknown (`ApiError.outcome_unknown`) the error travels to the work queue, and the next round
+asks for the same name again: never for another first.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from fipop.api import names
+from fipop.api.models import Meta, Owner, PastOwner, Reservation
+from fipop.api.parsing import Json
+from fipop.api.rendering import render_reservation
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
+from fipop.ipam.addresses import explode_address
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.state.claims import Claim
+
+logger = logging.getLogger(__name__)
+
+MAX_HISTORY = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before.
+
+    `is_written`: the reservation was written for this claim; else it was found to be the claimant's already.
+    `is_created`: there was no reservation; what is taken out of a quarantine a guest may carry.
+    """
+
+    reservation: Reservation
+    is_new: bool
+    is_written: bool = False
+    is_created: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Another owner holds the address, or it waits in quarantine after another."""
+
+    reservation: Reservation
+
+
+class ReservationDesk:
+    """Creates, swaps, quarantines and frees reservations.
+
+    `observe` takes the JSON of every answer into the store, `forget` a reservation found gone; `lookup` gives what
+    the store knows of a name; `now` is the API server's time; `lives` tells whether a guest still exists.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        lookup: Callable[[str], Reservation | None],
+        observe: Callable[[Json], Reservation],
+        forget: Callable[[Reservation], None],
+        now: Callable[[], datetime],
+        lives: Callable[[str], bool] = lambda _guest_id: False,
+        count_release: Callable[[str], None] = lambda _result: None,
+    ) -> None:
+        self._client = client
+        self._count_release = count_release
+        self._lookup = lookup
+        self._observe = observe
+        self._forget = forget
+        self._now = now
+        self._lives = lives
+        self._written: dict[str, int] = {}
+
+    def may_take(self, known: Reservation, claim: Claim) -> bool:
+        """Tell whether the claim may have a reservation that exists: it is its own, or its own from before.
+
+        Not while the guest that had it lives: a namesake in another workspace, or an imported one that left Rancher
+        and goes on, still carries it.
+        """
+        former = known.owner
+        if former.key == claim.owner.key:
+            return True
+        if known.is_held or not is_former_owner(known, claim.owner, claim.range):
+            return False
+        return former.namespace == claim.owner.namespace or not (
+            former.imported or self._lives(former.namespace)
+        )
+
+    async def claim(self, claim: Claim) -> Held | Refused | None:
+        """Make the address the claimant's, or tell who stands in the way.
+
+        None where that reservation is gone: its owner may be left, and to get it again. Look at all that is known anew.
+
+        Raises ApiError; where its outcome is unknown, ask for the very same claim again.
+        """
+        known = self._lookup(claim.name)
+        if known is None:
+            try:
+                return await self._grant_anew(claim)
+            except ApiAlreadyExistsError:
+                known = await self._read(claim.name)
+                if known is None:  # it went away between the two answers: the next round decides afresh
+                    raise
+        return await self._take(known, claim)
+
+    async def _take(self, known: Reservation, claim: Claim) -> Held | Refused | None:
+        """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
+        if not self.may_take(known, claim):
+            # The store may lag behind a release: the API server has the last word before anybody is refused.
+            live = await self._read(claim.name)
+            if live is None:
+                return None
+            if not self.may_take(live, claim):
+                return Refused(reservation=live)
+            known = live
+        wanted = _granted(known, claim, self._now())
+        if wanted == known:
+            return Held(reservation=known, is_new=False)
+        is_new = not (known.is_held and known.owner.key == claim.owner.key)
+        return Held(reservation=await self._replace(wanted), is_new=is_new, is_written=True)
+
+    async def confirm(self, reservation: Reservation) -> Reservation:
+        """Write a held reservation anew as it is, before a status names it that did not name it before.
+
+        Who meant to give it back has tested it in its former version, and fails. ApiConflictError when it changed.
+        """
+        mark = {names.ANNOTATION_CONFIRMED: uuid.uuid4().hex}  # an update that changes nothing is no write
+        return await self._replace(reservation, annotations=mark)
+
+    def wrote_last(self, reservation: Reservation) -> bool:
+        """Tell whether this process itself made a reservation what it is, so that nobody else relies on it yet."""
+        return self._written.get(reservation.name) == reservation.resource_version
+
+    async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
+        """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
+        now = self._now()
+        past = PastOwner(
+            namespace=reservation.owner.namespace,
+            name=reservation.owner.name,
+            cluster=reservation.owner.cluster,
+            released_at=now,
+        )
+        released = replace(
+            reservation,
+            quarantined_until=_quarantine_end(now, seconds),
+            history=(past, *reservation.history)[:MAX_HISTORY],
+        )
+        quarantined = await self._replace(released)
+        self._count_release("quarantined")
+        return quarantined
+
+    async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
+        """Put an address that a guest carries and nobody owns in quarantine; None where it is on the books by now."""
+        now = self._now()
+        found = replace(_new_reservation(claim, now), quarantined_until=_quarantine_end(now, seconds))
+        try:
+            return self._observe(
+                await self._client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
+            )
+        except ApiAlreadyExistsError:
+            await self._read(claim.name)
+            return None
+
+    async def free(self, reservation: Reservation) -> bool:
+        """Delete a reservation exactly as it was seen; False where it changed meanwhile."""
+        try:
+            await self._client.delete(
+                FLOATING_IP_RESERVATIONS,
+                reservation.name,
+                uid=reservation.uid,
+                resource_version=str(reservation.resource_version),
+            )
+        except ApiConflictError:
+            await self._read(reservation.name)
+            return False
+        self._written.pop(reservation.name, None)
+        self._forget(reservation)
+        self._count_release("freed")
+        return True
+
+    async def is_held_by(self, name: str, owner: Owner) -> bool:
+        """Ask the API server, right before a guest is written, whether the address is still this owner's."""
+        live = await self._read(name)
+        return (
+            live is not None and live.is_held and live.owner.key == owner.key and live.owner.uid == owner.uid
+        )
+
+    async def _grant_anew(self, claim: Claim) -> Held:
+        created = await self._create(claim)
+        return Held(reservation=created, is_new=True, is_written=True, is_created=True)
+
+    async def _create(self, claim: Claim) -> Reservation:
+        body = render_reservation(_new_reservation(claim, self._now()))
+        return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body))
+
+    async def _replace(
+        self, reservation: Reservation, *, annotations: Mapping[str, str] | None = None
+    ) -> Reservation:
+        body = render_reservation(reservation)
+        if annotations:
+            body["metadata"]["annotations"] = dict(annotations)
+        try:
+            answer = await self._client.replace(FLOATING_IP_RESERVATIONS, body)
+        except (ApiConflictError, ApiNotFoundError) as error:
+            await self._read(reservation.name)  # so that the next round starts from the truth
+            if isinstance(error, ApiConflictError):
+                raise
+            raise ApiConflictError(
+                verb="replace", kind=FLOATING_IP_RESERVATIONS.kind, name=reservation.name, status=404
+            ) from error
+        return self._note(answer)
+
+    def _note(self, answer: Json) -> Reservation:
+        """Take in the answer of a write of ours."""
+        written = self._observe(answer)
+        self._written[written.name] = written.resource_version
+        return written
+
+    async def _read(self, name: str) -> Reservation | None:
+        known = self._lookup(name)
+        live = await self._client.get(FLOATING_IP_RESERVATIONS, name)
+        if live is not None:
+            return self._observe(live)
+        # Only what was known before the question: an event may have brought a younger one meanwhile.
+        if known is not None and self._lookup(name) == known:
+            self._forget(known)
+        return None
+
+
+def is_former_owner(reservation: Reservation, owner: Owner, range_name: str) -> bool:
+    """Whether an address in quarantine goes back to this owner at once: same cluster, floating IP and range.
+
+    The namespace may differ: a guest that is made again gets another one.
+    """
+    former = reservation.owner
+    return (
+        bool(former.cluster)
+        and former.cluster == owner.cluster
+        and former.name == owner.name
+        and reservation.range == range_name
+    )
+
+
+def _quarantine_end(now: datetime, seconds: int) -> datetime:
+    """Round up: it is written in whole seconds, and no address is to wait for less than its range says."""
+    end = now + timedelta(seconds=seconds)
+    return end if not end.microsecond else end.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def _granted(known: Reservation, claim: Claim, now: datetime) -> Reservation:
+    kept = known.is_held and known.owner.key == claim.owner.key
+    return replace(
+        known,
+        owner=claim.owner,
+        range=claim.range,
+        # An object that was created again under the name need not ask for what the dead one asked for.
+        requested=known.requested
+        if kept and known.owner.uid == claim.owner.uid and not claim.renames
+        else claim.requested,
+        since=known.since if kept else now,
+        quarantined_until=None,
+    )
+
+
+def _new_reservation(claim: Claim, now: datetime) -> Reservation:
+    return Reservation(
+        meta=Meta(name=claim.name, uid="", resource_version=0),
+        address=explode_address(claim.address),
+        space=claim.space,
+        range=claim.range,
+        owner=claim.owner,
+        requested=claim.requested,
+        since=now,
+    )

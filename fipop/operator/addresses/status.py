@@ -1,0 +1,158 @@
+"""The status of a floating IP, built from what is held, what stands in the way, and what the last pass found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from fipop.api import names
+from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
+from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus, Reservation
+from fipop.ipam.addresses import Family, format_address
+from fipop.operator.addresses.allocation import Obstacle, address_of
+from fipop.operator.addresses.range_choice import GuestLink
+from fipop.state.observations import Finding, GuestObservation
+
+PENDING = Finding(
+    verdict=Verdict.UNKNOWN, reason="Pending", message="no pass over the guest has been made yet"
+)
+UNTOLD = Finding(
+    verdict=Verdict.UNKNOWN, reason="Pending", message="the guest has not been told of the address yet"
+)
+PAUSED = Finding(
+    verdict=Verdict.UNKNOWN, reason="Paused", message=f"annotation {names.ANNOTATION_PAUSED} keeps fipop away"
+)
+SUMMARIZED = (
+    ConditionType.ALLOCATED,
+    ConditionType.GUEST_CONFIGURED,
+    ConditionType.KUBE_VIP_READY,
+    ConditionType.CLOUD_PROVIDER_READY,
+)
+
+
+def build_status(
+    floating_ip: FloatingIP,
+    *,
+    held: Mapping[Family, Reservation],
+    obstacles: Sequence[Obstacle],
+    link: GuestLink,
+    observation: GuestObservation | None,
+    now: datetime,
+) -> FloatingIPStatus:
+    """Build the whole status; the transition time of a condition stays where its verdict did.
+
+    Without an observation (this process has made no pass yet) what was found earlier stays.
+    """
+    generation = floating_ip.meta.generation
+    addresses = tuple(format_address(address_of(held[family])) for family in sorted(held))
+    conditions = [_allocated(addresses, obstacles), *_about_guest(floating_ip, link, observation, addresses)]
+    conditions.insert(0, _ready(conditions))
+    first = held[min(held)] if held else None
+    return FloatingIPStatus(
+        addresses=addresses,
+        range=first.range if first else None,
+        address_space=first.space if first else None,
+        guest=_guest(floating_ip, link, observation),
+        conditions=merge_conditions(
+            floating_ip.status.conditions,
+            [replace(condition, observed_generation=generation) for condition in conditions],
+            now,
+        ),
+        observed_generation=generation,
+    )
+
+
+def _allocated(addresses: Sequence[str], obstacles: Sequence[Obstacle]) -> Condition:
+    kept = f"; {', '.join(addresses)} stays" if addresses else ""
+    messages = list(dict.fromkeys(each.message for each in obstacles))
+    serious = [each for each in obstacles if not (each.tolerable and addresses)]
+    if serious:
+        return Condition(
+            type=ConditionType.ALLOCATED,
+            verdict=Verdict.FALSE,
+            reason=serious[0].reason,
+            message="; ".join(messages) + kept,
+        )
+    return Condition(
+        type=ConditionType.ALLOCATED,
+        verdict=Verdict.TRUE,
+        reason="Allocated",
+        message="; ".join([f"holds {', '.join(addresses)}", *messages]),
+    )
+
+
+def _about_guest(
+    floating_ip: FloatingIP,
+    link: GuestLink,
+    observation: GuestObservation | None,
+    addresses: tuple[str, ...],
+) -> list[Condition]:
+    if link.obstacle is not None:
+        finding = Finding(verdict=Verdict.FALSE, reason=link.obstacle.reason, message=link.obstacle.message)
+        return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
+    if not addresses:
+        finding = Finding(verdict=Verdict.FALSE, reason="NoAddress", message="there is no address to write")
+        return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
+    paused = floating_ip.paused or (link.cluster is not None and link.cluster.paused)
+    if observation is None:
+        earlier = [
+            condition
+            for condition in floating_ip.status.conditions
+            if addresses == floating_ip.status.addresses
+            and condition.type in SUMMARIZED
+            and condition.type is not ConditionType.ALLOCATED
+            and condition.reason not in {PENDING.reason, PAUSED.reason}
+        ]
+        return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
+    configured = observation.unreachable or observation.configured.get(floating_ip.meta.key, PENDING)
+    if observation.unreachable is None and observation.served.get(floating_ip.meta.key) != addresses:
+        configured = PAUSED if paused else UNTOLD
+    conditions = [_condition(ConditionType.GUEST_CONFIGURED, configured)]
+    if observation.kube_vip is not None:
+        conditions.append(_condition(ConditionType.KUBE_VIP_READY, observation.kube_vip))
+    if observation.cloud_provider is not None:
+        conditions.append(_condition(ConditionType.CLOUD_PROVIDER_READY, observation.cloud_provider))
+    return conditions
+
+
+def _ready(conditions: Sequence[Condition]) -> Condition:
+    """Sum up: the first condition that is not True tells why the whole is not."""
+    for wanted in SUMMARIZED:
+        for condition in conditions:
+            if condition.type is wanted and not condition.is_true:
+                return Condition(
+                    type=ConditionType.READY,
+                    verdict=condition.verdict,
+                    reason=condition.reason,
+                    message=condition.message,
+                )
+    return Condition(type=ConditionType.READY, verdict=Verdict.TRUE, reason="Ready")
+
+
+def _condition(kind: ConditionType, finding: Finding) -> Condition:
+    return Condition(type=kind, verdict=finding.verdict, reason=finding.reason, message=finding.message)
+
+
+def _guest(
+    floating_ip: FloatingIP, link: GuestLink, observation: GuestObservation | None
+) -> GuestStatus | None:
+    if link.cluster is None or link.obstacle is not None:
+        return None
+    before = floating_ip.status.guest
+    if observation is None:
+        same = before is not None and before.cluster == link.cluster.name
+        return (
+            before
+            if same
+            else GuestStatus(cluster=link.cluster.name, id=floating_ip.namespace, reachable=False)
+        )
+    return GuestStatus(
+        cluster=link.cluster.name,
+        id=floating_ip.namespace,
+        reachable=observation.reachable,
+        # What a guest had when it was seen last is still the best that is known.
+        releases=(before.releases if before else ())
+        if observation.releases is None
+        else observation.releases,
+    )

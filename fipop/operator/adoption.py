@@ -1,0 +1,71 @@
+"""What happens first: whoever has an address claims it, before anything new is given out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from fipop.api.models import FloatingIP
+from fipop.errors import PASSING_ERRORS, FipopError
+from fipop.state.cache import World
+from fipop.state.gate import Gates
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+TURN = 50
+"""So many are adopted before others have a turn: where nothing is to be written, nothing else would let them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Startup:
+    """Adoption. `adopt` does a round over one floating IP; `discover` resolves the links of a guest.
+
+    `note_inheritance` is called before: what specs name by then may have come from the predecessor. `pause_seconds` is
+    the first wait after trouble of the API server.
+    """
+
+    world: World
+    gates: Gates
+    adopt: Callable[[tuple[str, str]], Awaitable[object]]
+    discover: Callable[[str], Awaitable[object]]
+    note_inheritance: Callable[[], None]
+    pause_seconds: float = 0.5
+
+    async def adopt_all(self) -> None:
+        """Let every floating IP that has an address claim it, the oldest first, before anything new is given out."""
+        self.note_inheritance()
+        by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))
+        for number, floating_ip in enumerate(by_age):
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+            try:
+                await self._insist(floating_ip)
+            except FipopError as error:
+                # Its status, or the round that the queue makes next, keeps the address from others.
+                logger.warning(
+                    "floating IP cannot be adopted yet",
+                    extra={"floating_ip": floating_ip.meta.key, "error": str(error)},
+                )
+        self.gates.adopted = True
+
+    async def _insist(self, floating_ip: FloatingIP) -> None:
+        """Adopt one; trouble of the API server must not let a younger one with the same address come first."""
+        pause = self.pause_seconds
+        for attempt in range(ATTEMPTS):
+            try:
+                if floating_ip.range is None and floating_ip.status.range is None:
+                    await self.discover(floating_ip.namespace)  # its range is chosen by its guest
+                await self.adopt(floating_ip.meta.key)
+            except PASSING_ERRORS:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(pause)
+                pause *= 2
+            else:
+                return
+
+    def _having_addresses(self) -> Iterable[FloatingIP]:
+        return (each for each in self.world.floating_ips.all() if each.status.addresses or each.ipaddress)

@@ -1,0 +1,165 @@
+"""Reconcile one guest: once all its links are there, it gets a floating IP, unless it has one or wants none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from fipop.api import names
+from fipop.control.workqueue import RetryAfter
+from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
+from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder, EventType, ObjectReference
+from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
+from fipop.operator.addresses.range_choice import choose_for_guest
+from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
+from fipop.rancher.matching import Guest, RangeChoice
+from fipop.state.cache import World
+from fipop.state.guests import GuestDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class GuestReconciler:
+    """Discovers guests and makes their floating IPs.
+
+    `learned` hears of every guest that is new or changed, `lost` of those that are guests no more.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        world: World,
+        guests: GuestDirectory,
+        events: EventRecorder,
+        now: Callable[[], datetime],
+        learned: Callable[[Guest], None],
+        lost: Callable[[Guest], None],
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._guests = guests
+        self._events = events
+        self._now = now
+        self._learned = learned
+        self._lost = lost
+        self._told: dict[str, Guest] = {}
+        self._missing: dict[str, str] = {}
+        self._failures: dict[str, int] = {}
+        self._unserved: set[str] = set()
+
+    @property
+    def unserved(self) -> frozenset[str]:
+        """The guests that no range is meant for: a changed range may be."""
+        return frozenset(self._unserved)
+
+    def waiting_for(self, name: str) -> tuple[str, ...]:
+        """Give the guests that wait for an object of that name, which is none of their own."""
+        return tuple(sorted(guest_id for guest_id, missing in self._missing.items() if missing == name))
+
+    def start_afresh(self) -> None:
+        """Tell of every guest again: what was told came to nothing where another replica led meanwhile."""
+        self._told.clear()
+        self._missing.clear()
+        self._failures.clear()
+        self._unserved.clear()
+
+    async def reconcile(self, guest_id: str) -> RetryAfter | None:
+        """Do one round; whatever of the guest's objects arrived last caused it."""
+        # A look may have resolved the links before, and tells nobody.
+        before = self._guests.known(guest_id)
+        found = await self._guests.discover(guest_id)
+        if found is None or isinstance(found, NotAGuest):
+            self._unserved.discard(guest_id)
+            self._missing.pop(guest_id, None)
+            self._failures.pop(guest_id, None)
+            gone = self._told.pop(guest_id, before)
+            if gone is not None:
+                self._lost(gone)
+            return None
+        guest = found.guest if isinstance(found, Waiting) else found
+        if guest is not None and guest != self._told.get(guest_id):
+            self._told[guest_id] = guest
+            self._learned(guest)
+        if isinstance(found, Waiting):
+            return self._wait(guest_id, found)
+        self._failures.pop(guest_id, None)
+        self._missing.pop(guest_id, None)
+        await self._serve(found)
+        return None
+
+    def _wait(self, guest_id: str, waiting: Waiting) -> RetryAfter | None:
+        logger.debug("guest waits", extra={"guest": guest_id, "reason": waiting.message})
+        self._missing[guest_id] = waiting.name
+        if not waiting.needs_retry:
+            return None
+        age = (self._now() - waiting.created).total_seconds()
+        failures = self._failures.get(guest_id, 0)
+        delay = retry_delay_seconds(age, failures)
+        self._failures[guest_id] = failures + 1
+        return RetryAfter(delay)
+
+    async def _serve(self, guest: Guest) -> None:
+        self._unserved.discard(guest.id)
+        if guest.deleting or not guest.wants_floating_ip or self._world.floating_ips_of(guest.id):
+            return
+        choice = choose_for_guest(self._world, guest)
+        if not choice.matches:
+            self._unserved.add(guest.id)
+            if guest.on_harvester:
+                self._tell_unserved(guest)
+            return
+        await self._create(guest, choice)
+
+    async def _create(self, guest: Guest, choice: RangeChoice) -> None:
+        """Make the floating IP; its range is written with its address, since until then another may serve it."""
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": FLOATING_IPS.kind,
+            "metadata": {
+                "name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",
+                "namespace": guest.id,
+                "annotations": {
+                    names.ANNOTATION_CLUSTER: guest.cluster_name,
+                    names.ANNOTATION_UPDATE_CONFIG_MAP: "true",
+                },
+            },
+            "spec": {},
+        }
+        try:
+            made = await self._client.create(FLOATING_IPS, body)
+        except (ApiAlreadyExistsError, NamespaceTerminatingError) as error:
+            logger.debug("floating IP not made", extra={"guest": guest.id, "error": str(error)})
+            return
+        self._world.observe(FLOATING_IPS, made)
+        logger.info(
+            "floating IP made",
+            extra={
+                "guest": guest.id,
+                "cluster": guest.cluster_name,
+                "range": next(iter(choice.candidates), ""),
+            },
+        )
+
+    def _tell_unserved(self, guest: Guest) -> None:
+        harvester = guest.harvester_cluster_name or "(not in Rancher)"
+        networks = ", ".join(guest.networks) or "(none)"
+        self._events.record(
+            reference_to_cluster(guest),
+            EventType.WARNING,
+            "NoMatchingRange",
+            f"no FloatingIPRange serves Harvester cluster {harvester}, networks {networks}",
+        )
+
+
+def reference_to_cluster(guest: Guest) -> ObjectReference:
+    """Give the provisioning Cluster of a guest as the object of an event."""
+    return ObjectReference(
+        api_version=PROVISIONING_CLUSTERS.api_version,
+        kind=PROVISIONING_CLUSTERS.kind,
+        name=guest.cluster_name,
+        namespace=guest.cluster_namespace,
+        uid=guest.cluster_uid,
+    )

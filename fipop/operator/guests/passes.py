@@ -1,0 +1,333 @@
+"""Passes over the guests: one after the other for each guest, many guests at once, each by itself when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+
+from fipop.api.models import FloatingIP, Reservation
+from fipop.control.workqueue import RetryAfter
+from fipop.errors import PASSING_ERRORS, ApiError, GuestUnreadableError, KubeAccessError
+from fipop.guest.configmap.plan import WantedAddress
+from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.in_use import CarriedAddresses
+from fipop.guest.reports import GuestTask, PassReport
+from fipop.ipam.addresses import Address, format_address, parse_address
+from fipop.kube.client import KubeClient
+from fipop.metrics import GuestEvent, Metrics
+from fipop.operator.addresses.allocation import address_of
+from fipop.operator.addresses.range_choice import link_guest
+from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.operator.guests.conflicts import Rivals
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
+from fipop.rancher.discovery import NotAGuest, retry_delay_seconds
+from fipop.rancher.matching import Guest
+from fipop.settings.options import GuestInstall, Settings
+from fipop.state.cache import BY_OWNER_NAMESPACE, World
+from fipop.state.gate import Gates
+from fipop.state.guests import GuestDirectory
+from fipop.state.observations import GuestObservation, observe, unreachable
+
+logger = logging.getLogger(__name__)
+
+DEEP_CHECK_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class Visits:
+    """What is remembered of the passes over one guest; `deep_at` in monotonic, `finished_at` in Unix time."""
+
+    deep_at: float
+    failures: int = 0
+    finished_at: float | None = None
+
+    def note(
+        self, report: PassReport, *, deep: bool, now: datetime, monotonic: float, created: datetime
+    ) -> float | None:
+        """Keep how a pass ended; give in how many seconds the next is due, None: at the interval."""
+        if deep and report.releases and report.checked:
+            # Also when the pass failed: what fails for good would make every pass a deep one.
+            self.deep_at = monotonic
+        if report.error is None:
+            self.failures = 0
+        else:
+            self.failures += 1
+        if not report.mends_soon:
+            self.finished_at = now.timestamp()
+            return report.retry_after_seconds
+        if report.retry_after_seconds is not None:
+            return report.retry_after_seconds
+        return retry_delay_seconds((now - created).total_seconds(), self.failures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetParts:
+    """What the fleet works with.
+
+    `leads` tells whether this replica leads for as long as a write may take; `gates` and `rivals` what guests were seen
+    to carry; `observed` hears of a guest whose last pass found something new.
+    """
+
+    client: KubeClient
+    world: World
+    guests: GuestDirectory
+    room: GuestRoom
+    metrics: Metrics
+    settings: Callable[[], Settings]
+    leads: Callable[[], bool]
+    desk: ReservationDesk
+    gates: Gates
+    rivals: Rivals
+    observed: Callable[[str], None]
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+    random: Random
+
+
+class Fleet:
+    """Makes passes; the work queue brings the ids of the guests, the deadlines are the guest room's."""
+
+    def __init__(self, parts: FleetParts) -> None:
+        self._parts = parts
+        self._visits: dict[str, Visits] = {}
+        self._held_up: set[str] = set()
+        self._under_way: dict[str, frozenset[str]] = {}
+
+    def held_up(self) -> frozenset[str]:
+        """Give the guests that were not written because not all guests had been looked at, and forget them."""
+        held_up, self._held_up = frozenset(self._held_up), set()
+        return held_up
+
+    async def visit(self, guest_id: str) -> RetryAfter | None:
+        """Make a pass, or note why there is none; the answer says when the next is due."""
+        try:
+            return await self._visit(guest_id)
+        finally:
+            self._parts.room.end_visit(guest_id)
+
+    async def _visit(self, guest_id: str) -> RetryAfter | None:
+        guest = self._parts.guests.known(guest_id)
+        if guest is None:
+            self.forget(guest_id)
+            return None
+        floating_ips = self._served(guest)
+        retired = self._retired(guest_id)
+        if not (floating_ips or retired):
+            # Nobody looks at it any more: what was found last would be told for good.
+            self._visits.pop(guest_id, None)
+            self._parts.guests.forget_observation(guest_id)
+            return None
+        # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
+        if guest.paused or any(each.paused for each in floating_ips):
+            return None
+        visits = self._visits.get(guest_id)
+        if visits is None:
+            # The deep checks of a fleet are spread over their hour, also after a restart.
+            spread = self._parts.random.uniform(0.0, DEEP_CHECK_SECONDS)
+            visits = self._visits[guest_id] = Visits(deep_at=self._parts.monotonic() - spread)
+        began = self._parts.monotonic()
+        observation, retry_seconds = await self._try(guest, floating_ips, retired, visits)
+        self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
+        if self._parts.guests.known(guest_id) is None:
+            # It went while it was looked at, and what was noted meanwhile goes after it.
+            self._parts.metrics.forget_guest(guest.cluster_name)
+            self.forget(guest_id)
+            return None
+        self._note(guest_id, observation)
+        return RetryAfter(self._next(retry_seconds))
+
+    async def look(self, guest_id: str, address: Address) -> str | None:
+        """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked.
+
+        A pass that began when the address was still granted counts as carrying: its write may come after the look.
+        """
+        if format_address(address) in self._under_way.get(guest_id, ()):
+            return f"a pass over guest {guest_id} that may write {format_address(address)}"
+        carried = await self.look_around(guest_id)
+        carrier = carried.carrier_of(format_address(address))
+        return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
+
+    async def carries(self, guest_id: str, address: Address) -> bool:
+        """Whether a guest itself carries an address now. GuestError where it cannot be asked."""
+        return (await self.look_around(guest_id)).carrier_of(format_address(address)) is not None
+
+    async def look_around(self, guest_id: str) -> CarriedAddresses:
+        """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
+        guest = self._parts.guests.known(guest_id)
+        if guest is None:
+            if isinstance(await self._parts.guests.discover(guest_id), NotAGuest):
+                return CarriedAddresses()  # no pass is ever made there, nothing was written
+            guest = self._parts.guests.known(guest_id)
+        if guest is None or not guest.connected:
+            raise KubeconfigMissingError(
+                secret=f"of guest {guest_id}", problem="is not in use: not connected"
+            )
+        kubeconfig = await read_kubeconfig(self._parts.client, guest)
+        try:
+            return await self._parts.room.look(guest_id, kubeconfig)
+        except (ApiError, KubeAccessError) as error:
+            raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error
+
+    def last_pass_at(self, guest_id: str) -> float | None:
+        """Give the Unix time of the last whole pass; None before it."""
+        visits = self._visits.get(guest_id)
+        return visits.finished_at if visits is not None else None
+
+    async def _try(
+        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], visits: Visits
+    ) -> tuple[GuestObservation, float | None]:
+        installing = installs(self._parts.settings(), guest) and bool(floating_ips)
+        if not guest.connected:
+            message = "Rancher is not connected to the guest"
+            return unreachable("GuestDisconnected", message, installs=installing), None
+        try:
+            kubeconfig = await read_kubeconfig(self._parts.client, guest)
+        except KubeconfigMissingError as error:
+            visits.failures += 1
+            self._count(guest, GuestEvent.API_CONNECTION, success=False)
+            age = (self._parts.now() - guest.created).total_seconds()
+            missing = unreachable("KubeconfigMissing", str(error), installs=installing)
+            return missing, retry_delay_seconds(age, visits.failures)
+        deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
+        task = self._task(guest, floating_ips, retired, kubeconfig)
+        served = {each.meta.key: each.status.addresses for each in floating_ips}
+        self._under_way[guest.id] = task.granted
+        try:
+            report = await self._parts.room.run_pass(
+                # An address in the ConfigMap is told before charts and helm are waited for.
+                task,
+                deep=deep,
+                is_known=self._parts.guests.observation(guest.id) is not None,
+                early=lambda report: self._note(guest.id, observe(report, served, installs=task.opted_in)),
+            )
+        finally:
+            del self._under_way[guest.id]
+        retry = self._record(guest, report, visits, deep=deep)
+        contested = self._contested(guest.id, task.granted)
+        return observe(report, served, installs=task.opted_in, contested=contested), retry
+
+    def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
+        """Give the guests that claim addresses which this one holds, by address."""
+        found = {each: self._parts.rivals.claimants(parse_address(each), but=guest_id) for each in addresses}
+        return {address: claimants for address, claimants in found.items() if claimants}
+
+    def _record(self, guest: Guest, report: PassReport, visits: Visits, *, deep: bool) -> float | None:
+        """Count and log how a pass ended; give when the next is due, None: at the interval."""
+        for event in report.events:
+            self._count(guest, GuestEvent(event.event.value), success=event.success)
+        parts = self._parts
+        retry = visits.note(
+            report, deep=deep, now=parts.now(), monotonic=parts.monotonic(), created=guest.created
+        )
+        if report.error is not None:
+            fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
+            level = logging.WARNING if visits.failures == 1 else logging.DEBUG
+            logger.log(level, "pass failed", extra=fields)
+        return retry
+
+    def _note(self, guest_id: str, observation: GuestObservation) -> None:
+        if self._parts.guests.observe(guest_id, observation):
+            self._parts.observed(guest_id)
+
+    def _next(self, retry_seconds: float | None) -> float:
+        """Give the time to the next pass: spread, so that a fleet that started together does not stay together."""
+        interval = float(self._parts.settings().operate_guest_cluster_interval_seconds)
+        if retry_seconds is not None:
+            interval = min(interval, retry_seconds)
+        return interval * self._parts.random.uniform(0.9, 1.0)
+
+    def _served(self, guest: Guest) -> list[FloatingIP]:
+        """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
+        return [
+            floating_ip
+            for floating_ip in self._parts.world.floating_ips_of(guest.id)
+            if floating_ip.status.addresses and link_guest(self._parts.world, floating_ip).obstacle is None
+        ]
+
+    def _retired(self, guest_id: str) -> frozenset[str]:
+        reservations = self._parts.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        # What was only found there was never given by us: it is somebody else's, and so are its keys.
+        return frozenset(_text(each) for each in reservations if not each.is_held and each.owner.name)
+
+    def _task(
+        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], kubeconfig: bytes
+    ) -> GuestTask:
+        held = [
+            each
+            for floating_ip in floating_ips
+            for each in self._parts.world.reservations_of(floating_ip.meta.key)
+            if each.is_held and each.owner.uid == floating_ip.uid
+        ]
+        granted = frozenset(_text(each) for each in held)
+        settings = self._parts.settings()
+        return GuestTask(
+            guest_id=guest.id,
+            cluster_name=guest.cluster_name,
+            kubeconfig=kubeconfig,
+            opted_in=installs(settings, guest) and bool(floating_ips),
+            wanted=tuple(
+                wanted for each in floating_ips if (wanted := build_wanted(each, granted)) is not None
+            ),
+            granted=granted,
+            retired=retired - granted,
+            settings=settings,
+            before_write=lambda: self._confirm(guest.id, held),
+        )
+
+    async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
+        """Ask right before a guest is written whether all of it is still its owners', and no other guest carries it."""
+        if not self._parts.gates.looked:
+            self._held_up.add(guest_id)
+            return False
+        for reservation in held:
+            floating_ip = self._parts.world.floating_ips.get(*reservation.owner.key)
+            ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
+            await self._parts.rivals.check(reservation, ignored)
+        try:
+            for reservation in held:
+                if not await self._parts.desk.is_held_by(reservation.name, reservation.owner):
+                    return False
+        except PASSING_ERRORS as error:
+            # The guest has no part in that, and is not to wait as if it had.
+            logger.debug("addresses not confirmed", extra={"guest": guest_id, "error": str(error)})
+            return False
+        return self._parts.leads()
+
+    def _count(self, guest: Guest, event: GuestEvent, *, success: bool) -> None:
+        harvester = guest.harvester_cluster_name or ""
+        self._parts.metrics.count_guest_event(guest.cluster_name, harvester, event, success)
+
+    def forget(self, guest_id: str) -> None:
+        """Drop what is remembered of a guest that is gone."""
+        self._visits.pop(guest_id, None)
+        self._parts.room.forget(guest_id)
+        self._parts.guests.forget(guest_id)
+
+
+def installs(settings: Settings, guest: Guest) -> bool:
+    """Whether fipop keeps kube-vip and its cloud provider in a guest."""
+    install = settings.kubevip_guest_install
+    return install is GuestInstall.ENABLED or (install is GuestInstall.CLUSTER_LABEL and guest.opted_in)
+
+
+def build_wanted(floating_ip: FloatingIP, granted: frozenset[str]) -> WantedAddress | None:
+    """Say what a floating IP asks of the ConfigMap: of its addresses only those that reservations back."""
+    addresses = tuple(address for address in floating_ip.status.addresses if address in granted)
+    if not addresses:
+        return None
+    return WantedAddress(
+        floating_ip=floating_ip.meta.key,
+        created=floating_ip.meta.created,
+        addresses=addresses,
+        service_namespace=floating_ip.service_namespace,
+        allow_share=floating_ip.allow_share,
+        interface=floating_ip.interface,
+        update_config_map=floating_ip.update_config_map,
+    )
+
+
+def _text(reservation: Reservation) -> str:
+    return format_address(address_of(reservation))

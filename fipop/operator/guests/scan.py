@@ -1,0 +1,283 @@
+"""What the guests carry, asked of them before new addresses are given out, and of those that come later."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fipop.api.models import FloatingIPRange, Owner, Requested
+from fipop.errors import PASSING_ERRORS, FipopError
+from fipop.guest.in_use import CarriedAddresses
+from fipop.ipam.addresses import Address, from_ip
+from fipop.operator.addresses.ownership import read_addresses
+from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.operator.guests.conflicts import Rivals
+from fipop.operator.guests.reach import MAX_CLAIMS, Reach
+from fipop.state.cache import World
+from fipop.state.claims import Claim
+from fipop.state.gate import Gates
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 60.0
+AGAIN_SECONDS = 60.0
+"""How often a connected guest is asked again that did not answer yet."""
+LOOK_CONCURRENCY = 50
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class GuestLooks:
+    """Looks at all guests when there is `doubt`, with the gate closed, and at each that connects later.
+
+    When ranges change, those are asked again that were seen to carry what would be given out now.
+
+    `discover` resolves a guest's links and tells whether it can be looked at; `look` gives what a guest carries, and
+    raises GuestError for what is the guest's own fault. `opened` is called when new addresses may be given out.
+    `over_limit` hears of a guest that carries more of nobody's addresses than count, and of how many.
+    `pause_seconds` is the first wait after trouble of our own API server.
+    """
+
+    world: World
+    gates: Gates
+    desk: ReservationDesk
+    rivals: Rivals
+    discover: Callable[[str], Awaitable[bool]]
+    look: Callable[[str], Awaitable[CarriedAddresses]]
+    opened: Callable[[], None]
+    reach: Reach
+    over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
+    pause_seconds: float = 0.5
+    ignored: dict[str, int] = field(default_factory=dict)
+    """How many addresses of nobody a guest carries beyond those that count, as of the last look."""
+    _in_doubt: bool = False
+    _ranges_changed: bool = False
+    _late: set[str] = field(default_factory=set)
+    _missed: set[str] = field(default_factory=set)
+    _seen: dict[str, tuple[Address, ...]] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _wake_for_late: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def doubt(self) -> None:
+        """Give out nothing new before the guests were looked at again: the ledger may lack what they carry.
+
+        So it is at a start, and when objects are gone that nobody was seen to delete: the store may have been
+        restored from a backup that is older than they were.
+        """
+        self.gates.looked = False
+        self._in_doubt = True
+        self._wake.set()
+
+    def note_ranges(self) -> None:
+        """Give out nothing new before what guests were seen to carry was compared with ranges that changed."""
+        self.gates.looked = False
+        self._ranges_changed = True
+        self._wake.set()
+
+    def note_guest(self, guest_id: str) -> None:
+        """Look at a guest that was not looked at yet: it may have connected only now."""
+        if guest_id not in self._seen:
+            self._late.add(guest_id)
+            self._wake_for_late.set()
+
+    def forget(self, guest_id: str) -> None:
+        """Forget a guest of which Rancher has nothing left; should it be back, it is looked at like a new one."""
+        self._seen.pop(guest_id, None)
+        self._missed.discard(guest_id)
+        self.ignored.pop(guest_id, None)
+        self.rivals.forget(guest_id)
+
+    async def run(self) -> None:
+        """Look whenever there is reason to, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._open_gate())
+            group.create_task(self._look_at_late())
+
+    async def _open_gate(self) -> None:
+        """Do what new addresses wait for, whenever the gate was closed."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._in_doubt:
+                self._in_doubt = self._ranges_changed = False
+                self._seen.clear()
+                self._late.clear()
+                await self._look_at(self._all())
+            elif self._ranges_changed:
+                self._ranges_changed = False
+                await self._compare_with_ranges()
+            if not (self.gates.looked or self._in_doubt or self._ranges_changed):
+                self.gates.looked = True
+                self.opened()
+            self._wake_for_late.set()
+
+    async def _look_at_late(self) -> None:
+        """Look at guests that connect later, and again at those that did not answer: nobody else waits for them."""
+        while True:
+            try:
+                async with asyncio.timeout(AGAIN_SECONDS if self._missed else None):
+                    await self._wake_for_late.wait()
+            except TimeoutError:
+                self._late |= self._missed
+            self._wake_for_late.clear()
+            if not self.gates.looked:
+                continue  # the look at all comes first, and wakes us at its end
+            late, self._late = self._late - self._seen.keys(), set()
+            if late:
+                await self._look_at(late)
+
+    def _all(self) -> set[str]:
+        return {cluster.cluster_name for cluster in self.world.clusters.all() if cluster.cluster_name}
+
+    async def _compare_with_ranges(self) -> None:
+        """Ask those again of whose addresses some would be given out now: the last look may be months old.
+
+        Since then guests may have gone, and what was held may have been released and found to be carried no more.
+        """
+        for guest_id in [each for each in self._seen if not self.rivals.exists(each)]:
+            self.forget(guest_id)
+        suspects = {
+            guest_id for guest_id, addresses in self._seen.items() if self._is_suspect(guest_id, addresses)
+        }
+        await self._look_at(suspects)
+
+    async def _look_at(self, guest_ids: Collection[str]) -> None:
+        """Ask these guests, at most a minute; what nobody owns of what they carry goes to quarantine, however long.
+
+        Of one that does not answer, what was seen before stays in force: it may carry it still.
+        """
+        seen = await self._ask(guest_ids)
+        self._seen |= {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
+        self._missed.difference_update(self._seen)
+        await self._keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
+        self.rivals.learn(seen)
+        for guest_id in guest_ids:
+            if not self.rivals.exists(guest_id):
+                self.forget(guest_id)  # it went while it was looked at, and nobody tells of that again
+        if guest_ids:
+            logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
+
+    async def _keep_all(self, found: Mapping[str, tuple[Address, ...]]) -> None:
+        for guest_id, addresses in sorted(found.items()):
+            await self._keep(guest_id, addresses)
+
+    async def _keep(self, guest_id: str, addresses: tuple[Address, ...]) -> None:
+        """Keep from others what a guest carries and nobody owns, as far as the guest's word counts."""
+        ranges = self.reach.ranges_for(guest_id)
+        left = MAX_CLAIMS - self.reach.found_for(guest_id)
+        ignored = 0
+        for address in addresses:
+            if not any(self._giving_out(address, guest_id, ranges)):
+                continue
+            if left <= 0:
+                ignored += 1
+                continue
+            left -= 1
+            await self._insist(functools.partial(self._keep_from_others, address, guest_id, ranges))
+        if ignored and ignored != self.ignored.get(guest_id):
+            self.over_limit(guest_id, ignored)
+        self.ignored.pop(guest_id, None)
+        if ignored:
+            self.ignored[guest_id] = ignored
+
+    async def _ask(self, guest_ids: Collection[str]) -> dict[str, CarriedAddresses]:
+        room = asyncio.Semaphore(LOOK_CONCURRENCY)
+        seen: dict[str, CarriedAddresses] = {}
+
+        async def ask(guest_id: str) -> None:
+            async with room:
+                if not await self._insist(lambda: self.discover(guest_id)):
+                    self._missed.discard(guest_id)  # one that connects later is told of
+                    return
+                self._missed.add(guest_id)
+                carried = await self._insist(lambda: self.look(guest_id))
+                if carried is not None:
+                    seen[guest_id] = carried
+                    self._missed.discard(guest_id)
+
+        tasks = [asyncio.create_task(ask(guest_id)) for guest_id in sorted(guest_ids)]
+        if not tasks:
+            return seen
+        try:
+            await asyncio.wait(tasks, timeout=LOOK_SECONDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(error, Exception):
+                logger.error("a look at a guest crashed", exc_info=error)
+        return seen
+
+    async def _insist(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Do a step until our API server lets us; None where something else is in the way."""
+        pause = self.pause_seconds
+        while True:
+            try:
+                return await step()
+            except PASSING_ERRORS as error:
+                logger.debug("look waits for the API server", extra={"error": str(error)})
+                await asyncio.sleep(pause)
+                pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
+            except FipopError as error:
+                logger.info("guest did not tell what it carries", extra={"error": str(error)})
+                return None
+
+    def _is_suspect(self, guest_id: str, addresses: tuple[Address, ...]) -> bool:
+        ranges = self.reach.ranges_for(guest_id)
+        return any(any(self._giving_out(address, guest_id, ranges)) for address in addresses)
+
+    async def _keep_from_others(
+        self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
+    ) -> None:
+        """Quarantine an address that a guest carries, in every space whose ranges would give it out to the guest."""
+        for each in self._giving_out(address, guest_id, ranges):
+            claim = Claim(
+                space=each.address_space,
+                address=address,
+                range=each.name,
+                owner=self._owner(guest_id, address),
+                requested=Requested.DYNAMIC,
+            )
+            found = await self.desk.quarantine_unowned(claim, seconds=each.quarantine_seconds)
+            if found is not None:
+                logger.warning(
+                    "a guest carries an address that nobody owns",
+                    extra={"guest": guest_id, "address": found.address, "range": each.name},
+                )
+
+    def _giving_out(
+        self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
+    ) -> Iterator[FloatingIPRange]:
+        """Give those of the guest's ranges that would give out an address which it carries, and nobody has a right to.
+
+        Each is judged when its turn comes: the one before may have brought the address into quarantine.
+        """
+        books = self.world.books
+        if address in self.rivals.rightful(guest_id):
+            return
+        for each in ranges:
+            unreadable = books.problem_of(each.name) is not None
+            if not unreadable and books.is_nobodys(each.name, address, carrier=guest_id):
+                yield each
+
+    def _owner(self, guest_id: str, address: Address) -> Owner:
+        """Give who comes first when the quarantine ends: the one floating IP of the guest that asks for the address."""
+        clusters = self.world.guest_clusters(guest_id)
+        asking = [
+            each
+            for each in self.world.floating_ips_of(guest_id)
+            if address in read_addresses(each.ipaddress.split(","))
+        ]
+        return Owner(
+            namespace=guest_id,
+            name=asking[0].name if len(asking) == 1 else "",
+            uid=asking[0].uid if len(asking) == 1 else "",
+            cluster=clusters[0].name if clusters else "",
+            imported=bool(clusters) and clusters[0].is_imported,
+        )

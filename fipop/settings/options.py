@@ -1,0 +1,246 @@
+"""kube-fip-config: the ConfigMap's texts -> checked Settings.
+
+The options, their values and built-in defaults are those of kube-fip-operator. Parsing never fails: an option
+that is absent has its default, one with a bad value keeps the last good one and is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from fipop.settings.values import (
+    REPO_URL_REASON,
+    ChartValues,
+    GuestInstall,
+    LogLevel,
+    SettingsError,
+    parse_bool,
+    parse_chart_ref,
+    parse_chart_values,
+    parse_choice,
+    parse_interval,
+    parse_namespace,
+    parse_port,
+    parse_release_name,
+    parse_repo_url,
+    parse_version,
+)
+
+__all__ = [
+    "DEFAULTS",
+    "BadOption",
+    "ChartValues",
+    "GuestInstall",
+    "LogLevel",
+    "Settings",
+    "parse_settings",
+    "settings_data",
+    "warnings",
+]
+
+MAX_SHOWN = 100
+
+_IMAGE_TAG = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})")
+_LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 2)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadOption:
+    """An option whose value was not taken; `value` is cut and cleaned, or withheld if it may be a secret."""
+
+    option: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every option of kube-fip-config."""
+
+    log_level: LogLevel
+    operate_guest_cluster_interval_seconds: int
+    metrics_port: int
+    trace_ipam_data: bool
+    kubevip_guest_install: GuestInstall
+    kubevip_update: bool
+    kubevip_namespace: str
+    kubevip_release_name: str
+    kubevip_chart_repo_url: str
+    kubevip_chart_ref: str
+    kubevip_chart_version: str
+    kubevip_chart_values: ChartValues
+    kubevip_cloud_provider_release_name: str
+    kubevip_cloud_provider_chart_ref: str
+    kubevip_cloud_provider_chart_version: str
+    kubevip_cloud_provider_chart_values: ChartValues
+
+
+_KUBEVIP_VALUES = """\
+config:
+  vip_interface: enp1s0
+image:
+  repository: plndr/kube-vip
+  tag: v0.6.4
+env:
+  prometheus_server: ':8080'
+nodeSelector:
+  node-role.kubernetes.io/master: 'true'
+"""
+_CLOUD_PROVIDER_VALUES = """\
+image:
+  repository: kubevip/kube-vip-cloud-provider
+  tag: v0.0.7
+"""
+
+DEFAULTS = Settings(
+    log_level=LogLevel.INFO,
+    operate_guest_cluster_interval_seconds=480,
+    metrics_port=8080,
+    trace_ipam_data=False,
+    kubevip_guest_install=GuestInstall.CLUSTER_LABEL,
+    kubevip_update=False,
+    kubevip_namespace="kube-system",
+    kubevip_release_name="kube-vip",
+    kubevip_chart_repo_url="https://kube-vip.io/helm-charts",
+    kubevip_chart_ref="",
+    kubevip_chart_version="",
+    kubevip_chart_values=parse_chart_values(_KUBEVIP_VALUES),
+    kubevip_cloud_provider_release_name="kube-vip-cloud-provider",
+    kubevip_cloud_provider_chart_ref="",
+    kubevip_cloud_provider_chart_version="",
+    kubevip_cloud_provider_chart_values=parse_chart_values(_CLOUD_PROVIDER_VALUES),
+)
+"""The documented built-in defaults."""
+
+
+def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settings, tuple[BadOption, ...]]:
+    """Read the ConfigMap's data; a bad value keeps that of `last_good`, an absent option has its default.
+
+    Bad options come in the order of the option table, unknown ones after them by name.
+    """
+    values: dict[str, Any] = {}
+    bad = []
+    for option in _OPTIONS:
+        text = data.get(option.name)
+        if text is None:
+            continue
+        try:
+            values[option.field] = option.parse(text)
+        except SettingsError as error:
+            values[option.field] = getattr(last_good, option.field)
+            bad.append(BadOption(option=option.name, value=_shown(option, text), reason=str(error)))
+    settings = replace(DEFAULTS, **values)
+    if not settings.kubevip_chart_repo_url and not _needs_no_repository(settings):
+        settings = replace(settings, kubevip_chart_repo_url=_last_repo_url(last_good))
+        bad.append(BadOption(option="kubevipChartRepoUrl", value="", reason=REPO_URL_REASON))
+    known = {option.name for option in _OPTIONS}
+    bad += [
+        BadOption(option=_clean(name), value=_withheld(data[name]), reason=_no_option(name, known))
+        for name in sorted(set(data) - known)
+    ]
+    return settings, tuple(bad)
+
+
+def _no_option(name: str, known: Collection[str]) -> str:
+    meant = [option for option in known if option.lower() == name.strip().lower()]
+    return "is no option of fipop" + (f", {meant[0]} is" if meant else "")
+
+
+def settings_data(settings: Settings) -> dict[str, str]:
+    """Give the settings as the data of a ConfigMap, one text for every option; parsing it gives them back."""
+    return {option.name: _as_text(getattr(settings, option.field)) for option in _OPTIONS}
+
+
+def warnings(settings: Settings) -> tuple[str, ...]:
+    """Give a sentence for each choice that is legal and yet will not work as an admin expects."""
+    found = []
+    namespace = settings.kubevip_namespace
+    cloud_provider = _image_version(settings.kubevip_cloud_provider_chart_values)
+    if cloud_provider is not None and cloud_provider <= (0, 0, 7) and namespace != "kube-system":
+        found.append(
+            "the cloud provider's image v0.0.7 and older read their ConfigMap in kube-system only, not in "
+            f'kubevipNamespace "{namespace}": use v0.0.9 or newer'
+        )
+    if cloud_provider == (0, 0, 8) and namespace != "default":
+        found.append(
+            "the cloud provider's image v0.0.8 looks for its ConfigMap in namespace default, not in "
+            f'kubevipNamespace "{namespace}": use v0.0.9 or newer'
+        )
+    kube_vip = _image_version(settings.kubevip_chart_values)
+    if kube_vip is not None and any(first <= kube_vip <= last for first, last in _LOSES_ADDRESSES):
+        version = ".".join(str(part) for part in kube_vip)
+        found.append(f"kube-vip v{version} is known to lose addresses: use v1.2.3 or newer")
+    return tuple(found)
+
+
+class _Option(NamedTuple):
+    """One line of the option table: its name, the field of Settings, and how its text is read."""
+
+    name: str
+    field: str
+    parse: Callable[[str], object]
+    secret: bool = False
+
+
+def _image_version(values: ChartValues) -> tuple[int, ...] | None:
+    image = values.values.get("image")
+    tag = image.get("tag") if isinstance(image, Mapping) else None
+    match = _IMAGE_TAG.fullmatch(tag) if isinstance(tag, str) else None
+    return tuple(int(part) for part in match.groups()) if match else None
+
+
+def _last_repo_url(last_good: Settings) -> str:
+    # The last good one may be none, from when both charts came from elsewhere.
+    return last_good.kubevip_chart_repo_url or DEFAULTS.kubevip_chart_repo_url
+
+
+def _needs_no_repository(settings: Settings) -> bool:
+    return bool(settings.kubevip_chart_ref and settings.kubevip_cloud_provider_chart_ref)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.text if isinstance(value, ChartValues) else str(value)
+
+
+def _shown(option: _Option, text: str) -> str:
+    # A URL may carry a password before its @ and a token after its ? or #.
+    return _withheld(text) if option.secret or any(mark in text for mark in "@?#") else _clean(text)
+
+
+def _withheld(text: str) -> str:
+    return f"({len(text)} characters)"
+
+
+def _clean(text: str) -> str:
+    shown = "".join(char if char.isprintable() else "?" for char in text[:MAX_SHOWN])
+    return shown + ("…" if len(text) > MAX_SHOWN else "")
+
+
+_OPTIONS = (
+    _Option("logLevel", "log_level", parse_choice(LogLevel)),
+    _Option("operateGuestClusterInterval", "operate_guest_cluster_interval_seconds", parse_interval),
+    _Option("metricsPort", "metrics_port", parse_port),
+    _Option("traceIpamData", "trace_ipam_data", parse_bool),
+    _Option("kubevipGuestInstall", "kubevip_guest_install", parse_choice(GuestInstall)),
+    _Option("kubevipUpdate", "kubevip_update", parse_bool),
+    _Option("kubevipNamespace", "kubevip_namespace", parse_namespace),
+    _Option("kubevipReleaseName", "kubevip_release_name", parse_release_name),
+    _Option("kubevipChartRepoUrl", "kubevip_chart_repo_url", parse_repo_url),
+    _Option("kubevipChartRef", "kubevip_chart_ref", parse_chart_ref),
+    _Option("kubevipChartVersion", "kubevip_chart_version", parse_version),
+    _Option("kubevipChartValues", "kubevip_chart_values", parse_chart_values, secret=True),
+    _Option("kubevipCloudProviderReleaseName", "kubevip_cloud_provider_release_name", parse_release_name),
+    _Option("kubevipCloudProviderChartRef", "kubevip_cloud_provider_chart_ref", parse_chart_ref),
+    _Option("kubevipCloudProviderChartVersion", "kubevip_cloud_provider_chart_version", parse_version),
+    _Option(
+        "kubevipCloudProviderChartValues",
+        "kubevip_cloud_provider_chart_values",
+        parse_chart_values,
+        secret=True,
+    ),
+)

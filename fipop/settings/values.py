@@ -1,0 +1,182 @@
+"""How the options of kube-fip-config are written: one reader for each kind of value.
+
+A reader gives the value or raises SettingsError, whose text says what the option takes and never what stood there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from fipop.api.names import parse_go_bool
+from fipop.errors import FipopError
+from fipop.local_addresses import is_link_host
+from fipop.settings.yaml import JsonValue, YamlRefusedError, parse_yaml_mapping
+from fipop.texts import is_namespace
+
+HEALTH_PORT = 8081
+"""Taken by the probes, hence a bad value for `metricsPort`."""
+
+MAX_INTERVAL_SECONDS = 2**31 - 1
+MAX_PORT = 65535
+
+_MAX_RELEASE_NAME = 53  # helm's own limit
+_NUMBER = re.compile(r"\+?[0-9]{1,10}")
+# https://semver.org, with the leading v that helm allows.
+_VERSION = re.compile(
+    r"v?(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?", re.ASCII
+)
+_MAX_VERSION = 128
+# Names of repositories by the OCI distribution specification; neither tag nor digest.
+_PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_CHART_REF = re.compile(
+    rf"oci://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{{1,5}})?(?:/{_PATH_PART})+"
+)
+_MAX_URL = 2048
+REPO_URL_REASON = "must be the http:// or https:// URL of a chart repository"
+
+
+class SettingsError(FipopError):
+    """One value is bad; the text says what the option takes, never what stood there."""
+
+
+class LogLevel(StrEnum):
+    """As kube-fip-operator names them. Trace: every request too, without its body."""
+
+    TRACE = "Trace"
+    DEBUG = "Debug"
+    INFO = "Info"
+    WARN = "Warn"
+    ERROR = "Error"
+    FATAL = "Fatal"
+    PANIC = "Panic"
+
+
+class GuestInstall(StrEnum):
+    """In which guests fipop installs: all, none, or those whose cluster carries the label."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+    CLUSTER_LABEL = "clusterlabel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartValues:
+    """The admin's YAML for a chart: its text, and what it says. No repr shows them: they may hold secrets."""
+
+    text: str = field(repr=False)
+    values: Mapping[str, JsonValue] = field(repr=False, compare=False)
+
+
+def parse_chart_values(text: str) -> ChartValues:
+    """Read a chart's values, at most 64 KiB. Raises SettingsError (its reason is fit for a log)."""
+    try:
+        return ChartValues(text=text, values=parse_yaml_mapping(text))
+    except YamlRefusedError as error:
+        raise SettingsError(error.reason) from error
+
+
+def parse_choice(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
+    """Give the reader of an enum; case does not matter, as it never did."""
+
+    def parse(text: str) -> StrEnum:
+        for choice in kind:
+            if text.strip().lower() == choice.value.lower():
+                return choice
+        raise SettingsError(f"must be one of {', '.join(choice.value for choice in kind)}")
+
+    return parse
+
+
+def parse_bool(text: str) -> bool:
+    """Read a boolean as Go does."""
+    value = parse_go_bool(text.strip())
+    if value is None:
+        raise SettingsError("must be true or false")
+    return value
+
+
+def _parse_number(text: str, largest: int) -> int:
+    if not _NUMBER.fullmatch(text.strip()) or not 1 <= int(text) <= largest:
+        raise SettingsError(f"must be a whole number from 1 to {largest}")
+    return int(text)
+
+
+def parse_interval(text: str) -> int:
+    """Read whole seconds, at least 1."""
+    return _parse_number(text, MAX_INTERVAL_SECONDS)
+
+
+def parse_port(text: str) -> int:
+    """Read a port that is free for the metrics."""
+    port = _parse_number(text, MAX_PORT)
+    if port == HEALTH_PORT:
+        raise SettingsError(f"{HEALTH_PORT} is the port of the health probes")
+    return port
+
+
+def _parse_label(text: str, longest: int) -> str:
+    name = text.strip()
+    if len(name) > longest or not is_namespace(name):
+        raise SettingsError(f"must be a DNS label: a-z, 0-9 and -, at most {longest} characters")
+    return name
+
+
+def parse_namespace(text: str) -> str:
+    """Read the name of a namespace."""
+    return _parse_label(text, 63)
+
+
+def parse_release_name(text: str) -> str:
+    """Read the name of a helm release."""
+    return _parse_label(text, _MAX_RELEASE_NAME)
+
+
+def parse_repo_url(text: str) -> str:
+    """Read the URL of a chart repository; "" is fine where both charts come from elsewhere."""
+    url = text.strip()
+    if not url:
+        return ""
+    try:
+        parts = urlsplit(url)
+        legal = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        legal = False
+    if not legal or len(url) > _MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
+        raise SettingsError(REPO_URL_REASON)
+    if "@" in parts.netloc:
+        # It would reach helm's command line, and logs on the way.
+        raise SettingsError("must not hold a user or password")
+    if "?" in url or "#" in url:
+        # A token's usual place.
+        raise SettingsError(
+            "must not hold a query or fragment, which conditions, logs and command lines would show"
+        )
+    _refuse_link(parts.hostname or "")
+    return url
+
+
+def parse_chart_ref(text: str) -> str:
+    """Read the OCI reference of a chart; "" for none."""
+    ref = text.strip()
+    if ref and (len(ref) > _MAX_URL or not _CHART_REF.fullmatch(ref)):
+        raise SettingsError("must be oci://<registry>/<path>/<chart> without a tag, or empty")
+    _refuse_link(urlsplit(ref).hostname or "")
+    return ref
+
+
+def _refuse_link(host: str) -> None:
+    if is_link_host(host):
+        # Where clouds hand out machine credentials: helm would fetch them, and its failure would tell.
+        raise SettingsError("must not lead to a link-local address or a metadata service")
+
+
+def parse_version(text: str) -> str:
+    """Read the version of a chart; "" for the newest."""
+    version = text.strip()
+    if version and (len(version) > _MAX_VERSION or not _VERSION.fullmatch(version)):
+        raise SettingsError("must be a whole version such as 0.9.9, or empty for the newest")
+    return version

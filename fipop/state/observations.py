@@ -1,0 +1,154 @@
+"""What the last pass over a guest found, as the floating IPs of the guest tell it in their status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from fipop.api.conditions import Verdict
+from fipop.api.models import ReleaseStatus
+from fipop.errors import CarriedElsewhereError
+from fipop.guest.helm.charts import Role
+from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
+
+FloatingIPName = tuple[str, str]
+
+_TOLD = 3
+"""So many claimants of an address a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The verdict on one aspect of a guest, with its reason and a sentence."""
+
+    verdict: Verdict
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestObservation:
+    """The last pass, or the reason why there was none.
+
+    `configured` tells by floating IP what its keys in the guest's ConfigMap came to, and `served` for which addresses;
+    `unreachable`, where it is there, holds for all of them. `kube_vip` and `cloud_provider` are None where fipop
+    installs nothing; `releases` is None where they were not seen.
+    """
+
+    reachable: bool
+    unreachable: Finding | None = None
+    configured: Mapping[FloatingIPName, Finding] = field(default_factory=dict)
+    served: Mapping[FloatingIPName, tuple[str, ...]] = field(default_factory=dict)
+    kube_vip: Finding | None = None
+    cloud_provider: Finding | None = None
+    releases: tuple[ReleaseStatus, ...] | None = None
+
+
+def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:
+    """Observe a guest that no pass could be made over; `installs` tells whether fipop keeps releases there."""
+    finding = Finding(verdict=Verdict.FALSE, reason=reason, message=message)
+    unseen = replace(finding, verdict=Verdict.UNKNOWN) if installs else None
+    return GuestObservation(reachable=False, unreachable=finding, kube_vip=unseen, cloud_provider=unseen)
+
+
+def observe(
+    report: PassReport,
+    served: Mapping[FloatingIPName, tuple[str, ...]],
+    *,
+    installs: bool,
+    contested: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> GuestObservation:
+    """Translate the report of a pass for the floating IPs that it was made for, and the addresses that they had.
+
+    `contested` tells by address which other guests say that they carry it.
+    """
+    if not report.reachable:
+        message = str(report.error or "the guest did not answer")
+        return unreachable("GuestUnreachable", message, installs=installs)
+    configured = {
+        name: _configured(report, name, _claims(addresses, contested)) for name, addresses in served.items()
+    }
+    if installs and not report.releases:
+        # The ConfigMap alone would make the guest look well.
+        unseen = Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=str(report.error or ""))
+        return GuestObservation(
+            reachable=True, configured=configured, served=served, kube_vip=unseen, cloud_provider=unseen
+        )
+    releases = {release.role: release for release in report.releases}
+    return GuestObservation(
+        reachable=True,
+        configured=configured,
+        served=served,
+        kube_vip=_readiness(releases.get(Role.KUBE_VIP)),
+        cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER)),
+        releases=tuple(_release(release) for release in report.releases),
+    )
+
+
+def _claims(addresses: Iterable[str], contested: Mapping[str, tuple[str, ...]]) -> str:
+    """Say who claims an address that this guest holds and carries: it is told, and stands in nobody's way."""
+    told = [
+        f"guest {', '.join(contested[address][:_TOLD])} says that it carries {address}, too"
+        for address in addresses
+        if address in contested
+    ]
+    return "; ".join(told)
+
+
+def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Finding:
+    config_map = report.config_map
+    if isinstance(config_map.error, CarriedElsewhereError):
+        return Finding(verdict=Verdict.FALSE, reason="CarriedElsewhere", message=str(config_map.error))
+    if config_map.error is not None:
+        return Finding(verdict=Verdict.FALSE, reason="WriteFailed", message=str(config_map.error))
+    if config_map.outcome is ConfigMapOutcome.WITHHELD:
+        message = "the address was not confirmed as this floating IP's own: nothing was written"
+        return Finding(verdict=Verdict.FALSE, reason="Withheld", message=message)
+    if config_map.outcome is ConfigMapOutcome.NOT_TRIED:
+        message = str(report.error or "the ConfigMap was not looked at")
+        return Finding(verdict=Verdict.FALSE, reason="NotTried", message=message)
+    blocked = [key for key in config_map.blocked if name in key.floating_ips]
+    if blocked:
+        keys = ", ".join(key.name for key in blocked)
+        message = f'somebody else\'s value stands in {keys}; updateConfigMap: "true" overwrites it'
+        return Finding(verdict=Verdict.FALSE, reason="ForeignValue", message=message)
+    contradicting = [each for each in config_map.contradictions if each.floating_ip == name]
+    if contradicting:
+        keys = ", ".join(each.key for each in contradicting)
+        message = f"an older floating IP of this guest wants another value for {keys}, which stands"
+        return Finding(verdict=Verdict.FALSE, reason="Contradiction", message=message)
+    return Finding(verdict=Verdict.TRUE, reason="Configured", message=claims)
+
+
+def _readiness(release: ReleaseReport | None) -> Finding | None:
+    if release is None:
+        return None
+    place = f"release {release.namespace}/{release.name}"
+    if release.error is not None:
+        return Finding(verdict=Verdict.FALSE, reason="ReleaseFailed", message=f"{place}: {release.error}")
+    readiness = release.readiness
+    verdict = Verdict.TRUE if readiness.ready else Verdict.FALSE
+    notes = [readiness.message] if readiness.message else []
+    if release.drift:
+        notes.append(f"differs from what is wanted ({release.drift}); kubevipUpdate: true would change it")
+    if release.renamed:
+        notes.append(f"{place} keeps its name and namespace")
+    reason = "Ready" if readiness.ready else "NotReady"
+    if readiness.ready and release.renamed:
+        reason = "ReleaseNameChanged"
+    elif readiness.ready and release.drift:
+        reason = "Drift"
+    return Finding(verdict=verdict, reason=reason, message="; ".join(notes))
+
+
+def _release(release: ReleaseReport) -> ReleaseStatus:
+    return ReleaseStatus(
+        role=release.role.value,
+        name=release.name,
+        namespace=release.namespace,
+        revision=release.revision,
+        digest=release.digest,
+        version=release.version,
+        status=release.status,
+    )
