@@ -119,7 +119,7 @@ class Resync:
     async def refresh(self) -> None:
         """List everything now, until all of it succeeded: a new leader must know what the former one did last."""
         for feed in self._feeds:
-            await self._insist(feed)
+            await self._retry(feed)
         self._loaded.set()
 
     async def run(self) -> None:
@@ -164,7 +164,7 @@ class Resync:
         feed.take_list(listing, seen_before=seen_before)
         return True
 
-    async def _insist(self, feed: Feed[Any]) -> None:
+    async def _retry(self, feed: Feed[Any]) -> None:
         retry_seconds = self._times.first_retry_seconds
         while not await self._resync(feed):
             await asyncio.sleep(self._spread(retry_seconds))

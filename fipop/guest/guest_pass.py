@@ -23,13 +23,13 @@ from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm.runner import TURN_SECONDS, HelmTarget
-from fipop.guest.in_use import CarriedAddresses
-from fipop.guest.limits import GuestTools
+from fipop.guest.in_use import InUseAddresses
+from fipop.guest.limits import GuestLimits
 from fipop.guest.memory import Place
 from fipop.guest.missing_objects import find_missing
-from fipop.guest.observed import Survey, read_carried, read_config_maps, read_survey
+from fipop.guest.observed import ObservedState, read_config_maps, read_in_use, read_observed_state
 from fipop.guest.release_inspection import Inspector
-from fipop.guest.release_installer import Outcome, ReleaseKeeper
+from fipop.guest.release_installer import Outcome, ReleaseInstaller
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import parse_daemon_set
@@ -44,11 +44,11 @@ CONFLICT_SECONDS = 2.0
 """When to come again after somebody else's write in between, or after a write that was not permitted."""
 
 
-class GuestRoom:
+class GuestSessions:
     """Makes passes over guests and looks into them; all of them share one set of tools."""
 
-    def __init__(self, tools: GuestTools) -> None:
-        self._tools = tools
+    def __init__(self, limits: GuestLimits) -> None:
+        self._limits = limits
 
     async def run_pass(
         self,
@@ -66,44 +66,44 @@ class GuestRoom:
         is not undone by half a pass. A task that is cancelled leaves no connection and no helm
         process behind.
         """
-        tools = self._tools
-        run = _Pass(task=task, tools=tools, deep=deep)
+        limits = self._limits
+        run = _Pass(task=task, limits=limits, deep=deep)
         try:
-            connection = await tools.connect(task.guest_id, task.kubeconfig)
-            await run.first_talk(connection)
+            connection = await limits.connect(task.guest_id, task.kubeconfig)
+            await run.first_session(connection)
             if early is not None and run.has_news(is_known=is_known):
                 early(run.report())
             try:
                 has_run = await run.run_helm(connection)
             finally:
-                tools.turns.give_back(task.guest_id)
+                limits.turns.give_back(task.guest_id)
             if has_run:
-                await run.second_talk(connection)
+                await run.second_session(connection)
         except (ApiError, GuestError, KubeAccessError) as error:
             run.note(error)
         return run.report()
 
-    async def look(self, guest_id: str, kubeconfig: bytes) -> CarriedAddresses:
+    async def look(self, guest_id: str, kubeconfig: bytes) -> InUseAddresses:
         """Give all addresses that a guest carries, in ConfigMaps and Services.
 
         Raises ApiError, GuestError and KubeAccessError: an address of a guest that did not answer is not free.
         """
-        tools = self._tools
-        connection = await tools.connect(guest_id, kubeconfig)
-        async with tools.talk(connection) as client:
-            return await read_carried(client)
+        limits = self._limits
+        connection = await limits.connect(guest_id, kubeconfig)
+        async with limits.session(connection) as client:
+            return await read_in_use(client)
 
     def end_visit(self, guest_id: str) -> None:
         """Note the end of a visit to a guest, also of one without a pass: it keeps its place for helm, or leaves it."""
-        self._tools.turns.end_visit(guest_id)
+        self._limits.turns.end_visit(guest_id)
 
     def forget(self, guest_id: str) -> None:
         """Drop what is remembered of a guest that is gone."""
-        self._tools.memory.forget(guest_id)
+        self._limits.memory.forget(guest_id)
 
     async def close(self) -> None:
         """Stop fetching charts and remove them from the disk. Passes are ended by who started them."""
-        await self._tools.charts.close()
+        await self._limits.charts.close()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,12 +111,12 @@ class _Pass:
     """A pass while it runs: what it found and did so far."""
 
     task: GuestTask
-    tools: GuestTools
+    limits: GuestLimits
     deep: bool
     reachable: bool = False
     error: FipopError | None = None
     config_map: ConfigMapReport = field(default_factory=ConfigMapReport)
-    survey: Survey | None = None
+    observed: ObservedState | None = None
     unlisted: dict[Role, ReleaseState] = field(default_factory=dict)
     missing: dict[Role, tuple[str, ...]] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=lambda: Allowance(GUEST_TALK_BYTES))
@@ -134,7 +134,7 @@ class _Pass:
         if self.config_map.outcome is ConfigMapOutcome.WRITTEN:
             return True
         # To a quiet pass over releases that are there helm has nothing to do, and the whole is told at once.
-        return not is_known and self.survey is not None and len(self.survey.managed) < len(self.wanted)
+        return not is_known and self.observed is not None and len(self.observed.managed) < len(self.wanted)
 
     def note(self, error: FipopError | None) -> None:
         """Keep the first error, and come again soon where it mends itself."""
@@ -142,61 +142,63 @@ class _Pass:
         if isinstance(error, ApiConflictError):
             self.waits.append(CONFLICT_SECONDS)
 
-    async def first_talk(self, connection: Connection) -> None:
+    async def first_session(self, connection: Connection) -> None:
         """Probe, survey, ConfigMap, and what the survey showed to be due."""
-        async with self.tools.talk(connection, self._count, allowance=self.allowance) as client:
+        async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
             config_maps = await read_config_maps(client)
             self.reachable = True
             home = find_namespace(config_maps)
             wanted_home = self.task.settings.kubevip_namespace
             if self.task.opted_in or home not in (None, wanted_home):
                 # The cloud provider reads the namespace of its release, which need not be the wanted one.
-                await self._read_survey(client)
-                provider = self.survey.managed.get(Role.CLOUD_PROVIDER) if self.survey is not None else None
-                if provider is None and self.survey is not None:
+                await self._read_observed_state(client)
+                provider = (
+                    self.observed.managed.get(Role.CLOUD_PROVIDER) if self.observed is not None else None
+                )
+                if provider is None and self.observed is not None:
                     # Where the one runs that helm is still to be asked about: addresses do not wait for that.
-                    provider = self.survey.unknown.get(Role.CLOUD_PROVIDER)
+                    provider = self.observed.unknown.get(Role.CLOUD_PROVIDER)
                 if provider is not None:
                     home = provider.latest.namespace
-                elif self.survey is not None:
+                elif self.observed is not None:
                     home = None
             self.config_map = await settle_config_maps(client, self.task, config_maps, home or wanted_home)
             self.note(self.config_map.error)
             if self.config_map.outcome is ConfigMapOutcome.WITHHELD and self.config_map.error is None:
                 # Nothing failed, so nothing else brings it back: a lease that was renewed late, a ledger that moved.
                 self.waits.append(CONFLICT_SECONDS)
-            if self.task.opted_in and self.survey is not None:
-                await self._find_missing(client, self.survey)
-                await self._park(client, self.survey)
+            if self.task.opted_in and self.observed is not None:
+                await self._find_missing(client, self.observed)
+                await self._park(client, self.observed)
 
     async def run_helm(self, connection: Connection) -> bool:
         """Have helm tell what is not known of releases, and settle them; give whether it changed any."""
-        if not self.task.opted_in or self.survey is None:
+        if not self.task.opted_in or self.observed is None:
             return False
         target = HelmTarget(
             connection=connection,
             # One deadline for all that the turn is for: a slow guest has its names and retries in it, too.
             deadline=asyncio.get_running_loop().time() + TURN_SECONDS,
-            on_request=self.tools.observe_request,
+            on_request=self.limits.observe_request,
         )
-        if (self.survey.unknown or self.unlisted) and self.tools.turns.take(self.task.guest_id):
-            await self._inspect(self.survey, target)
-        keeper = ReleaseKeeper(
-            task=self.task, tools=self.tools, target=target, survey=self.survey, missing=self.missing
+        if (self.observed.unknown or self.unlisted) and self.limits.turns.take(self.task.guest_id):
+            await self._inspect(self.observed, target)
+        installer = ReleaseInstaller(
+            task=self.task, limits=self.limits, target=target, observed=self.observed, missing=self.missing
         )
         for wanted in self.wanted:
-            outcome = await keeper.settle(wanted)
+            outcome = await installer.settle(wanted)
             self.outcomes[wanted.role] = outcome
             self.note(outcome.error)
             if outcome.wait_seconds is not None:
                 self.waits.append(outcome.wait_seconds)
         return any(outcome.ran for outcome in self.outcomes.values())
 
-    async def _inspect(self, survey: Survey, target: HelmTarget) -> None:
-        inspector = Inspector(task=self.task, tools=self.tools, target=target)
-        self.survey = await inspector.find_heirs(survey, self.wanted)
-        for role, state in self.survey.managed.items() if self.deep else ():
-            if role not in survey.managed and state.latest.status is Status.DEPLOYED:
+    async def _inspect(self, observed: ObservedState, target: HelmTarget) -> None:
+        inspector = Inspector(task=self.task, limits=self.limits, target=target)
+        self.observed = await inspector.find_adopted(observed, self.wanted)
+        for role, state in self.observed.managed.items() if self.deep else ():
+            if role not in observed.managed and state.latest.status is Status.DEPLOYED:
                 self.unlisted[role] = state
         unlisted, self.unlisted = self.unlisted, {}
         try:
@@ -205,30 +207,32 @@ class _Pass:
             self.note(error)
             return
         if objects:
-            async with self.tools.talk(target.connection, self._count, allowance=self.allowance) as client:
+            async with self.limits.session(
+                target.connection, self._count, allowance=self.allowance
+            ) as client:
                 for role, places in objects.items():
                     await self._compare(client, role, places)
 
-    async def second_talk(self, connection: Connection) -> None:
+    async def second_session(self, connection: Connection) -> None:
         """See what helm made, and let Harvester's make room for it."""
-        async with self.tools.talk(connection, self._count, allowance=self.allowance) as client:
-            await self._read_survey(client)
-            if self.survey is not None:
-                await self._park(client, self.survey)
+        async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
+            await self._read_observed_state(client)
+            if self.observed is not None:
+                await self._park(client, self.observed)
 
     def report(self) -> PassReport:
         """Sum up."""
-        survey = self.survey if self.task.opted_in else None
+        observed = self.observed if self.task.opted_in else None
         releases: tuple[ReleaseReport, ...] = ()
         waits = list(self.waits)
-        if survey is not None:
-            failure = functools.partial(self.tools.memory.failure, self.task.guest_id)
+        if observed is not None:
+            failure = functools.partial(self.limits.memory.failure, self.task.guest_id)
             releases = tuple(
-                sum_up_release(one, survey, self.outcomes.get(one.role), failure(one.role))
+                sum_up_release(one, observed, self.outcomes.get(one.role), failure(one.role))
                 for one in self.wanted
             )
-            waits += waits_for_pods(survey, releases)
-        harvester = find_harvester(survey.workloads) if survey is not None else ()
+            waits += waits_for_pods(observed, releases)
+        harvester = find_harvester(observed.workloads) if observed is not None else ()
         return PassReport(
             guest_id=self.task.guest_id,
             reachable=self.reachable,
@@ -237,43 +241,43 @@ class _Pass:
             releases=releases,
             harvester_parked=all(map(is_parked, harvester)) if harvester else None,
             events=build_events(self.config_map, self.outcomes, reachable=self.reachable),
-            checked=self.deep and not self.unlisted and not (survey is not None and survey.unknown),
+            checked=self.deep and not self.unlisted and not (observed is not None and observed.unknown),
             requests=self.requests,
             writes=self.writes,
             retry_after_seconds=min(waits, default=None),
         )
 
-    async def _read_survey(self, client: KubeClient) -> None:
+    async def _read_observed_state(self, client: KubeClient) -> None:
         try:
-            self.survey = await read_survey(
+            self.observed = await read_observed_state(
                 client,
                 self.task.guest_id,
                 self.wanted,
-                self.tools.memory,
-                monotonic=self.tools.monotonic(),
+                self.limits.memory,
+                monotonic=self.limits.monotonic(),
             )
         except ApiError as error:
             # The addresses are written all the same; nothing is installed by what is not known.
-            self.survey = None
+            self.observed = None
             self.note(error)
 
-    async def _find_missing(self, client: KubeClient, survey: Survey) -> None:
+    async def _find_missing(self, client: KubeClient, observed: ObservedState) -> None:
         """Look for deleted objects of the releases; of which objects those are, helm may have to be asked first."""
-        guest_id, memory = self.task.guest_id, self.tools.memory
-        for role, state in survey.managed.items():
-            suspicious = not survey.workloads_of(role) or memory.lacks_objects(guest_id, role)
+        guest_id, memory = self.task.guest_id, self.limits.memory
+        for role, state in observed.managed.items():
+            suspicious = not observed.workloads_of(role) or memory.lacks_objects(guest_id, role)
             if state.latest.status is not Status.DEPLOYED or not (self.deep or suspicious):
                 continue
             inspection = memory.inspection(guest_id, state.latest)
             if inspection is not None and inspection.objects is not None:
                 await self._compare(client, role, inspection.objects)
-            elif inspection is None or self.tools.monotonic() >= inspection.not_before:
+            elif inspection is None or self.limits.monotonic() >= inspection.not_before:
                 self.unlisted[role] = state
             else:
                 self.note(inspection.error)
 
     async def _compare(self, client: KubeClient, role: Role, objects: tuple[Place, ...]) -> None:
-        guest_id, memory = self.task.guest_id, self.tools.memory
+        guest_id, memory = self.task.guest_id, self.limits.memory
         try:
             self.missing[role] = await find_missing(client, objects)
         except ApiError as error:
@@ -281,11 +285,11 @@ class _Pass:
         else:
             memory.note_objects(guest_id, role, complete=not self.missing[role])
 
-    async def _park(self, client: KubeClient, survey: Survey) -> None:
-        state = survey.managed.get(Role.KUBE_VIP)
+    async def _park(self, client: KubeClient, observed: ObservedState) -> None:
+        state = observed.managed.get(Role.KUBE_VIP)
         deployed = state is not None and state.latest.status is Status.DEPLOYED
-        ours = survey.workloads_of(Role.KUBE_VIP)
-        for harvester in find_harvester(survey.workloads):
+        ours = observed.workloads_of(Role.KUBE_VIP)
+        for harvester in find_harvester(observed.workloads):
             if not needs_parking(harvester, ours, deployed=deployed):
                 continue
             try:
@@ -296,8 +300,8 @@ class _Pass:
                 self.note(error)
             else:
                 log.info("parked Harvester's kube-vip", extra={"cluster": self.task.cluster_name})
-                others = tuple(one for one in survey.workloads if one is not harvester)
-                self.survey = replace(survey, workloads=(*others, parse_daemon_set(parked)))
+                others = tuple(one for one in observed.workloads if one is not harvester)
+                self.observed = replace(observed, workloads=(*others, parse_daemon_set(parked)))
 
     def _count(self, record: RequestRecord) -> None:
         self.requests += 1

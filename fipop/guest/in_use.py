@@ -11,7 +11,14 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from fipop.errors import GuestError
-from fipop.guest.configmap.intervals import MAX_PARTS, Address, Span, count_parts, parse_address, parse_spans
+from fipop.guest.configmap.intervals import (
+    MAX_PARTS,
+    Address,
+    Interval,
+    count_parts,
+    parse_address,
+    parse_intervals,
+)
 from fipop.texts import is_object_name
 
 Json: TypeAlias = dict[str, Any]
@@ -34,25 +41,25 @@ class Carrier:
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedSpan:
+class InUseInterval:
     """Addresses that one object carries: a single one, or the pool that a ConfigMap describes."""
 
-    span: Span
+    span: Interval
     carrier: Carrier
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedAddresses:
+class InUseAddresses:
     """All that a guest carries, in the order of its objects."""
 
-    spans: tuple[CarriedSpan, ...] = ()
+    intervals: tuple[InUseInterval, ...] = ()
 
     def carrier_of(self, address: str) -> Carrier | None:
         """Give the first object that carries the address, be it as a member of a pool."""
         parsed = parse_address(address)
         if parsed is None:
             return None
-        return next((one.carrier for one in self.spans if one.span.holds(parsed)), None)
+        return next((one.carrier for one in self.intervals if one.span.holds(parsed)), None)
 
     @property
     def single(self) -> tuple[Address, ...]:
@@ -61,7 +68,7 @@ class CarriedAddresses:
         Those of ConfigMaps first, which administrators write, then those of Services; each from the lowest.
         """
         found: dict[Address, bool] = {}
-        for one in self.spans:
+        for one in self.intervals:
             if one.span.first == one.span.last:
                 in_service = one.carrier.kind == SERVICE
                 found[one.span.first] = found.get(one.span.first, True) and in_service
@@ -76,7 +83,7 @@ class TooManyAddressesError(GuestError):
         super().__init__(f"the guest's ConfigMaps and Services name more than {limit} addresses or ranges")
 
 
-def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> CarriedAddresses:
+def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> InUseAddresses:
     """Read what ConfigMaps (any value) and Services of type LoadBalancer carry. Raises TooManyAddressesError.
 
     Of several objects with the very same text the first stands for all.
@@ -87,7 +94,7 @@ def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> Carri
         for text in _strings(config_map.get("data"))
     ]
     texts += [(text, SERVICE, service) for service in services for text in _service_texts(service)]
-    found: dict[str, tuple[CarriedSpan, ...]] = {}
+    found: dict[str, tuple[InUseInterval, ...]] = {}
     parts = 0
     for text, kind, item in texts:
         if text in found:
@@ -96,8 +103,8 @@ def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> Carri
         if parts > MAX_PARTS:
             raise TooManyAddressesError(limit=MAX_PARTS)
         carrier = _carrier(kind, item)
-        found[text] = tuple(CarriedSpan(span, carrier) for span in parse_spans(text))
-    return CarriedAddresses(tuple(chain.from_iterable(found.values())))
+        found[text] = tuple(InUseInterval(span, carrier) for span in parse_intervals(text))
+    return InUseAddresses(tuple(chain.from_iterable(found.values())))
 
 
 def parse_service(service: Json) -> Json:

@@ -25,7 +25,7 @@ LEASE_SECONDS = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
-class GuestTools:
+class GuestLimits:
     """Programs, charts, memory and limits of the passes.
 
     `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs, which has a
@@ -45,7 +45,7 @@ class GuestTools:
     brisk_seconds: float = 2.0
     slow_slots: int = 128
     request_seconds: float = 10.0
-    talk_seconds: float = 45.0
+    session_seconds: float = 45.0
     lease_seconds: float = LEASE_SECONDS
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(GUEST_BUDGET_BYTES))
     monotonic: Callable[[], float] = time.monotonic
@@ -68,7 +68,7 @@ class GuestTools:
         return parse() if len(kubeconfig) <= _USUAL_KUBECONFIG else await asyncio.to_thread(parse)
 
     @asynccontextmanager
-    async def talk(
+    async def session(
         self,
         connection: Connection,
         on_request: Callable[[RequestRecord], None] | None = None,
@@ -81,10 +81,10 @@ class GuestTools:
         """
         async with self._slot(), self._open_client(connection, on_request, allowance) as client:
             try:
-                async with asyncio.timeout(self.talk_seconds):
+                async with asyncio.timeout(self.session_seconds):
                     yield client
             except TimeoutError as error:
-                raise PassTimeoutError(seconds=self.talk_seconds) from error
+                raise PassTimeoutError(seconds=self.session_seconds) from error
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

@@ -21,7 +21,7 @@ from fipop.guest.helm.releases import (
     find_managed,
     parse_record,
 )
-from fipop.guest.in_use import CarriedAddresses, addresses_in, parse_service
+from fipop.guest.in_use import InUseAddresses, addresses_in, parse_service
 from fipop.guest.memory import GuestMemory
 from fipop.guest.workloads import Workload, of_release, parse_daemon_set, parse_deployment, running_releases
 from fipop.kube.client import KubeClient
@@ -34,7 +34,7 @@ _OF_HELM = "app.kubernetes.io/managed-by=Helm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class ObservedState:
     """Releases and workloads of a guest, at `now` by the guest's own clock.
 
     `managed`: by role, the release that is ours, by its labels or as the predecessor's heir. `problems`: by role,
@@ -66,20 +66,20 @@ async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     return listing.items
 
 
-async def read_carried(client: KubeClient) -> CarriedAddresses:
+async def read_in_use(client: KubeClient) -> InUseAddresses:
     """Give all that the guest carries, in ConfigMaps and in Services of type LoadBalancer."""
     config_maps, services = await asyncio.gather(read_config_maps(client), _read_services(client))
     return addresses_in(config_maps, services)
 
 
-async def read_survey(
+async def read_observed_state(
     client: KubeClient,
     guest_id: str,
     wanted: Sequence[WantedRelease],
     memory: GuestMemory,
     *,
     monotonic: float,
-) -> Survey:
+) -> ObservedState:
     """Read releases (metadata only) and workloads: three requests where nothing is missing or new."""
     secrets, listed = await asyncio.gather(
         client.list(SECRETS, label_selector=SELECTOR, metadata_only=True, project=parse_record),
@@ -90,18 +90,23 @@ async def read_survey(
     memory.keep_only(guest_id, records)
     states = build_states(records)
     managed = {one.role: state for one in wanted if (state := find_managed(states, one)) is not None}
-    heirs = _Heirs(guest_id=guest_id, memory=memory, states=states, now=monotonic)
-    provider = managed.get(Role.CLOUD_PROVIDER) or heirs.known(wanted, Role.CLOUD_PROVIDER)
+    adopted = _Heirs(guest_id=guest_id, memory=memory, states=states, now=monotonic)
+    provider = managed.get(Role.CLOUD_PROVIDER) or adopted.known(wanted, Role.CLOUD_PROVIDER)
     workloads = daemon_sets + await _read_deployments(client, provider)
-    return _sum_up(client.server_now(), states, workloads, wanted, heirs)
+    return _sum_up(client.server_now(), states, workloads, wanted, adopted)
 
 
 def look_again(
-    survey: Survey, guest_id: str, wanted: Sequence[WantedRelease], memory: GuestMemory, *, monotonic: float
-) -> Survey:
+    observed: ObservedState,
+    guest_id: str,
+    wanted: Sequence[WantedRelease],
+    memory: GuestMemory,
+    *,
+    monotonic: float,
+) -> ObservedState:
     """Give the survey with what helm told since, without a request."""
-    heirs = _Heirs(guest_id=guest_id, memory=memory, states=survey.states, now=monotonic)
-    return _sum_up(survey.now, survey.states, survey.workloads, wanted, heirs)
+    adopted = _Heirs(guest_id=guest_id, memory=memory, states=observed.states, now=monotonic)
+    return _sum_up(observed.now, observed.states, observed.workloads, wanted, adopted)
 
 
 def _sum_up(
@@ -109,20 +114,20 @@ def _sum_up(
     states: Mapping[tuple[str, str], ReleaseState],
     workloads: tuple[Workload, ...],
     wanted: Sequence[WantedRelease],
-    heirs: _Heirs,
-) -> Survey:
+    adopted: _Heirs,
+) -> ObservedState:
     managed: dict[Role, ReleaseState] = {}
     problems: dict[Role, FipopError] = {}
     unknown: dict[Role, ReleaseState] = {}
     for one in wanted:
-        found = find_managed(states, one) or heirs.find(one, workloads)
+        found = find_managed(states, one) or adopted.find(one, workloads)
         if isinstance(found, _Unknown):
             unknown[one.role] = found.state
         elif isinstance(found, FipopError):
             problems[one.role] = found
         elif found is not None:
             managed[one.role] = found
-    return Survey(
+    return ObservedState(
         now=now, states=states, managed=managed, workloads=workloads, problems=problems, unknown=unknown
     )
 

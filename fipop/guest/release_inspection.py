@@ -15,10 +15,10 @@ from fipop.errors import HelmError, ReleaseRecordError
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import ReleaseState
 from fipop.guest.helm.runner import HelmTarget
-from fipop.guest.limits import GuestTools
+from fipop.guest.limits import GuestLimits
 from fipop.guest.memory import Place
 from fipop.guest.missing_objects import parse_manifest
-from fipop.guest.observed import Survey, look_again
+from fipop.guest.observed import ObservedState, look_again
 from fipop.guest.reports import GuestTask
 
 log = logging.getLogger(__name__)
@@ -29,43 +29,43 @@ class Inspector:
     """Asks helm about the releases of one guest, in that guest's turn."""
 
     task: GuestTask
-    tools: GuestTools
+    limits: GuestLimits
     target: HelmTarget
 
-    async def find_heirs(self, survey: Survey, wanted: Sequence[WantedRelease]) -> Survey:
+    async def find_adopted(self, observed: ObservedState, wanted: Sequence[WantedRelease]) -> ObservedState:
         """Ask about the releases without our labels until each role has its heir, or none.
 
         One that helm cannot tell about is a problem of its role.
         """
-        guest_id, memory = self.task.guest_id, self.tools.memory
-        while survey.unknown:
-            role, state = next(iter(survey.unknown.items()))
+        guest_id, memory = self.task.guest_id, self.limits.memory
+        while observed.unknown:
+            role, state = next(iter(observed.unknown.items()))
             inspection = memory.inspect(guest_id, state.latest)
             try:
-                inspection.description = await self.tools.helm.describe(self.target, state.latest)
+                inspection.description = await self.limits.helm.describe(self.target, state.latest)
                 self._log("asked helm about a release without our labels", role, state)
             except HelmError as error:
-                inspection.fail(_unreadable(state, error), self.tools.monotonic())
+                inspection.fail(_unreadable(state, error), self.limits.monotonic())
                 self._log("helm cannot tell about a release", role, state, error=str(error))
-            survey = look_again(survey, guest_id, wanted, memory, monotonic=self.tools.monotonic())
-        return survey
+            observed = look_again(observed, guest_id, wanted, memory, monotonic=self.limits.monotonic())
+        return observed
 
     async def list_objects(self, states: Mapping[Role, ReleaseState]) -> dict[Role, tuple[Place, ...]]:
         """Give the objects of these releases, by role. Raises ReleaseRecordError where one cannot be told."""
         found = {}
         for role, state in states.items():
-            inspection = self.tools.memory.inspect(self.task.guest_id, state.latest)
+            inspection = self.limits.memory.inspect(self.task.guest_id, state.latest)
             if inspection.objects is None:
                 try:
-                    manifest = await self.tools.helm.manifest(self.target, state.latest)
+                    manifest = await self.limits.helm.manifest(self.target, state.latest)
                     # What the guest says was rendered: to read it is not to be every other guest's time.
                     inspection.objects = await asyncio.to_thread(parse_manifest, manifest, state)
                 except HelmError as error:
                     failure = _unreadable(state, error)
-                    inspection.fail(failure, self.tools.monotonic())
+                    inspection.fail(failure, self.limits.monotonic())
                     raise failure from error
                 except ReleaseRecordError as error:
-                    inspection.fail(error, self.tools.monotonic())
+                    inspection.fail(error, self.limits.monotonic())
                     raise
             found[role] = inspection.objects
         return found

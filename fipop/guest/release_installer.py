@@ -12,8 +12,8 @@ from fipop.guest.helm.chart_cache import CachedChart
 from fipop.guest.helm.charts import Role, WantedRelease, digest, object_name_candidates, with_object_name
 from fipop.guest.helm.releases import ReleaseState, build_labels
 from fipop.guest.helm.runner import HelmTarget, ReleaseOrder
-from fipop.guest.limits import GuestTools
-from fipop.guest.observed import Survey
+from fipop.guest.limits import GuestLimits
+from fipop.guest.observed import ObservedState
 from fipop.guest.reports import GuestTask
 from fipop.kube.resources import SECRETS
 
@@ -28,50 +28,50 @@ class Outcome:
 
     ran: bool = False
     drift: str = ""
-    doubt: str = ""
+    require_rescan: str = ""
     error: FipopError | None = None
     wait_seconds: float | None = None
     queued: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseKeeper:
+class ReleaseInstaller:
     """Looks after the releases of one guest during one pass."""
 
     task: GuestTask
-    tools: GuestTools
+    limits: GuestLimits
     target: HelmTarget
-    survey: Survey
+    observed: ObservedState
     missing: Mapping[Role, tuple[str, ...]]
 
     async def settle(self, wanted: WantedRelease) -> Outcome:
         """Bring one release to the wanted state, if that takes anything and may be done."""
-        if wanted.role in self.survey.problems:
-            return Outcome(error=self.survey.problems[wanted.role])
-        if wanted.role in self.survey.unknown:
+        if wanted.role in self.observed.problems:
+            return Outcome(error=self.observed.problems[wanted.role])
+        if wanted.role in self.observed.unknown:
             return Outcome(queued=True)
-        state = self.survey.managed.get(wanted.role)
+        state = self.observed.managed.get(wanted.role)
         chart, chart_error = await self._chart(wanted)
         decision = self._decide(state, wanted, chart)
         if decision.action not in _RUNS_HELM:
             return Outcome(
                 drift=self._drift(decision, wanted, chart),
-                doubt=str(chart_error or ""),
+                require_rescan=str(chart_error or ""),
                 wait_seconds=decision.wait_seconds,
             )
-        now = self.tools.monotonic()
+        now = self.limits.monotonic()
         if chart is None:
             return Outcome(error=chart_error, wait_seconds=self._rest_without_chart(wanted, chart_error, now))
-        rest = self.tools.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
+        rest = self.limits.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
         if rest:
             return Outcome(drift=self._drift(decision, wanted, chart), wait_seconds=rest)
-        if not self.tools.turns.take(self.task.guest_id):
+        if not self.limits.turns.take(self.task.guest_id):
             return Outcome(drift=self._drift(decision, wanted, chart), queued=True)
         return await self._run(decision, state, wanted, chart)
 
     def _rest_without_chart(self, wanted: WantedRelease, error: ChartError | None, now: float) -> float:
         # As for helm: a source that is away for days is not asked for by every guest all the time.
-        guest_id, memory = self.task.guest_id, self.tools.memory
+        guest_id, memory = self.task.guest_id, self.limits.memory
         rest = memory.rest_seconds(guest_id, wanted.role, "", now)
         return rest or memory.note_failure(guest_id, wanted.role, "", now, error)
 
@@ -84,14 +84,14 @@ class ReleaseKeeper:
             wanted,
             chart=chart.identity if chart is not None else None,
             update=update,
-            age_seconds=self.survey.age_seconds(state) if state is not None else 0.0,
-            grace_seconds=self.tools.grace_seconds,
+            age_seconds=self.observed.age_seconds(state) if state is not None else 0.0,
+            grace_seconds=self.limits.grace_seconds,
         )
         if decision.action is Action.NOTHING and self.missing.get(wanted.role):
             return Decision(action=Action.UPGRADE if update else Action.DRIFT, digest=decision.digest)
         if decision.action in (Action.NOTHING, Action.DRIFT):
             # What failed once is no longer tried.
-            self.tools.memory.note_success(self.task.guest_id, wanted.role)
+            self.limits.memory.note_success(self.task.guest_id, wanted.role)
         return decision
 
     def _drift(self, decision: Decision, wanted: WantedRelease, chart: CachedChart | None) -> str:
@@ -104,14 +104,14 @@ class ReleaseKeeper:
 
     async def _chart(self, wanted: WantedRelease) -> tuple[CachedChart | None, ChartError | None]:
         try:
-            return await self.tools.charts.get(wanted.source), None
+            return await self.limits.charts.get(wanted.source), None
         except ChartError as error:
             return None, error
 
     async def _run(
         self, decision: Decision, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart
     ) -> Outcome:
-        guest_id, memory = self.task.guest_id, self.tools.memory
+        guest_id, memory = self.task.guest_id, self.limits.memory
         try:
             revision = state.latest.revision + 1 if state is not None else 1
             if state is not None and decision.action is Action.REPAIR:
@@ -119,13 +119,13 @@ class ReleaseKeeper:
                 revision -= 1
             await self._upgrade(state, revision, wanted, chart)
         except FipopError as error:
-            now = self.tools.monotonic()
+            now = self.limits.monotonic()
             rest = memory.note_failure(guest_id, wanted.role, decision.digest or "", now, error)
             self._log("could not bring a release to the wanted state", decision, wanted, error=str(error))
             return Outcome(ran=True, error=error, wait_seconds=rest)
         if self.missing.get(wanted.role):
             # Whoever deletes the objects may do so again: a revision for each time would be too many.
-            memory.note_failure(guest_id, wanted.role, decision.digest or "", self.tools.monotonic())
+            memory.note_failure(guest_id, wanted.role, decision.digest or "", self.limits.monotonic())
         else:
             memory.note_success(guest_id, wanted.role)
         self._log("brought a release to the wanted state", decision, wanted)
@@ -141,7 +141,7 @@ class ReleaseKeeper:
             candidates = object_name_candidates(wanted, self._taken_names(wanted))
         for number, object_name in enumerate(candidates, start=1):
             try:
-                await self.tools.helm.upgrade(
+                await self.limits.helm.upgrade(
                     self.target, _order(state, revision, wanted, chart, object_name)
                 )
             except HelmError as error:
@@ -153,7 +153,7 @@ class ReleaseKeeper:
     def _taken_names(self, wanted: WantedRelease) -> frozenset[str]:
         return frozenset(
             workload.name
-            for workload in self.survey.workloads
+            for workload in self.observed.workloads
             if workload.release != (wanted.namespace, wanted.name)
         )
 
@@ -164,7 +164,7 @@ class ReleaseKeeper:
         runs. Only this very version of the record goes: a helm that is alive after all has changed it.
         """
         record = state.latest
-        async with self.tools.talk(self.target.connection) as client:
+        async with self.limits.session(self.target.connection) as client:
             await client.delete(
                 SECRETS,
                 record.secret,

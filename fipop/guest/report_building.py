@@ -8,7 +8,7 @@ from fipop.errors import FipopError
 from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import Status
-from fipop.guest.observed import Survey
+from fipop.guest.observed import ObservedState
 from fipop.guest.release_installer import Outcome
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, Event, GuestEvent, ReleaseReport
 from fipop.guest.workloads import Readiness, judge_readiness
@@ -20,18 +20,18 @@ _EVENTS = {Role.KUBE_VIP: Event.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Event.CLO
 
 
 def sum_up_release(
-    wanted: WantedRelease, survey: Survey, outcome: Outcome | None, failure: FipopError | None
+    wanted: WantedRelease, observed: ObservedState, outcome: Outcome | None, failure: FipopError | None
 ) -> ReleaseReport:
     """Tell how one release stands, after what was done about it.
 
     `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between.
     """
     outcome = outcome or Outcome()
-    error = outcome.error or survey.problems.get(wanted.role) or failure
-    state = survey.managed.get(wanted.role)
+    error = outcome.error or observed.problems.get(wanted.role) or failure
+    state = observed.managed.get(wanted.role)
     if state is None:
         message = "there is no release yet"
-        unknown = survey.unknown.get(wanted.role)
+        unknown = observed.unknown.get(wanted.role)
         if unknown is not None:
             message = f"helm is still to be asked what release {'/'.join(unknown.latest.key)} is"
         elif outcome.queued:
@@ -45,7 +45,7 @@ def sum_up_release(
             readiness=Readiness(ready=False, message=message),
             error=error,
         )
-    readiness = judge_readiness(survey.workloads_of(wanted.role))
+    readiness = judge_readiness(observed.workloads_of(wanted.role))
     if state.latest.status is not Status.DEPLOYED:
         readiness = Readiness(ready=False, message=f"the release is {state.latest.status.value}")
     return ReleaseReport(
@@ -57,19 +57,19 @@ def sum_up_release(
         version=state.chart_version,
         status=state.latest.status.value,
         drift=outcome.drift,
-        doubt=outcome.doubt,
+        require_rescan=outcome.require_rescan,
         renamed=is_renamed(state, wanted),
         readiness=readiness,
         error=error,
     )
 
 
-def waits_for_pods(survey: Survey, releases: Iterable[ReleaseReport]) -> list[float]:
+def waits_for_pods(observed: ObservedState, releases: Iterable[ReleaseReport]) -> list[float]:
     """Give when to look again at releases that are not ready: soon after a change often, later less and less."""
     return [
-        max(SOONEST_SECONDS, survey.age_seconds(survey.managed[release.role]) / 2)
+        max(SOONEST_SECONDS, observed.age_seconds(observed.managed[release.role]) / 2)
         for release in releases
-        if not release.readiness.ready and release.role in survey.managed
+        if not release.readiness.ready and release.role in observed.managed
     ]
 
 

@@ -99,7 +99,7 @@ class ReleaseReport:
     version: str = ""
     status: str = ""
     drift: str = ""
-    doubt: str = ""
+    require_rescan: str = ""
     renamed: bool = False
     readiness: Readiness
     error: FipopError | None = None

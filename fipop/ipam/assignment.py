@@ -200,11 +200,11 @@ class Assigner(Generic[OwnerT]):
         )
 
     def _check_static(self, request: Request[OwnerT], address: Address, name: str) -> Address:
-        obstacle = self.ledger.obstacle(address, request.owner, name)
+        blocker = self.ledger.blocker(address, request.owner, name)
         is_tenant = request.owner in self._tenants.get(address, {})
-        if obstacle is None or is_tenant or self._can_share(request, address, name):
+        if blocker is None or is_tenant or self._can_share(request, address, name):
             return address
-        raise obstacle
+        raise blocker
 
     def _choose_from(self, request: Request[OwnerT], family: Family, name: str) -> Address:
         asked = self.ledger.range(name)

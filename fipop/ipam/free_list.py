@@ -14,7 +14,7 @@ from fipop.ipam.intervals import IntervalSet
 _BEYOND = 1 << 129
 
 
-class Lane:
+class FreeList:
     """The addresses of one family that a range gives out, and its counters.
 
     `taken` holds all addresses of the family that have a record, of whatever range. `used` and `quarantined` count

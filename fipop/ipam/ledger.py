@@ -14,7 +14,7 @@ from typing import Any, Generic
 from fipop import errors
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.free_list import Lane
+from fipop.ipam.free_list import FreeList
 from fipop.ipam.records import OwnerT, Range, Record, Snapshot, Usage
 
 __all__ = ["Ledger", "OwnerT", "Range", "Record", "Snapshot", "Usage"]
@@ -41,7 +41,7 @@ class Ledger(Generic[OwnerT]):
         }
         self._quarantined: dict[Hashable, set[Address]] = {}
         # Empty after a change of the ranges; made anew when next asked for, once for a burst of changes.
-        self._lanes: dict[Family, dict[str, Lane]] = {family: {} for family in Family}
+        self._lanes: dict[Family, dict[str, FreeList]] = {family: {} for family in Family}
 
     # Ranges
 
@@ -73,7 +73,7 @@ class Ledger(Generic[OwnerT]):
 
     def snapshot(self, range_name: str) -> Snapshot:
         """Count a range, exactly and in constant time."""
-        ipv4, ipv6 = (_usage(self._lane(range_name, family)) for family in Family)
+        ipv4, ipv6 = (_usage(self._free_list(range_name, family)) for family in Family)
         whole = (mine + theirs for mine, theirs in zip(ipv4, ipv6, strict=True))
         return Snapshot(Usage(*whole), ipv4, ipv6)
 
@@ -104,7 +104,7 @@ class Ledger(Generic[OwnerT]):
         asked = self.range(range_name)
         if asked.draining:
             return errors.RangeDrainingError(range_name=range_name)
-        if address.value in self._lane(range_name, address.family).addresses:
+        if address.value in self._free_list(range_name, address.family).addresses:
             return None
         withheld = asked.pool.why_withheld(address)
         older = None if withheld else next(each.name for each in self._older(asked) if address in each.pool)
@@ -116,7 +116,7 @@ class Ledger(Generic[OwnerT]):
             older_range=older,
         )
 
-    def obstacle(self, address: Address, owner: OwnerT, range_name: str) -> IpamError | None:
+    def blocker(self, address: Address, owner: OwnerT, range_name: str) -> IpamError | None:
         """Say why `claim` would refuse; None if it would not.
 
         A `refusal`, AddressHeldError or AddressQuarantinedError; RangeUnknownError is raised.
@@ -137,9 +137,9 @@ class Ledger(Generic[OwnerT]):
 
     def choose(self, range_name: str, family: Family, owner: OwnerT) -> Address:
         """Tell which address `claim_next` would give, with the same errors, and give out nothing."""
-        lane = self._lane(range_name, family)
-        value = self._next(lane, range_name, family, owner)
-        lane.put_back(value)
+        free_list = self._free_list(range_name, family)
+        value = self._next(free_list, range_name, family, owner)
+        free_list.put_back(value)
         return Address(family, value)
 
     # Changes
@@ -149,15 +149,15 @@ class Ledger(Generic[OwnerT]):
 
         RangeUnknownError, RangeDrainingError, FamilyMissingError, RangeFullError.
         """
-        lane = self._lanes[family].get(range_name) or self._lane(range_name, family)
-        value = self._next(lane, range_name, family, owner)
+        free_list = self._lanes[family].get(range_name) or self._free_list(range_name, family)
+        value = self._next(free_list, range_name, family, owner)
         address = _new(Address, (family, value))
         records = self._records[family]
         if self._shared_overlaps or value in records:
             self._put(address, Record(owner, range_name))
         else:  # what `_put` comes to for a free address, without its general counting: nearly all calls come this way
             records[value] = (owner, range_name, None)
-            lane.used += 1
+            free_list.used += 1
         return address
 
     def claim(self, address: Address, owner: OwnerT, range_name: str) -> None:
@@ -165,8 +165,8 @@ class Ledger(Generic[OwnerT]):
 
         RangeUnknownError, and the errors of `obstacle`.
         """
-        if (obstacle := self.obstacle(address, owner, range_name)) is not None:
-            raise obstacle
+        if (blocker := self.blocker(address, owner, range_name)) is not None:
+            raise blocker
         self._put(address, Record(owner, range_name))
 
     def adopt(
@@ -199,9 +199,9 @@ class Ledger(Generic[OwnerT]):
         """Forget the record of an address, held or in quarantine, so that it can be given out; give what was there."""
         record = self._drop(address)
         if record is not None:
-            for lane in self._lanes[address.family].values():
-                if address.value in lane.addresses:
-                    lane.put_back(address.value)
+            for free_list in self._lanes[address.family].values():
+                if address.value in free_list.addresses:
+                    free_list.put_back(address.value)
         return record
 
     def expire(self, now: datetime) -> tuple[Address, ...]:
@@ -233,32 +233,32 @@ class Ledger(Generic[OwnerT]):
         return record
 
     def _count(self, address: Address, record: Record[OwnerT], step: int) -> None:
-        for name, lane in self._lanes[address.family].items():
-            is_given = address.value in lane.addresses
+        for name, free_list in self._lanes[address.family].items():
+            is_given = address.value in free_list.addresses
             if name != record.range_name:
-                lane.foreign += step * is_given
+                free_list.foreign += step * is_given
             elif not is_given:
-                lane.outside += step
+                free_list.outside += step
             elif record.is_held:
-                lane.used += step
+                free_list.used += step
             else:
-                lane.quarantined += step
+                free_list.quarantined += step
 
-    def _next(self, lane: Lane, range_name: str, family: Family, owner: OwnerT) -> int:
+    def _next(self, free_list: FreeList, range_name: str, family: Family, owner: OwnerT) -> int:
         """Take the owner's next address off the lane: its former one, or a free one."""
-        if lane.closed:
+        if free_list.closed:
             raise errors.RangeDrainingError(range_name=range_name)
-        if self._quarantined and (former := self._former(lane, range_name, family, owner)) is not None:
+        if self._quarantined and (former := self._former(free_list, range_name, family, owner)) is not None:
             return former
-        value = lane.next_free()
+        value = free_list.next_free()
         if value is None:
-            raise self._exhausted(lane, range_name, family)
+            raise self._exhausted(free_list, range_name, family)
         return value
 
-    def _former(self, lane: Lane, range_name: str, family: Family, owner: OwnerT) -> int | None:
+    def _former(self, free_list: FreeList, range_name: str, family: Family, owner: OwnerT) -> int | None:
         waiting = self._quarantined.get(self._returns_as(owner), ())
         mine = (each for each in waiting if self._returns(self.record(each), range_name, owner))
-        return lane.first(each.value for each in mine if each.family is family)
+        return free_list.first(each.value for each in mine if each.family is family)
 
     def _returns(self, record: Record[OwnerT] | None, range_name: str, owner: OwnerT) -> bool:
         """Tell whether a record in quarantine is that of an owner who asks its range for an address again."""
@@ -276,7 +276,7 @@ class Ledger(Generic[OwnerT]):
         older = (each for each in self._ranges.values() if each.age < younger.age)
         return sorted((each for each in older if each.pool.overlaps(younger.pool)), key=lambda each: each.age)
 
-    def _lane(self, range_name: str, family: Family) -> Lane:
+    def _free_list(self, range_name: str, family: Family) -> FreeList:
         self.range(range_name)
         if not self._lanes[family]:
             self._build_lanes()
@@ -293,13 +293,13 @@ class Ledger(Generic[OwnerT]):
                 addresses -= older.pool.addresses
             for family, lanes in self._lanes.items():
                 taken = self._records[family]
-                lanes[each.name] = Lane(
+                lanes[each.name] = FreeList(
                     addresses.of(family), taken, descending=each.descending, closed=each.draining
                 )
         for address, record in self.records():
             self._count(address, record, 1)
 
-    def _exhausted(self, lane: Lane, range_name: str, family: Family) -> IpamError:
+    def _exhausted(self, free_list: FreeList, range_name: str, family: Family) -> IpamError:
         pool = self.range(range_name).pool
         families = tuple(each.label for each in Family if pool.addresses.of(each))
         if family.label not in families:
@@ -310,14 +310,19 @@ class Ledger(Generic[OwnerT]):
             range_name=range_name,
             pool_text=pool.text,
             family=family.label,
-            total=_usage(lane).total,
-            used=lane.used,
-            quarantined=lane.quarantined,
+            total=_usage(free_list).total,
+            used=free_list.used,
+            quarantined=free_list.quarantined,
         )
 
 
-def _usage(lane: Lane) -> Usage:
-    return Usage(used=lane.used, free=lane.free, quarantined=lane.quarantined, out_of_range=lane.outside)
+def _usage(free_list: FreeList) -> Usage:
+    return Usage(
+        used=free_list.used,
+        free=free_list.free,
+        quarantined=free_list.quarantined,
+        out_of_range=free_list.outside,
+    )
 
 
 def _held_error(address: Address, record: Record[Any]) -> errors.AddressHeldError:

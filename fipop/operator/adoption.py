@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP
 from fipop.errors import PASSING_ERRORS, FipopError
-from fipop.state.cache import World
-from fipop.state.gate import Gates
+from fipop.state.cache import ClusterCache
+from fipop.state.gate import AllocationGate
 
 logger = logging.getLogger(__name__)
 
@@ -20,15 +20,15 @@ TURN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Startup:
+class Adoption:
     """Adoption. `adopt` does a round over one floating IP; `discover` resolves the links of a guest.
 
     `note_inheritance` is called before: what specs name by then may have come from the predecessor. `pause_seconds` is
     the first wait after trouble of the API server.
     """
 
-    world: World
-    gates: Gates
+    cache: ClusterCache
+    gate: AllocationGate
     adopt: Callable[[tuple[str, str]], Awaitable[object]]
     discover: Callable[[str], Awaitable[object]]
     note_inheritance: Callable[[], None]
@@ -42,16 +42,16 @@ class Startup:
             if number % TURN == 0:
                 await asyncio.sleep(0)
             try:
-                await self._insist(floating_ip)
+                await self._retry(floating_ip)
             except FipopError as error:
                 # Its status, or the round that the queue makes next, keeps the address from others.
                 logger.warning(
                     "floating IP cannot be adopted yet",
                     extra={"floating_ip": floating_ip.meta.key, "error": str(error)},
                 )
-        self.gates.adopted = True
+        self.gate.adopted = True
 
-    async def _insist(self, floating_ip: FloatingIP) -> None:
+    async def _retry(self, floating_ip: FloatingIP) -> None:
         """Adopt one; trouble of the API server must not let a younger one with the same address come first."""
         pause = self.pause_seconds
         for attempt in range(ATTEMPTS):
@@ -68,4 +68,4 @@ class Startup:
                 return
 
     def _having_addresses(self) -> Iterable[FloatingIP]:
-        return (each for each in self.world.floating_ips.all() if each.status.addresses or each.ipaddress)
+        return (each for each in self.cache.floating_ips.all() if each.status.addresses or each.ipaddress)

@@ -17,11 +17,11 @@ from fipop.control.kopf.watcher import Watcher
 from fipop.control.leadership import Leadership, LeaderWorkStuckError, boottime
 from fipop.control.resync import Resync, ResyncTimes
 from fipop.errors import ApiUnreachableError, FipopError
-from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner, find_helm
 from fipop.guest.helm.work_folder import sweep
-from fipop.guest.limits import GuestTools
+from fipop.guest.limits import GuestLimits
 from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
@@ -88,7 +88,7 @@ class Operator:
             concurrency=HELM_CONCURRENCY,
             observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
         )
-        self._tools = GuestTools(
+        self._tools = GuestLimits(
             helm=helm,
             charts=ChartCache(helm),
             turns=HelmTurns(
@@ -105,10 +105,10 @@ class Operator:
             configuration=self._configuration,
             leadership=self._leadership,
             metrics=self._metrics,
-            room=GuestRoom(self._tools),
+            sessions=GuestSessions(self._tools),
         )
         self._resync = Resync(
-            [self._controllers.world.feed(resource) for resource in WATCHED],
+            [self._controllers.cache.feed(resource) for resource in WATCHED],
             lister=self._client,
             random=SystemRandom(),
             times=build_resync_times(options.resync_seconds),
@@ -137,12 +137,12 @@ class Operator:
 
     async def _start(self) -> None:
         """Take the settings in, bring the CRDs up to date: again and again until the API server lets us."""
-        await self._insist(self._configuration.load, "settings")
+        await self._retry(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
         self._serve_metrics()
-        await self._insist(self._settle_crds, "schema")
-        await self._insist(self._find_our_age, "schema")
+        await self._retry(self._settle_crds, "schema")
+        await self._retry(self._find_our_age, "schema")
         self._not_ready.clear()
 
     async def _work(self) -> None:
@@ -201,7 +201,7 @@ class Operator:
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._resync.refresh()
-            await controllers.startup.adopt_all()
+            await controllers.adoption.adopt_all()
             controllers.enqueue_all()
             tasks = [
                 asyncio.create_task(
@@ -209,10 +209,10 @@ class Operator:
                 ),
                 asyncio.create_task(
                     controllers.passes.run(
-                        controllers.fleet.visit, concurrency=self._options.pass_concurrency * 2
+                        controllers.pass_controller.visit, concurrency=self._options.pass_concurrency * 2
                     )
                 ),
-                asyncio.create_task(controllers.looks.run()),
+                asyncio.create_task(controllers.scan.run()),
             ]
             await asyncio.gather(*tasks)
         finally:
@@ -245,7 +245,7 @@ class Operator:
                 self._check_authority(error)
             self._answers.look()
 
-    async def _insist(self, step: Callable[[], Awaitable[None]], name: str) -> None:
+    async def _retry(self, step: Callable[[], Awaitable[None]], name: str) -> None:
         """Do a step of the start until it succeeds; why it does not is told by the log and by readiness."""
         while True:
             try:
@@ -292,9 +292,9 @@ class Operator:
 
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""
-        world = self._controllers.world
-        for reservation in world.reservations.all():
-            if reservation.is_held and world.floating_ips.get(*reservation.owner.key) is None:
+        cache = self._controllers.cache
+        for reservation in cache.reservations.all():
+            if reservation.is_held and cache.floating_ips.get(*reservation.owner.key) is None:
                 self._controllers.router.add_reservation(reservation)
 
     def _lease(self) -> LeaseClient | None:

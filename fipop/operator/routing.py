@@ -23,7 +23,7 @@ from fipop.kube.resources import (
 )
 from fipop.operator.addresses.ownership import read_addresses
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
-from fipop.state.cache import BY_OWNER_NAMESPACE, World
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
 IN_VAIN_SECONDS = 5.0
 """Until others try for an address whose claim came to nothing: what refused that one may refuse them all."""
@@ -54,7 +54,7 @@ class Router:
     `waiting_for` those whose Harvester cluster of that name is not known yet.
     """
 
-    world: World
+    cache: ClusterCache
     work: WorkQueue[Key]
     passes: WorkQueue[str]
     unserved: Callable[[], Iterable[str]] = tuple
@@ -86,7 +86,7 @@ class Router:
 
     def add_guest_floating_ips(self, guest_id: str) -> None:
         """Enqueue all floating IPs of a guest."""
-        for floating_ip in self.world.floating_ips_of(guest_id):
+        for floating_ip in self.cache.floating_ips_of(guest_id):
             self.add_floating_ip(floating_ip.meta.key)
 
     def add_reservation(self, reservation: Reservation) -> None:
@@ -111,12 +111,12 @@ class Router:
         After a claim that came to nothing (`in_vain`) they wait: where all fail, they must not wake each other in a
         circle. Whose own claim it was is tried again anyway.
         """
-        for each in self.world.ranges.all():
+        for each in self.cache.ranges.all():
             if each.address_space == space:
                 self._add_range(each.name)
         concerned = self._waiting_for(address)
         self._wake(
-            (each for each in concerned if not self.world.books.is_trying_again(each.meta.key)),
+            (each for each in concerned if not self.cache.allocations.is_trying_again(each.meta.key)),
             delay_seconds=IN_VAIN_SECONDS if in_vain else 0.0,
         )
 
@@ -126,7 +126,7 @@ class Router:
 
     def _waiting_for(self, address: Address) -> list[FloatingIP]:
         """Give who waits and names an address, or might be given it: also by a range that is not known yet."""
-        may_get = functools.cache(lambda range_name: self.world.books.may_get(range_name, address))
+        may_get = functools.cache(lambda range_name: self.cache.allocations.may_get(range_name, address))
         return [
             each
             for each in self.waiting.values()
@@ -139,10 +139,10 @@ class Router:
         if old is not None and new is not None and _only_status_changed(old, new):
             return
         # Overlaps concern every range of the space, also the one that it left.
-        for each in self.world.ranges.all():
+        for each in self.cache.ranges.all():
             if each.address_space in {side.address_space for side in (old, new) if side is not None}:
                 self.work.add(Key(Kind.RANGE, "", each.name))
-        for floating_ip in self.world.floating_ips_of_range(change.latest.name):
+        for floating_ip in self.cache.floating_ips_of_range(change.latest.name):
             self.add_floating_ip(floating_ip.meta.key)
         self.wake_waiting()
         for guest_id in self.unserved():
@@ -170,11 +170,11 @@ class Router:
             for address in read_addresses([change.old.address]):
                 self._wake(self._waiting_for(address))
         if change.new is None:
-            found = self.world.ranges.get("", change.latest.range)
+            found = self.cache.ranges.get("", change.latest.range)
             if found is not None and found.address_space != change.latest.space:
                 self.wake_waiting()  # it may have been the last that kept the range shut
             return
-        has_owner = change.new.is_held and self.world.floating_ips.get(*change.new.owner.key) is not None
+        has_owner = change.new.is_held and self.cache.floating_ips.get(*change.new.owner.key) is not None
         if not has_owner:
             self.add_reservation(change.new)
 
@@ -189,19 +189,19 @@ class Router:
             self._guest_changed(guest_id)
 
     def _namespace_changed(self, change: Change[NamespaceInfo]) -> None:
-        if self.world.guest_clusters(change.latest.name):
+        if self.cache.guest_clusters(change.latest.name):
             self._guest_changed(change.latest.name)
 
     def _guest_changed(self, guest_id: str) -> None:
         self.work.add(Key(Kind.GUEST, "", guest_id))
         self.add_guest_floating_ips(guest_id)
         # A guest that is gone carries nothing, one that is back can be asked: quarantines may end.
-        for reservation in self.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):
+        for reservation in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):
             if not reservation.is_held:
                 self.add_reservation(reservation)
 
     def _add_range(self, name: str) -> None:
-        if self.world.ranges.get("", name) is not None:
+        if self.cache.ranges.get("", name) is not None:
             self.work.add(Key(Kind.RANGE, "", name), priority=Priority.BACKGROUND)
 
 

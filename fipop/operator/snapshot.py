@@ -10,10 +10,10 @@ def build_snapshot(
     controllers: Controllers, *, leading: bool, bad_options: int, predecessor_runs: bool
 ) -> FleetSnapshot:
     """Read stores, books and observations; nothing is counted up or down, so nothing can drift."""
-    world = controllers.world
+    cache = controllers.cache
     ranges = []
-    for each in world.ranges.all():
-        capacity = world.books.capacity(each.name)
+    for each in cache.ranges.all():
+        capacity = cache.allocations.capacity(each.name)
         whole = capacity.whole if capacity is not None else None
         ranges.append(
             RangeSample(
@@ -36,7 +36,7 @@ def build_snapshot(
                 cluster=guest.cluster_name,
                 harvester_cluster=guest.harvester_cluster_name or "",
                 reachable=observation.reachable if observation is not None else None,
-                last_pass=controllers.fleet.last_pass_at(guest.id),
+                last_pass=controllers.pass_controller.last_pass_at(guest.id),
             )
         )
     return FleetSnapshot(
@@ -46,6 +46,6 @@ def build_snapshot(
         queue_depths={"objects": controllers.work.depth, "passes": controllers.passes.depth},
         bad_options=bad_options,
         predecessor_runs=predecessor_runs,
-        withheld_releases=controllers.guard.withheld(),
-        ignored_claims=sum(controllers.looks.ignored.values()),
+        withheld_releases=controllers.mass_release.withheld(),
+        ignored_claims=sum(controllers.scan.ignored.values()),
     )

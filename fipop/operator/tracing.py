@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 
 logger = logging.getLogger(__name__)
 
@@ -17,8 +17,8 @@ PAUSE_SECONDS = 1.0
 class IpamTracer:
     """Logs the ledger after rounds, while `wanted` says so: no round goes untold, some are told by the same lines."""
 
-    def __init__(self, world: World, *, wanted: Callable[[], bool]) -> None:
-        self._world = world
+    def __init__(self, cache: ClusterCache, *, wanted: Callable[[], bool]) -> None:
+        self._cache = cache
         self._wanted = wanted
         self._next_at = float("-inf")
         self._pending: asyncio.TimerHandle | None = None
@@ -34,13 +34,13 @@ class IpamTracer:
         self._pending = None
         self._next_at = asyncio.get_running_loop().time() + PAUSE_SECONDS
         if self._wanted():
-            log_ipam_data(self._world)
+            log_ipam_data(self._cache)
 
 
-def log_ipam_data(world: World) -> None:
+def log_ipam_data(cache: ClusterCache) -> None:
     """Log every range with its counts, and every address with its holder."""
-    for each in world.ranges.all():
-        capacity = world.books.capacity(each.name)
+    for each in cache.ranges.all():
+        capacity = cache.allocations.capacity(each.name)
         counts = capacity.whole if capacity is not None else None
         logger.info(
             "ipam data: range",
@@ -55,7 +55,7 @@ def log_ipam_data(world: World) -> None:
                 "out_of_range": counts.out_of_range if counts else 0,
             },
         )
-    for reservation in world.reservations.all():
+    for reservation in cache.reservations.all():
         logger.info(
             "ipam data: address",
             extra={

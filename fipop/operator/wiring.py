@@ -16,7 +16,7 @@ from fipop.control.kopf.bridge import EventType as EventKind
 from fipop.control.leadership import Leadership
 from fipop.control.store import Change
 from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
-from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.guest_pass import GuestSessions
 from fipop.ipam.addresses import Address
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
@@ -29,23 +29,23 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.metrics import Metrics
-from fipop.operator.addresses.mass_release import ReleaseGuard
-from fipop.operator.addresses.quarantine import Releaser, Surroundings
+from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
 from fipop.operator.addresses.ranges import RangeReconciler
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
-from fipop.operator.addresses.reservations import ReservationDesk
-from fipop.operator.adoption import Startup
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.adoption import Adoption
 from fipop.operator.configuration import Configuration
-from fipop.operator.guests.conflicts import Rivals
+from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.discovery import GuestReconciler, reference_to_cluster
-from fipop.operator.guests.passes import Fleet, FleetParts
+from fipop.operator.guests.passes import PassController, PassParts
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
-from fipop.operator.guests.scan import GuestLooks
+from fipop.operator.guests.scan import GuestScan
 from fipop.operator.routing import Key, Kind, Router, gives_out_more
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
-from fipop.state.cache import World
-from fipop.state.gate import Gates
+from fipop.state.cache import ClusterCache
+from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Controllers:
         configuration: Configuration,
         leadership: Leadership,
         metrics: Metrics,
-        room: GuestRoom,
+        sessions: GuestSessions,
     ) -> None:
         self._client = client
         self._events = events
@@ -79,19 +79,19 @@ class Controllers:
         self.is_working = False
         self._served: dict[tuple[str, str], Served] = {}
         random = SystemRandom()
-        self.world = World()
-        self._tracer = IpamTracer(self.world, wanted=lambda: configuration.settings.trace_ipam_data)
-        self.gates = Gates()
-        self.guests = GuestDirectory(world=self.world, client=client)
-        self.world.books.is_inherited = self.guests.is_inherited
-        self.guard = ReleaseGuard(
-            world=self.world, guests=self.guests, confirmed=self._confirmed, tell=self._tell_mass_release
+        self.cache = ClusterCache()
+        self._tracer = IpamTracer(self.cache, wanted=lambda: configuration.settings.trace_ipam_data)
+        self.gate = AllocationGate()
+        self.guests = GuestDirectory(cache=self.cache, client=client)
+        self.cache.allocations.is_inherited = self.guests.is_inherited
+        self.mass_release = MassReleaseGuard(
+            cache=self.cache, guests=self.guests, confirmed=self._confirmed, tell=self._tell_mass_release
         )
-        self.desk = ReservationDesk(
+        self.reservation_store = ReservationStore(
             client=client,
-            lookup=lambda name: self.world.reservations.get("", name),
+            lookup=lambda name: self.cache.reservations.get("", name),
             observe=self._observe_reservation,
-            forget=lambda gone: self.world.forget(FLOATING_IP_RESERVATIONS, gone),
+            forget=lambda gone: self.cache.forget(FLOATING_IP_RESERVATIONS, gone),
             now=client.server_now,
             lives=self.guests.exists,
             count_release=metrics.count_release,
@@ -108,44 +108,44 @@ class Controllers:
             backoff=Backoff(first_seconds=0.5, limit_seconds=30.0),
             observe=self._observe_pass,
         )
-        self.router = Router(world=self.world, work=self.work, passes=self.passes)
-        self.world.on_change = self._changed
-        self.world.books.on_free = self._freed
-        self.world.on_loss = self._lost_unseen
-        self.reach = Reach(world=self.world, guests=self.guests)
-        self.rivals = Rivals(
-            world=self.world,
+        self.router = Router(cache=self.cache, work=self.work, passes=self.passes)
+        self.cache.on_change = self._changed
+        self.cache.allocations.on_free = self._freed
+        self.cache.on_loss = self._lost_unseen
+        self.reach = Reach(cache=self.cache, guests=self.guests)
+        self.conflicts = AddressConflicts(
+            cache=self.cache,
             exists=self.guests.exists,
-            look=lambda guest_id, address: self.fleet.look(guest_id, address),
-            carries=lambda guest_id, address: self.fleet.carries(guest_id, address),
+            look=lambda guest_id, address: self.pass_controller.look(guest_id, address),
+            carries=lambda guest_id, address: self.pass_controller.carries(guest_id, address),
             reaches=self.reach.reaches,
         )
-        self._fleet_parts = FleetParts(
+        self._pass_parts = PassParts(
             client=client,
-            world=self.world,
+            cache=self.cache,
             guests=self.guests,
-            room=room,
+            sessions=sessions,
             metrics=metrics,
             settings=lambda: configuration.settings,
             leads=lambda: leadership.still_leading_for(GUEST_WRITE_SECONDS),
-            desk=self.desk,
-            gates=self.gates,
-            rivals=self.rivals,
+            reservation_store=self.reservation_store,
+            gate=self.gate,
+            conflicts=self.conflicts,
             observed=self.router.add_guest_floating_ips,
             now=client.server_now,
             monotonic=time.monotonic,
             random=random,
         )
-        self.fleet = Fleet(self._fleet_parts)
+        self.pass_controller = PassController(self._pass_parts)
         self._build_reconcilers()
 
     def _build_reconcilers(self) -> None:
-        client, world = self._client, self.world
+        client, cache = self._client, self.cache
         self.floating_ips = FloatingIPReconciler(
             client=client,
-            world=world,
-            desk=self.desk,
-            gates=self.gates,
+            cache=cache,
+            reservation_store=self.reservation_store,
+            gate=self.gate,
             guests=self.guests,
             callbacks=Callbacks(
                 settled=self._settled,
@@ -156,10 +156,10 @@ class Controllers:
             ),
             carrier_of=lambda name: self.releaser.carrier_of(name),
         )
-        self.ranges = RangeReconciler(client=client, world=world, monotonic=time.monotonic)
+        self.ranges = RangeReconciler(client=client, cache=cache, monotonic=time.monotonic)
         self.clusters = GuestReconciler(
             client=client,
-            world=world,
+            cache=cache,
             guests=self.guests,
             events=self._events,
             now=client.server_now,
@@ -168,35 +168,35 @@ class Controllers:
         )
         self.router.unserved = lambda: self.clusters.unserved
         self.router.waiting_for = self.clusters.waiting_for
-        self.releaser = Releaser(
+        self.releaser = QuarantineReconciler(
             client=client,
-            world=world,
-            desk=self.desk,
+            cache=cache,
+            reservation_store=self.reservation_store,
             guests=self.guests,
             surroundings=Surroundings(
-                look=self.fleet.look,
-                look_at_rivals=lambda address, owner: self.rivals.carrier_of(address, but=owner),
-                may_release=self.guard.may_release,
+                look=self.pass_controller.look,
+                look_at_conflicts=lambda address, owner: self.conflicts.carrier_of(address, but=owner),
+                may_release=self.mass_release.may_release,
                 clean=self.router.add_pass,
                 owner_changed=self.router.add_floating_ip,
                 still_carried=self.router.wake_waiting,
             ),
             now=client.server_now,
         )
-        self.startup = Startup(
-            world=world,
-            gates=self.gates,
+        self.adoption = Adoption(
+            cache=cache,
+            gate=self.gate,
             adopt=self.floating_ips.reconcile,
             discover=self.guests.discover,
             note_inheritance=self.guests.note_inheritance,
         )
-        self.looks = GuestLooks(
-            world=world,
-            gates=self.gates,
-            desk=self.desk,
-            rivals=self.rivals,
+        self.scan = GuestScan(
+            cache=cache,
+            gate=self.gate,
+            reservation_store=self.reservation_store,
+            conflicts=self.conflicts,
             discover=self._can_be_looked_at,
-            look=self.fleet.look_around,
+            look=self.pass_controller.look_around,
             opened=self._opened,
             reach=self.reach,
             over_limit=self._tell_over_limit,
@@ -219,16 +219,16 @@ class Controllers:
 
     def enqueue_all(self) -> None:
         """Look at everything once: what happened while nobody looked causes no event."""
-        for each in self.world.ranges.all():
+        for each in self.cache.ranges.all():
             self.work.add(Key(Kind.RANGE, "", each.name))
-        for floating_ip in self.world.floating_ips.all():
+        for floating_ip in self.cache.floating_ips.all():
             self.router.add_floating_ip(floating_ip.meta.key)
-        for owner in self.world.books.claimants():
+        for owner in self.cache.allocations.claimants():
             # A claim of before whose floating IP is gone by now: nobody else would give its address free.
             self.router.add_floating_ip(owner)
-        for reservation in self.world.reservations.all():
+        for reservation in self.cache.reservations.all():
             self.router.add_reservation(reservation)
-        for cluster in self.world.clusters.all():
+        for cluster in self.cache.clusters.all():
             if cluster.cluster_name:
                 self.work.add(Key(Kind.GUEST, "", cluster.cluster_name))
                 self.router.add_routine_pass(cluster.cluster_name)
@@ -238,10 +238,10 @@ class Controllers:
         self.guests.start_afresh()
         self.clusters.start_afresh()
         self._served.clear()
-        self.gates.adopted = False
-        self.rivals.start_afresh()
+        self.gate.adopted = False
+        self.conflicts.start_afresh()
         self.releaser.start_afresh()
-        self.looks.doubt()
+        self.scan.require_rescan()
         self.is_working = True
 
     def stop_working(self) -> None:
@@ -250,14 +250,14 @@ class Controllers:
 
     def take_event(self, resource: Resource) -> Callback:
         """Give the callback for the events of a kind."""
-        feed = self.world.feed(resource)
+        feed = self.cache.feed(resource)
         if resource != FLOATING_IPS:
             return feed.take_event
 
         def take(kind: EventKind, obj: Mapping[str, Any]) -> None:
             # Whatever learned of it first: a DELETED event is the proof that somebody wanted it gone.
             if kind is EventKind.DELETED:
-                self.guard.note_deleted(str(obj["metadata"].get("uid", "")))
+                self.mass_release.note_deleted(str(obj["metadata"].get("uid", "")))
             feed.take_event(kind, obj)
 
         return take
@@ -266,7 +266,7 @@ class Controllers:
         if not self.is_working:
             return
         if resource == FLOATING_IP_RANGES and gives_out_more(change):
-            self.looks.note_ranges()
+            self.scan.note_ranges()
         self._forget_gone(resource, change)
         self.router.route(resource, change)
 
@@ -281,7 +281,7 @@ class Controllers:
             return
         guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
         if not self.guests.exists(guest_id):
-            self.looks.forget(guest_id)
+            self.scan.forget(guest_id)
 
     def _freed(self, space: str, address: Address, in_vain: bool) -> None:
         if self.is_working:
@@ -290,23 +290,23 @@ class Controllers:
     def _opened(self) -> None:
         """Go on with what waited for the look at the guests."""
         self.router.wake_waiting()
-        for guest_id in self.fleet.held_up():
+        for guest_id in self.pass_controller.held_up():
             self.router.add_pass(guest_id)
 
     def _lost_unseen(self) -> None:
         """Distrust the ledger: an object is gone that no event said was deleted."""
-        if self.is_working and self.gates.looked:
+        if self.is_working and self.gate.looked:
             logger.warning("objects are gone that nobody was seen to delete: the guests are looked at again")
-        self.guard.count_again()
-        self.looks.doubt()
+        self.mass_release.count_again()
+        self.scan.require_rescan()
 
     def _observe_reservation(self, answer: Json) -> Reservation:
-        self.world.observe(FLOATING_IP_RESERVATIONS, answer)
+        self.cache.observe(FLOATING_IP_RESERVATIONS, answer)
         return parse_reservation(answer)
 
     def _settled(self, floating_ip: FloatingIP) -> None:
         """Want a pass over the guest where it has to be told something new."""
-        if self.world.floating_ips.get(*floating_ip.meta.key) is None:
+        if self.cache.floating_ips.get(*floating_ip.meta.key) is None:
             return  # it went during its round, and that brought a pass about
         served = (
             floating_ip.uid,
@@ -327,11 +327,11 @@ class Controllers:
         self.router.add_guest_floating_ips(guest.id)
         self.router.add_pass(guest.id)
         if guest.connected:
-            self.looks.note_guest(guest.id)
+            self.scan.note_guest(guest.id)
 
     def _lost(self, guest: Guest) -> None:
         self._metrics.forget_guest(guest.cluster_name)
-        self.fleet.forget(guest.id)
+        self.pass_controller.forget(guest.id)
 
     def _warn(self, floating_ip: FloatingIP, reason: str, message: str) -> None:
         about = ObjectReference(

@@ -99,11 +99,11 @@ def choose_range(guest: Guest, ranges: Sequence[RangeMatch]) -> RangeChoice:
     passed_over = []
     candidates = []
     for each in matching:
-        obstacle = _obstacle(each, guest)
-        if obstacle is None:
+        blocker = _blocker(each, guest)
+        if blocker is None:
             candidates.append(each.name)
         else:
-            passed_over.append(PassedOver(range=each.name, reason=obstacle))
+            passed_over.append(PassedOver(range=each.name, reason=blocker))
     return RangeChoice(candidates=tuple(candidates), passed_over=tuple(passed_over))
 
 
@@ -146,7 +146,7 @@ def is_on_network(guest: Guest, network: str) -> bool:
     return any(name.rpartition("/")[2] == network for name in guest.networks)
 
 
-def _obstacle(each: RangeMatch, guest: Guest) -> NoRange | None:
+def _blocker(each: RangeMatch, guest: Guest) -> NoRange | None:
     if each.harvester_network and not is_on_network(guest, each.harvester_network):
         return NoRange.OTHER_NETWORK
     if each.draining:

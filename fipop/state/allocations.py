@@ -76,7 +76,7 @@ class _Space:
     entries: dict[Address, _Entry] = field(default_factory=dict)
 
 
-class Books:
+class AllocationIndex:
     """Who holds which address, and what the ranges can still give out."""
 
     def __init__(self) -> None:
@@ -382,14 +382,14 @@ class Books:
 
     def _enter(self, space: str, address: Address) -> bool:
         """Make the ledger's record of an address anew from all that is known of it; whether that made it free."""
-        room = self._space(space)
-        entry = room.entries.get(address)
-        before = room.ledger.free(address)
+        there = self._space(space)
+        entry = there.entries.get(address)
+        before = there.ledger.free(address)
         if entry is None or entry.is_empty:
-            room.entries.pop(address, None)
+            there.entries.pop(address, None)
             return before is not None
         holder = entry.holder
-        room.ledger.adopt(address, holder.owner, holder.range, quarantined_until=holder.quarantined_until)
+        there.ledger.adopt(address, holder.owner, holder.range, quarantined_until=holder.quarantined_until)
         return False
 
 

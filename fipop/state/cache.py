@@ -29,7 +29,7 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
-from fipop.state.allocations import Books
+from fipop.state.allocations import AllocationIndex
 
 Json = Mapping[str, Any]
 P = TypeVar("P", bound=Projection)
@@ -61,7 +61,7 @@ def _reservations() -> Store[Reservation]:
 
 
 @dataclass(slots=True)
-class World:
+class ClusterCache:
     """The stores, and the ledgers that follow them: every change of an object of ours is on the books at once."""
 
     ranges: Store[FloatingIPRange] = field(default_factory=lambda: Store(parse_range, kind="FloatingIPRange"))
@@ -87,7 +87,7 @@ class World:
         default_factory=lambda: Store(parse_management_cluster, kind="management Cluster")
     )
     namespaces: Store[NamespaceInfo] = field(default_factory=lambda: Store(parse_namespace, kind="Namespace"))
-    books: Books = field(default_factory=Books)
+    allocations: AllocationIndex = field(default_factory=AllocationIndex)
     on_change: Callable[[Resource, Change[Any]], None] = lambda _resource, _change: None
     """Told of every change after it is on the books, whether an event, a list or the answer of our write brought it."""
     on_loss: Callable[[], None] = lambda: None
@@ -180,11 +180,11 @@ class World:
                 self.age_of(change.new)
             else:
                 self._as_it_is.pop(change.latest.name, None)
-            self.books.reservation_changed(change.old, change.new)
+            self.allocations.reservation_changed(change.old, change.new)
         elif resource == FLOATING_IPS:
-            self.books.floating_ip_changed(change.old, change.new)
+            self.allocations.floating_ip_changed(change.old, change.new)
         elif resource == FLOATING_IP_RANGES:
-            self.books.range_changed(change.old, change.new)
+            self.allocations.range_changed(change.old, change.new)
         self.on_change(resource, change)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Gates:
+class AllocationGate:
     """The state of the start, shared by the reconcilers.
 
     `adopted`: every floating IP that already has an address has claimed it. `looked`: the guests told what they
@@ -17,6 +17,6 @@ class Gates:
     looked: bool = False
 
     @property
-    def are_open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether new addresses may be given out."""
         return self.adopted and self.looked

@@ -11,7 +11,7 @@ from fipop.kube.client import KubeClient
 from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 from fipop.state.observations import GuestObservation
 
 NOT_IN_RANGE = "AddressOutOfRange"
@@ -29,7 +29,7 @@ class GuestDirectory:
     for the predecessor. `inheritance` is what their specs named when they were adopted; None before that.
     """
 
-    world: World
+    cache: ClusterCache
     client: KubeClient
     ours_since: datetime | None = None
     inheritance: dict[tuple[str, str], str] | None = None
@@ -58,19 +58,19 @@ class GuestDirectory:
 
     def _links(self, guest_id: str) -> Links | None:
         management = self._management(guest_id)
-        cluster = choose_cluster(self.world.guest_clusters(guest_id), management)
+        cluster = choose_cluster(self.cache.guest_clusters(guest_id), management)
         if cluster is None:
             return None
         return Links(
             cluster=cluster,
             management=management,
-            namespace=self.world.namespaces.get("", guest_id),
+            namespace=self.cache.namespaces.get("", guest_id),
             find_management=self._management,
             known=self._known.get(guest_id),
         )
 
     def _management(self, name: str) -> ManagementCluster | None:
-        return self.world.management.get("", name)
+        return self.cache.management.get("", name)
 
     def _note(self, guest_id: str, found: Discovery) -> None:
         if isinstance(found, Guest):
@@ -105,8 +105,8 @@ class GuestDirectory:
     def note_inheritance(self) -> None:
         """Note what is inherited: what a spec names later is a wish like any other."""
         self.inheritance = None
-        heirs = [each for each in self.world.floating_ips.all() if self.is_inherited(each)]
-        self.inheritance = {each.meta.key: each.ipaddress for each in heirs}
+        adopted = [each for each in self.cache.floating_ips.all() if self.is_inherited(each)]
+        self.inheritance = {each.meta.key: each.ipaddress for each in adopted}
 
     def observation(self, guest_id: str) -> GuestObservation | None:
         """Give what the last pass found; None before the first pass of this process."""
@@ -132,7 +132,7 @@ class GuestDirectory:
     def exists(self, guest_id: str) -> bool:
         """Whether a cluster object of a guest is left: then it may still run, with its addresses."""
         return (
-            bool(self.world.guest_clusters(guest_id)) or self.world.management.get("", guest_id) is not None
+            bool(self.cache.guest_clusters(guest_id)) or self.cache.management.get("", guest_id) is not None
         )
 
     def is_inherited(self, floating_ip: FloatingIP) -> bool:

@@ -164,8 +164,8 @@ BUGS = (
         "is freed while guest",
         (
             "operator/addresses/quarantine.py",
-            "await self._desk.quarantine(reservation, seconds=seconds)",
-            "await self._desk.free(reservation)",
+            "await self._reservation_store.quarantine(reservation, seconds=seconds)",
+            "await self._reservation_store.free(reservation)",
         ),
     ),
     _bug(
@@ -224,11 +224,11 @@ BUGS = (
         "whose status names it",
         (
             "operator/addresses/claiming.py",
-            "            answer = await self._claim(want, owner",
+            "            answer = await self._claim(desired, owner",
             (
-                "            if want.replaces is not None:\n"
-                "                await self._desk.quarantine(want.replaces, seconds=1)\n"
-                "            answer = await self._claim(want, owner"
+                "            if desired.replaces is not None:\n"
+                "                await self._reservation_store.quarantine(desired.replaces, seconds=1)\n"
+                "            answer = await self._claim(desired, owner"
             ),
         ),
     ),
@@ -253,8 +253,8 @@ BUGS = (
         with_guards_off=(
             Edit(
                 file="operator/addresses/claiming.py",
-                before="outcome.obstacles += self._foresee(",
-                after="self._foresee(",
+                before="outcome.blockers += self._preflight(",
+                after="self._preflight(",
             ),
         ),
     ),
@@ -443,7 +443,7 @@ BUGS = (
             "    if static is not None and static != address:\n",
             (
                 "    if static is None:\n"
-                "        return Want(family=family, address=None, requested=held.requested, replaces=held)\n"
+                "        return DesiredAddress(family=family, address=None, requested=held.requested, replaces=held)\n"
                 "    if static is not None and static != address:\n"
             ),
         ),
@@ -484,7 +484,7 @@ BUGS = (
         ("operator/addresses/ranges.py", "unchanged = found", "unchanged = False and found"),
         (
             "operator/addresses/ranges.py",
-            "        self._world.observe(FLOATING_IP_RANGES, answer)\n        return None",
+            "        self._cache.observe(FLOATING_IP_RANGES, answer)\n        return None",
             "        return RetryAfter(1.0)",
         ),
     ),
@@ -496,10 +496,10 @@ BUGS = (
         ("operator/addresses/ranges.py", "unchanged = found", "unchanged = False and found"),
         (
             "operator/app.py",
-            "        world = self._controllers.world\n        for reservation",
+            "        cache = self._controllers.cache\n        for reservation",
             (
                 "        self._controllers.enqueue_all()\n"
-                "        world = self._controllers.world\n        for reservation"
+                "        cache = self._controllers.cache\n        for reservation"
             ),
         ),
     ),

@@ -97,7 +97,7 @@ class Judge:
     """When any range became another one."""
     granted_at: dict[Slot, int] = field(default_factory=dict)
     """When an address that is held, or was last, came to whom it belongs."""
-    heirs: set[Owner] = field(default_factory=set)
+    adopted: set[Owner] = field(default_factory=set)
     """Who has what was reserved for another object of his name: what he asks for he has asked for when he was made."""
     vanished: dict[Slot, Owner] = field(default_factory=dict)
     """Addresses whose reservations people deleted while their owners were at rest: nothing else may take them away."""
@@ -185,7 +185,7 @@ class Judge:
     def _note_heir(self, owner: Owner, reservation: Json) -> None:
         found = self.objects.get((FLOATING_IPS, *owner))
         if found is not None and found["metadata"].get("uid") != reservation["spec"]["owner"].get("uid"):
-            self.heirs.add(owner)
+            self.adopted.add(owner)
 
     def _deleted_by_people(self, slot: Slot, owner: Owner | None) -> None:
         """What people delete they may delete; but whoever holds it and is at rest is to keep it."""
@@ -278,7 +278,7 @@ class Judge:
         self.moved_for[owner] = {}
         self.made_at[owner] = change.revision
         self.had[owner] = own
-        (self.heirs.add if own else self.heirs.discard)(owner)
+        (self.adopted.add if own else self.adopted.discard)(owner)
 
     def _written_over(self, change: Change, owner: Owner, gone: frozenset[str]) -> None:
         """What people asked for stands in the spec until it was held once."""
@@ -297,7 +297,7 @@ class Judge:
         family = ":" in slot[1]
         made_at = self.made_at.get(owner, 0)
         asked_at = max(made_at, self.asked_at.get(owner, 0))
-        if asked_at > used.get(("asked", family), 0 if owner in self.heirs else made_at):
+        if asked_at > used.get(("asked", family), 0 if owner in self.adopted else made_at):
             used["asked", family] = asked_at
             return
         began = min(made_at, self.granted_at.get(slot, 0))

@@ -28,7 +28,7 @@ class EventType(StrEnum):
 Callback = Callable[[EventType, Json], None]
 
 
-class Mailbox:
+class EventBridge:
     """Hands events over, in order, in slices: after a list of thousands others must get their turns too."""
 
     def __init__(

@@ -60,7 +60,7 @@ class EndlessBackoffs:
             step = min(self._limit_seconds, step * 2)
 
 
-class SignsOfLife:
+class Liveness:
     """When each watched resource last showed that its stream works; written and read from different threads.
 
     `on_recovery` is called, in the thread that writes, when a stream works again after an outage.
@@ -115,7 +115,7 @@ class SignsOfLife:
 class _HeardContent:
     """The body of a watch, which tells what it hears; everything else is the real one's."""
 
-    def __init__(self, content: aiohttp.StreamReader, signs: SignsOfLife, resource: Resource) -> None:
+    def __init__(self, content: aiohttp.StreamReader, signs: Liveness, resource: Resource) -> None:
         self._content = content
         self._signs = signs
         self._resource = resource
@@ -131,7 +131,7 @@ class _HeardContent:
 class _HeardChunks:
     """An iterator object and no generator: the reader drops it half-way without closing it."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], signs: SignsOfLife, resource: Resource) -> None:
+    def __init__(self, chunks: AsyncIterator[bytes], signs: Liveness, resource: Resource) -> None:
         self._chunks = chunks
         self._signs = signs
         self._resource = resource
@@ -221,7 +221,7 @@ class Traffic:
 class StreamSessions:
     """Builds the HTTP sessions in which lists and watches of some resources are read, and hears them."""
 
-    def __init__(self, connection: Connection, resources: Collection[Resource], signs: SignsOfLife) -> None:
+    def __init__(self, connection: Connection, resources: Collection[Resource], signs: Liveness) -> None:
         self._connection = connection
         self._base = URL(connection.server)
         prefix = self._base.path.rstrip("/")

@@ -18,8 +18,8 @@ from typing import Any
 import aiohttp
 import kopf
 
-from fipop.control.kopf.bridge import Callback, EventType, Mailbox
-from fipop.control.kopf.http import EndlessBackoffs, SignsOfLife, StreamSessions
+from fipop.control.kopf.bridge import Callback, EventBridge, EventType
+from fipop.control.kopf.http import EndlessBackoffs, Liveness, StreamSessions
 from fipop.control.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 from fipop.errors import WatcherEndedError
 from fipop.kube.connection import Connection
@@ -70,7 +70,7 @@ class Watcher:
         )
         self._on_recovery = on_recovery
         self._main_loop: asyncio.AbstractEventLoop | None = None
-        self._signs = SignsOfLife(self._callbacks, clock=clock, on_recovery=self._recover)
+        self._signs = Liveness(self._callbacks, clock=clock, on_recovery=self._recover)
         self._sessions = StreamSessions(connection, self._callbacks, self._signs)
         self._server = connection.server
         self._runs = False
@@ -94,13 +94,13 @@ class Watcher:
         """Watch until cancelled."""
         main_loop = self._main_loop = asyncio.get_running_loop()
         kopf_loop = asyncio.new_event_loop()
-        mailbox = Mailbox(self._callbacks, main_loop)
+        event_bridge = EventBridge(self._callbacks, main_loop)
         stop, ended = asyncio.Event(), asyncio.Event()
 
         def work() -> None:
             try:
                 with asyncio.Runner(loop_factory=lambda: kopf_loop) as runner:
-                    runner.run(self._serve(mailbox, stop))
+                    runner.run(self._serve(event_bridge, stop))
                     self._sessions.abort()
             finally:
                 self._runs = False
@@ -126,7 +126,7 @@ class Watcher:
             with contextlib.suppress(RuntimeError):
                 self._main_loop.call_soon_threadsafe(self._on_recovery)
 
-    async def _serve(self, mailbox: Mailbox, stop: asyncio.Event) -> None:
+    async def _serve(self, event_bridge: EventBridge, stop: asyncio.Event) -> None:
         """Run in kopf's thread: start kopf as often as it ends, until `stop`."""
         quieten_kopf()
         loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ class Watcher:
         waits = iter(self._backoffs)
         while True:
             started = loop.time()
-            attempt = asyncio.create_task(self._watch(mailbox))
+            attempt = asyncio.create_task(self._watch(event_bridge))
             await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 attempt.cancel()
@@ -156,7 +156,7 @@ class Watcher:
             await self._end_kopf(stopping)
             await asyncio.wait({stopping}, timeout=pause)
 
-    async def _watch(self, mailbox: Mailbox) -> None:
+    async def _watch(self, event_bridge: EventBridge) -> None:
         """Run kopf until one of its tasks ends, or hangs; what is left of it then is for `_end_kopf`.
 
         `kopf.operator` would wait 5 s for its watches, cancel each once, and wait for ever: a watch that waits for
@@ -165,7 +165,7 @@ class Watcher:
         await self._wait_until_served()
         # Without a stop flag: kopf would wait 5 s for its waiter whenever a watch of its died.
         roots = await kopf.spawn_tasks(
-            registry=self._build_registry(mailbox),
+            registry=self._build_registry(event_bridge),
             settings=build_kopf_settings(self._times, self._backoffs),
             clusterwide=True,
             standalone=True,
@@ -267,7 +267,7 @@ class Watcher:
             answer = await response.json()
         return frozenset(entry["name"] for entry in answer["resources"])
 
-    def _build_registry(self, mailbox: Mailbox) -> kopf.OperatorRegistry:
+    def _build_registry(self, event_bridge: EventBridge) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
 
         # Nothing else logs in: kopf by itself would look for a kubeconfig on our disk.
@@ -280,7 +280,7 @@ class Watcher:
                 group=resource.group, version=resource.version, plural=resource.plural, registry=registry
             )
             async def forward(event: kopf.RawEvent, **_: Any) -> None:
-                mailbox.put(resource, EventType(event["type"] or EventType.LISTED), event["object"])
+                event_bridge.put(resource, EventType(event["type"] or EventType.LISTED), event["object"])
 
         for resource in self._callbacks:
             subscribe(resource)

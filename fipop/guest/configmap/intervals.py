@@ -19,7 +19,7 @@ _MAX_PART = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Interval:
     """All addresses of one family from `first` to `last`, both included."""
 
     first: Address
@@ -47,7 +47,7 @@ def count_parts(text: str) -> int:
     return text.count(",") + 1
 
 
-def parse_spans(text: str) -> tuple[Span, ...]:
+def parse_intervals(text: str) -> tuple[Interval, ...]:
     """Read a list of addresses, CIDRs (host bits masked) and ranges; parts that are none of these are left out."""
     found = (_parse_part(part.strip()) for part in text.split(",") if len(part) <= _MAX_PART)
     return tuple(span for span in found if span is not None)
@@ -55,17 +55,17 @@ def parse_spans(text: str) -> tuple[Span, ...]:
 
 def parse_hosts(text: str) -> frozenset[Address] | None:
     """Read a list of single addresses (bare or as a CIDR of one); None where it holds anything else or nothing."""
-    return as_hosts(parse_spans(text), count_parts(text))
+    return as_hosts(parse_intervals(text), count_parts(text))
 
 
-def as_hosts(spans: Sequence[Span], parts: int) -> frozenset[Address] | None:
+def as_hosts(intervals: Sequence[Interval], parts: int) -> frozenset[Address] | None:
     """Give the single addresses that a list of so many parts was read as; None where it holds anything else."""
-    if len(spans) != parts or any(span.first != span.last for span in spans):
+    if len(intervals) != parts or any(span.first != span.last for span in intervals):
         return None
-    return frozenset(span.first for span in spans)
+    return frozenset(span.first for span in intervals)
 
 
-def _parse_part(part: str) -> Span | None:
+def _parse_part(part: str) -> Interval | None:
     if "/" in part:
         return _parse_cidr(part)
     if "-" in part:
@@ -73,12 +73,12 @@ def _parse_part(part: str) -> Span | None:
         low, high = parse_address(first), parse_address(last)
         if low is None or high is None or low.version != high.version or int(low) > int(high):
             return None
-        return Span(low, high)
+        return Interval(low, high)
     address = parse_address(part)
-    return Span(address, address) if address is not None else None
+    return Interval(address, address) if address is not None else None
 
 
-def _parse_cidr(part: str) -> Span | None:
+def _parse_cidr(part: str) -> Interval | None:
     text, _, prefix = part.partition("/")
     if not prefix.isascii() or not prefix.isdigit() or "%" in text or len(prefix) > len("128"):
         return None
@@ -89,7 +89,7 @@ def _parse_cidr(part: str) -> Span | None:
     first, last = _unmapped(network[0]), _unmapped(network[-1])
     if first.version != last.version or (first == last and first.is_unspecified):
         return None
-    return Span(first, last)
+    return Interval(first, last)
 
 
 def _unmapped(address: Address) -> Address:

@@ -18,12 +18,12 @@ from fipop.api import names
 from fipop.guest.configmap.intervals import (
     MAX_PARTS,
     Address,
-    Span,
+    Interval,
     as_hosts,
     count_parts,
     parse_address,
     parse_hosts,
-    parse_spans,
+    parse_intervals,
 )
 from fipop.texts import is_namespace
 
@@ -234,7 +234,7 @@ class _Book:
     data: Mapping[str, str]
     applied: Mapping[str, str]
     granted: frozenset[Address]
-    pools: Mapping[str, tuple[Span, ...]]
+    pools: Mapping[str, tuple[Interval, ...]]
 
     def is_ours(self, name: str) -> bool:
         value = self.data[name]
@@ -258,9 +258,9 @@ class _Book:
             return True
         if not key.name.startswith(CIDR):
             return False
-        spans = self.pools.get(key.name, ())
+        intervals = self.pools.get(key.name, ())
         hosts = parse_hosts(key.value) or frozenset()
-        return all(any(span.holds(host) for span in spans) for host in hosts)
+        return all(any(span.holds(host) for span in intervals) for host in hosts)
 
     def stale(self, wanted: set[str]) -> list[str]:
         """The keys that are ours and wanted no more, in order."""
@@ -271,9 +271,9 @@ class _Book:
         ]
 
 
-def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Span, ...]]:
+def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Interval, ...]]:
     """Read the pools, the shortest first, up to a bound: whoever writes a huge one does not hide the others."""
-    pools: dict[str, tuple[Span, ...]] = {}
+    pools: dict[str, tuple[Interval, ...]] = {}
     left = max_parts
     for parts, name in sorted(
         (count_parts(value), name) for name, value in data.items() if name.startswith(CIDR)
@@ -281,7 +281,7 @@ def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Span
         left -= parts
         if left < 0:
             break
-        pools[name] = parse_spans(data[name])
+        pools[name] = parse_intervals(data[name])
     return pools
 
 

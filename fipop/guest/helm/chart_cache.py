@@ -118,7 +118,7 @@ class ChartCache:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
-        self._helm.scratch.close()
+        self._helm.work_folder.close()
 
     async def _refresh(self, source: ChartSource, entry: _Entry) -> None:
         try:
@@ -175,7 +175,7 @@ class ChartCache:
 
     def _home(self) -> Path:
         if self._folder is None:
-            self._folder = self._helm.scratch.folder("charts-")
+            self._folder = self._helm.work_folder.folder("charts-")
         return self._folder
 
     def _forget_unused(self) -> None:

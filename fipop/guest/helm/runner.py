@@ -28,7 +28,7 @@ from fipop.guest.helm.door import Door, RefusedAnswerError, open_door
 from fipop.guest.helm.failures import classify
 from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES, Finished, run_process
 from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord
-from fipop.guest.helm.work_folder import Scratch
+from fipop.guest.helm.work_folder import WorkFolder
 from fipop.kube.connection import Connection
 from fipop.kube.transport import RequestRecord
 from fipop.texts import clean
@@ -122,7 +122,7 @@ class HelmRunner:
         self._observe = observe
         self.deadline_seconds = deadline_seconds
         self.runs = 0
-        self.scratch = Scratch()
+        self.work_folder = WorkFolder()
         for_guests, for_charts = asyncio.Semaphore(concurrency), asyncio.Semaphore(concurrency)
         self._slots = {_UPGRADE: for_guests, _DESCRIBE: for_guests, _FETCH: for_charts}
         surroundings = os.environ if environ is None else environ
@@ -197,7 +197,7 @@ class HelmRunner:
     async def _private_folder(self, action: str) -> AsyncIterator[Path]:
         """Lend a folder that only we can read; gone afterwards, whatever stands in it."""
         try:
-            folder = self.scratch.folder("helm-")
+            folder = self.work_folder.folder("helm-")
         except OSError as error:
             raise HelmError(action=action, subject="helm", failure=HelmFailure.FILES) from error
         try:

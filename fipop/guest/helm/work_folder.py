@@ -17,7 +17,7 @@ _PREFIX = "fipop-"
 _LOCK = "lock"
 
 
-class Scratch:
+class WorkFolder:
     """Lends folders that only we can read; made when first asked for, gone with `close`. OSError where none can be."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from fipop.operator.addresses.request import Request, needs_every_family, wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Blocker:
     """Why a floating IP has not all that it asks for; `reason` is that of its condition.
 
     One that is `tolerable` leaves the wish fulfilled as long as there is an address: one family is enough.
@@ -42,13 +42,13 @@ class RangeView:
     space: str
     families: frozenset[Family]
     draining: bool
-    restricted: Obstacle | None = None
+    restricted: Blocker | None = None
     refuses: Callable[[Address], IpamError | None]
     is_anothers: Callable[[Address], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
+class DesiredAddress:
     """One address to hold: a certain one, or the next free one (`address` is None).
 
     `replaces` is the reservation that is given back once this one is held; `confirms` tells that the floating IP
@@ -85,15 +85,15 @@ class Plan:
     """
 
     keep: tuple[Reservation, ...]
-    claim: tuple[Want, ...] = ()
-    obstacles: tuple[Obstacle, ...] = ()
-    spare: tuple[Reservation, ...] = ()
+    claim: tuple[DesiredAddress, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    surplus: tuple[Reservation, ...] = ()
     all_or_nothing: bool = False
     content_with_one: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class AllocationView:
     """What the plan is made of, besides the request.
 
     `held` are the reservations that the floating IP holds; `had` the addresses that its status names or that it
@@ -112,7 +112,7 @@ class Circumstances:
         return reservation.space == self.had_in and address_of(reservation) in self.had
 
 
-def plan_allocation(request: Request, facts: Circumstances) -> Plan:
+def plan_allocation(request: Request, facts: AllocationView) -> Plan:
     """Decide for every family that is wanted. See the module's text for the order of thought."""
     held = _by_family(facts.held, _rank(request, facts))
     content_with_one = request.policy is IPFamilyPolicy.PREFER_DUAL_STACK
@@ -123,30 +123,30 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
         # What is held moves first; a family that comes on top is asked for once that is done.
         families = tuple(family for family in families if family in held)
     keep: list[Reservation] = []
-    claim: list[Want] = []
-    obstacles: list[Obstacle] = []
-    spare = {family: mine[0] for family, mine in held.items() if family not in families}
+    claim: list[DesiredAddress] = []
+    blockers: list[Blocker] = []
+    surplus = {family: mine[0] for family, mine in held.items() if family not in families}
     for family in sorted(families):
         mine = held.get(family, [])
         decision = _decide(family, request.static.get(family), mine, facts)
         left = _left_by(decision, mine, facts)
         if left is not None:
-            spare[family] = left
-        if isinstance(decision, Want):
-            obstacle = _obstacle_to(decision, facts)
-            if obstacle is None:
+            surplus[family] = left
+        if isinstance(decision, DesiredAddress):
+            blocker = _find_blocker(decision, facts)
+            if blocker is None:
                 claim.append(decision)
                 continue
-            obstacles.append(replace(obstacle, tolerable=content_with_one and decision.is_extra))
+            blockers.append(replace(blocker, tolerable=content_with_one and decision.is_extra))
             if decision.replaces is not None:
-                spare.setdefault(family, decision.replaces)
+                surplus.setdefault(family, decision.replaces)
         else:
             keep.append(decision)
     return Plan(
         keep=tuple(keep),
         claim=tuple(claim),
-        obstacles=tuple(obstacles),
-        spare=tuple(spare[family] for family in sorted(spare)),
+        blockers=tuple(blockers),
+        surplus=tuple(surplus[family] for family in sorted(surplus)),
         all_or_nothing=needs_all or relocates,
         content_with_one=content_with_one,
     )
@@ -155,7 +155,7 @@ def plan_allocation(request: Request, facts: Circumstances) -> Plan:
 def plan_standstill(
     own: Sequence[Reservation],
     had: frozenset[Address],
-    *obstacles: Obstacle,
+    *blockers: Blocker,
     space: str,
     made_by_us: bool,
 ) -> Plan:
@@ -170,13 +170,13 @@ def plan_standstill(
     return Plan(
         keep=tuple(found[family][0] for family in sorted(found)),
         claim=find_lost(own, had, space=space, asked_for=() if made_by_us else tuple(Family)),
-        obstacles=obstacles,
+        blockers=blockers,
     )
 
 
 def find_lost(
     own: Sequence[Reservation], had: frozenset[Address], *, space: str, asked_for: Collection[Family]
-) -> tuple[Want, ...]:
+) -> tuple[DesiredAddress, ...]:
     """Want again what the status names and no reservation says: it vanished. Its guest carries it.
 
     What is in quarantine did not, where another address of that family is held: who moved there released it, and the
@@ -194,9 +194,9 @@ def find_lost(
     return tuple(_confirm(lost[family], made_by_us=family not in asked_for) for family in sorted(lost))
 
 
-def obstacle_of(error: IpamError) -> Obstacle:
+def blocker_of(error: IpamError) -> Blocker:
     """Give the obstacle that an error of the core is: its class tells the reason."""
-    return Obstacle(reason=type(error).__name__.removesuffix("Error"), message=str(error))
+    return Blocker(reason=type(error).__name__.removesuffix("Error"), message=str(error))
 
 
 def address_of(reservation: Reservation) -> Address:
@@ -222,7 +222,7 @@ def _relocates(
     return len(families) > 1 and any(each.space != to.space for each in found)
 
 
-def _rank(request: Request, facts: Circumstances) -> Callable[[Reservation], tuple[Any, ...]]:
+def _rank(request: Request, facts: AllocationView) -> Callable[[Reservation], tuple[Any, ...]]:
     """Rank the same for every observer: what the spec names, what the status names, the oldest, then by name."""
 
     def rank(reservation: Reservation) -> tuple[Any, ...]:
@@ -240,25 +240,27 @@ def _rank(request: Request, facts: Circumstances) -> Callable[[Reservation], tup
 
 
 def _decide(
-    family: Family, static: Address | None, mine: Sequence[Reservation], facts: Circumstances
-) -> Reservation | Want:
+    family: Family, static: Address | None, mine: Sequence[Reservation], facts: AllocationView
+) -> Reservation | DesiredAddress:
     wanted_range = facts.range
     if not mine:
         had = min((address for address in facts.had if address.family is family), default=None)
         if static is None:
             # A reservation that vanished is made again, also where the spec was emptied meanwhile.
-            return Want(family=family, address=had, requested=Requested.DYNAMIC, confirms=had is not None)
+            return DesiredAddress(
+                family=family, address=had, requested=Requested.DYNAMIC, confirms=had is not None
+            )
         if had is not None:
             # Also where another address is wanted by now: the move comes after that, and may be refused.
             return _confirm(static if static in facts.had else had, made_by_us=facts.made_by_us)
-        return Want(family=family, address=static, requested=Requested.STATIC)
+        return DesiredAddress(family=family, address=static, requested=Requested.STATIC)
     held = mine[0]
     address = address_of(held)
     if static is not None and static != address:
-        return Want(family=family, address=static, requested=Requested.STATIC, replaces=held)
+        return DesiredAddress(family=family, address=static, requested=Requested.STATIC, replaces=held)
     if held.space == wanted_range.space and held.range == wanted_range.name:
         if static is not None and _is_asked_for_again(held, mine, facts):
-            return Want(
+            return DesiredAddress(
                 family=family, address=static, requested=Requested.STATIC, confirms=True, renames=True
             )
         return held
@@ -266,18 +268,18 @@ def _decide(
     # but an address that somebody asks for by name is never changed for another, while the spec still names it.
     stays = wanted_range.refuses(address) is None and not wanted_range.is_anothers(address)
     if stays or (held.requested is Requested.STATIC and static is not None):
-        return Want(family=family, address=address, requested=held.requested, replaces=held)
+        return DesiredAddress(family=family, address=address, requested=held.requested, replaces=held)
     told = next((each for each in mine if facts.is_had(each)), None)
     if static is not None and told is not None and told is not held:
         # The spec is written before the status: who names what was left by now asks for it by name.
-        return Want(family=family, address=static, requested=Requested.STATIC, replaces=told)
+        return DesiredAddress(family=family, address=static, requested=Requested.STATIC, replaces=told)
     # A move that was cut short has its new address already.
     begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))
-    new = Want(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
+    new = DesiredAddress(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
     return next(begun, new)
 
 
-def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: Circumstances) -> bool:
+def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: AllocationView) -> bool:
     """Whether somebody moved back by name to an address that was chosen once, before it was given back.
 
     The status names another one of the same range: nobody but people moves a floating IP within a range.
@@ -291,29 +293,29 @@ def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: C
 
 
 def _left_by(
-    decision: Reservation | Want, mine: Sequence[Reservation], facts: Circumstances
+    decision: Reservation | DesiredAddress, mine: Sequence[Reservation], facts: AllocationView
 ) -> Reservation | None:
     """Give what the status names and the decision is not about."""
-    chosen = decision.replaces if isinstance(decision, Want) else decision
+    chosen = decision.replaces if isinstance(decision, DesiredAddress) else decision
     return next((each for each in mine if each is not chosen and facts.is_had(each)), None)
 
 
-def _confirm(address: Address, *, made_by_us: bool) -> Want:
+def _confirm(address: Address, *, made_by_us: bool) -> DesiredAddress:
     """Want an address again that the floating IP had before its reservation vanished."""
     requested = Requested.DYNAMIC if made_by_us else Requested.STATIC
-    return Want(family=address.family, address=address, requested=requested, confirms=True)
+    return DesiredAddress(family=address.family, address=address, requested=requested, confirms=True)
 
 
-def _obstacle_to(want: Want, facts: Circumstances) -> Obstacle | None:
-    if want.confirms:
+def _find_blocker(desired: DesiredAddress, facts: AllocationView) -> Blocker | None:
+    if desired.confirms:
         return None
     if facts.range.restricted is not None:
         return facts.range.restricted
-    if want.address is not None:
-        refusal = facts.range.refuses(want.address)
+    if desired.address is not None:
+        refusal = facts.range.refuses(desired.address)
         if refusal is not None:
-            return obstacle_of(refusal)
-    is_relabel = want.replaces is not None and address_of(want.replaces) == want.address
+            return blocker_of(refusal)
+    is_relabel = desired.replaces is not None and address_of(desired.replaces) == desired.address
     if facts.range.draining and not is_relabel:
-        return obstacle_of(RangeDrainingError(range_name=facts.range.name))
+        return blocker_of(RangeDrainingError(range_name=facts.range.name))
     return None

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from fipop.api.models import EPOCH, FloatingIP, Owner, Requested, Reservation
 from fipop.errors import ApiError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.operator.addresses.allocation import Obstacle, Plan, Want, address_of, obstacle_of
+from fipop.operator.addresses.allocation import Blocker, DesiredAddress, Plan, address_of, blocker_of
 from fipop.operator.addresses.ownership import read_addresses, space_named
 from fipop.operator.addresses.request import Request
-from fipop.operator.addresses.reservations import Held, Refused, ReservationDesk
-from fipop.state.cache import BY_FORMER_OWNER, BY_OWNER_NAMESPACE, World
+from fipop.operator.addresses.reservations import Denied, Granted, ReservationStore
+from fipop.state.cache import BY_FORMER_OWNER, BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.claims import Claim
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Outcome:
 
     space: str
     held: dict[Family, Reservation] = field(default_factory=dict)
-    obstacles: list[Obstacle] = field(default_factory=list)
+    blockers: list[Blocker] = field(default_factory=list)
     fresh: list[Reservation] = field(default_factory=list)
     written: set[str] = field(default_factory=set)
     created: set[str] = field(default_factory=set)
@@ -44,10 +44,10 @@ class Outcome:
         for reservation in reservations:
             self.held[address_of(reservation).family] = reservation
 
-    def enter(self, answer: Held | Obstacle) -> None:
+    def enter(self, answer: Granted | Blocker) -> None:
         """Take in what came of one address."""
-        if isinstance(answer, Obstacle):
-            self.obstacles.append(answer)
+        if isinstance(answer, Blocker):
+            self.blockers.append(answer)
             return
         self.keep([answer.reservation])
         if answer.is_written:
@@ -77,10 +77,10 @@ class Outcome:
         That of a second family comes after a move to another space. And an address that was asked for by name, and no
         more, would look like a wish again once it is written back.
         """
-        serious = any(not each.tolerable for each in self.obstacles)
+        serious = any(not each.tolerable for each in self.blockers)
         was_named = any(each.requested is Requested.STATIC for each in self.held.values())
         is_to_come = not request.static.keys() <= self.held.keys()
-        return is_to_come or bool(self.obstacles and request.static) or (serious and was_named)
+        return is_to_come or bool(self.blockers and request.static) or (serious and was_named)
 
 
 class ContendedError(FipopError):
@@ -98,23 +98,29 @@ class Claimer:
     """
 
     def __init__(
-        self, *, world: World, desk: ReservationDesk, carrier_of: Callable[[str], str | None]
+        self,
+        *,
+        cache: ClusterCache,
+        reservation_store: ReservationStore,
+        carrier_of: Callable[[str], str | None],
     ) -> None:
-        self._world = world
-        self._desk = desk
+        self._cache = cache
+        self._reservation_store = reservation_store
         self._carrier_of = carrier_of
 
-    async def restore(self, lost: Iterable[Want], *, floating_ip: FloatingIP, owner: Owner) -> Outcome:
+    async def restore(
+        self, lost: Iterable[DesiredAddress], *, floating_ip: FloatingIP, owner: Owner
+    ) -> Outcome:
         """Claim again what the status names where the status says it was, whatever is wished for by now.
 
         Until that is done the guest carries an address that would be free as soon as the status names it no more.
         """
         status = floating_ip.status
         outcome = Outcome(space=space_named(status))
-        for want in lost:
+        for desired in lost:
             outcome.enter(
                 await self._claim(
-                    want,
+                    desired,
                     owner=owner,
                     space=outcome.space,
                     range_name=status.range or "",
@@ -126,24 +132,24 @@ class Claimer:
         self, plan: Plan, *, floating_ip: FloatingIP, owner: Owner, space: str, range_name: str
     ) -> Outcome:
         """Claim what the plan wants; ApiError where a write failed (what was begun is found at the next round)."""
-        outcome = Outcome(space=space, obstacles=list(plan.obstacles))
+        outcome = Outcome(space=space, blockers=list(plan.blockers))
         for reservation in plan.keep:
             outcome.enter(await self._refresh(reservation, owner))
         if plan.all_or_nothing:
-            outcome.obstacles += self._foresee(plan, owner=owner, space=space, range_name=range_name)
+            outcome.blockers += self._preflight(plan, owner=owner, space=space, range_name=range_name)
         # What was its own before is not for the rest to decide on: no wish that is not to be had takes it away.
-        for want in sorted(plan.claim, key=lambda want: not want.confirms):
-            if plan.all_or_nothing and outcome.obstacles and not want.confirms:
+        for desired in sorted(plan.claim, key=lambda desired: not desired.confirms):
+            if plan.all_or_nothing and outcome.blockers and not desired.confirms:
                 break
-            answer = await self._claim(want, owner=owner, space=space, range_name=range_name)
-            if isinstance(answer, Obstacle) and plan.content_with_one and want.is_extra:
+            answer = await self._claim(desired, owner=owner, space=space, range_name=range_name)
+            if isinstance(answer, Blocker) and plan.content_with_one and desired.is_extra:
                 answer = replace(answer, tolerable=True)
             outcome.enter(answer)
         # A claim that is still open was made for a wish that is no more.
-        self._world.books.abandon(owner.key)
-        if outcome.obstacles and plan.all_or_nothing:
+        self._cache.allocations.abandon(owner.key)
+        if outcome.blockers and plan.all_or_nothing:
             await self._undo(outcome, plan, floating_ip)
-        if outcome.obstacles:
+        if outcome.blockers:
             # What stays is for its owner as he is now, too: he may have been created again under his name.
             for reservation in _staying(plan, outcome):
                 outcome.enter(await self._refresh(reservation, owner))
@@ -158,40 +164,40 @@ class Claimer:
         """
         for reservation in list(outcome.held.values()):
             if reservation.name not in outcome.written and not is_named(floating_ip, reservation):
-                outcome.keep([await self._desk.confirm(reservation)])
+                outcome.keep([await self._reservation_store.confirm(reservation)])
 
-    def _foresee(self, plan: Plan, *, owner: Owner, space: str, range_name: str) -> list[Obstacle]:
+    def _preflight(self, plan: Plan, *, owner: Owner, space: str, range_name: str) -> list[Blocker]:
         """Tell what would stand in the way by all that is known: both families or none begins nothing in vain.
 
         What is begun and undone wakes all who wait for an address: first of all who began it, without end.
         """
-        obstacles = []
-        for want in plan.claim:
-            if want.confirms:
+        blockers = []
+        for desired in plan.claim:
+            if desired.confirms:
                 continue
             try:
-                address = want.address or self._candidate(want.family, owner, range_name)
+                address = desired.address or self._candidate(desired.family, owner, range_name)
             except IpamError as error:
-                obstacles.append(obstacle_of(error))
+                blockers.append(blocker_of(error))
                 continue
             claim = Claim(
-                space=space, address=address, range=range_name, owner=owner, requested=want.requested
+                space=space, address=address, range=range_name, owner=owner, requested=desired.requested
             )
-            known = self._world.reservations.get("", claim.name)
-            namesake = self._world.books.named_by_another(space, address, owner.key)
-            over = find_quota_excess(self._world, claim)
+            known = self._cache.reservations.get("", claim.name)
+            conflicting_owner = self._cache.allocations.named_by_another(space, address, owner.key)
+            over = find_quota_excess(self._cache, claim)
             if over is not None:
-                obstacles.append(over)
-            elif known is not None and not self._desk.may_take(known, claim):
-                obstacles.append(self._describe(known))
-            elif namesake is not None:
-                obstacles.append(describe_namesake(namesake, address))
-        return obstacles
+                blockers.append(over)
+            elif known is not None and not self._reservation_store.may_take(known, claim):
+                blockers.append(self._describe(known))
+            elif conflicting_owner is not None:
+                blockers.append(describe_conflicting_owner(conflicting_owner, address))
+        return blockers
 
-    async def _refresh(self, reservation: Reservation, owner: Owner) -> Held | Obstacle:
+    async def _refresh(self, reservation: Reservation, owner: Owner) -> Granted | Blocker:
         """Write the owner anew where it is another by now: created again under its name, or its guest became known."""
         if reservation.owner == owner:
-            return Held(reservation=reservation, is_new=False)
+            return Granted(reservation=reservation, is_new=False)
         claim = Claim(
             space=reservation.space,
             address=address_of(reservation),
@@ -199,59 +205,61 @@ class Claimer:
             owner=owner,
             requested=reservation.requested,
         )
-        answer = await self._desk.claim(claim)
+        answer = await self._reservation_store.claim(claim)
         if answer is None:
             raise ContendedError(range_name=reservation.range)
-        return answer if isinstance(answer, Held) else self._describe(answer.reservation)
+        return answer if isinstance(answer, Granted) else self._describe(answer.reservation)
 
-    async def _claim(self, want: Want, *, owner: Owner, space: str, range_name: str) -> Held | Obstacle:
+    async def _claim(
+        self, desired: DesiredAddress, *, owner: Owner, space: str, range_name: str
+    ) -> Granted | Blocker:
         for _ in range(MAX_CANDIDATES):
             try:
-                address = want.address or self._candidate(want.family, owner, range_name)
+                address = desired.address or self._candidate(desired.family, owner, range_name)
             except IpamError as error:
-                return obstacle_of(error)
-            namesake = self._world.books.named_by_another(space, address, owner.key)
-            if namesake is not None:
-                return describe_namesake(namesake, address)
+                return blocker_of(error)
+            conflicting_owner = self._cache.allocations.named_by_another(space, address, owner.key)
+            if conflicting_owner is not None:
+                return describe_conflicting_owner(conflicting_owner, address)
             claim = Claim(
                 space=space,
                 address=address,
                 range=range_name,
                 owner=owner,
-                requested=want.requested,
-                renames=want.renames,
+                requested=desired.requested,
+                renames=desired.renames,
             )
-            over = None if want.confirms else find_quota_excess(self._world, claim)
+            over = None if desired.confirms else find_quota_excess(self._cache, claim)
             if over is not None:
                 return over
-            self._world.books.expect(claim)
+            self._cache.allocations.expect(claim)
             try:
-                answer = await self._desk.claim(claim)
+                answer = await self._reservation_store.claim(claim)
             except FipopError as error:
                 if not (isinstance(error, ApiError) and error.outcome_unknown):
-                    self._world.books.settle(claim)
+                    self._cache.allocations.settle(claim)
                 raise
-            self._world.books.settle(claim)
-            if isinstance(answer, Held):
+            self._cache.allocations.settle(claim)
+            if isinstance(answer, Granted):
                 logger.info(
                     "address reserved",
                     extra={"address": format_address(address), "range": range_name, "floating_ip": owner.key},
                 )
                 return answer
-            if isinstance(answer, Refused) and want.address is not None:
-                if not want.is_preference:
+            if isinstance(answer, Denied) and desired.address is not None:
+                if not desired.is_preference:
                     return self._describe(answer.reservation)
-                want = replace(want, address=None)
+                desired = replace(desired, address=None)
         raise ContendedError(range_name=range_name)
 
     def _candidate(self, family: Family, owner: Owner, range_name: str) -> Address:
         """Give what an unsettled claim asked for, else the address held before, else the next free one."""
-        books = self._world.books
-        unsettled = books.unsettled(owner.key, range_name, family)
+        allocations = self._cache.allocations
+        unsettled = allocations.unsettled(owner.key, range_name, family)
         if unsettled is not None:
             return unsettled
         if owner.cluster:
-            former = self._world.reservations.by_index(
+            former = self._cache.reservations.by_index(
                 BY_FORMER_OWNER, (owner.cluster, owner.name, range_name)
             )
             # Of several it had the one that was released last.
@@ -264,16 +272,16 @@ class Claimer:
                     owner=owner,
                     requested=Requested.DYNAMIC,
                 )
-                is_here = address.family is family and reservation.space == books.space_of(range_name)
+                is_here = address.family is family and reservation.space == allocations.space_of(range_name)
                 if (
                     is_here
-                    and books.why_refused(range_name, address) is None
-                    and self._desk.may_take(reservation, claim)
+                    and allocations.why_refused(range_name, address) is None
+                    and self._reservation_store.may_take(reservation, claim)
                 ):
                     return address
-        return books.next_free(range_name, family, owner.key)
+        return allocations.next_free(range_name, family, owner.key)
 
-    def _describe(self, reservation: Reservation) -> Obstacle:
+    def _describe(self, reservation: Reservation) -> Blocker:
         return describe_holder(reservation, self._carrier_of(reservation.name))
 
     async def _undo(self, outcome: Outcome, plan: Plan, floating_ip: FloatingIP) -> None:
@@ -281,19 +289,19 @@ class Claimer:
 
         What this round did not make goes the way of all that is held in excess.
         """
-        confirmed = {want.address for want in plan.claim if want.confirms}
+        confirmed = {desired.address for desired in plan.claim if desired.confirms}
         for reservation in reversed(list(outcome.held.values())):
             address = address_of(reservation)
             if is_named(floating_ip, reservation) or address in confirmed:
                 continue
             # Free at once is only what this round made: what it took out of a quarantine a guest may carry.
             if reservation.name in outcome.created:
-                if not await self._desk.free(reservation):
+                if not await self._reservation_store.free(reservation):
                     # Another operator relies on it: what is to become of it is decided anew, for both families.
                     raise ContendedError(range_name=reservation.range)
             elif reservation in outcome.fresh:
-                seconds = self._world.quarantine_seconds(reservation.range)
-                await self._desk.quarantine(reservation, seconds=seconds)
+                seconds = self._cache.quarantine_seconds(reservation.range)
+                await self._reservation_store.quarantine(reservation, seconds=seconds)
             del outcome.held[address.family]
         outcome.fresh.clear()
         outcome.undone = True
@@ -308,52 +316,52 @@ def is_named(floating_ip: FloatingIP, reservation: Reservation) -> bool:
 
 def _staying(plan: Plan, outcome: Outcome) -> list[Reservation]:
     """Give the old reservations that stay: their replacement, or all that takes their place, was not to be had."""
-    replaced = [want.replaces for want in plan.claim if want.replaces is not None]
-    serious = any(not obstacle.tolerable for obstacle in outcome.obstacles)
-    old = [*replaced, *(plan.spare if serious else ())]
+    replaced = [desired.replaces for desired in plan.claim if desired.replaces is not None]
+    serious = any(not blocker.tolerable for blocker in outcome.blockers)
+    old = [*replaced, *(plan.surplus if serious else ())]
     return [each for each in old if address_of(each).family not in outcome.held]
 
 
-def find_quota_excess(world: World, claim: Claim) -> Obstacle | None:
+def find_quota_excess(cache: ClusterCache, claim: Claim) -> Blocker | None:
     """Say that a guest has all addresses that the range allows one guest; None where it may have this one.
 
     What waits in quarantine counts: else whoever makes and deletes floating IPs in a loop empties the range.
     """
-    found = world.ranges.get("", claim.range)
+    found = cache.ranges.get("", claim.range)
     limit = found.max_per_guest if found is not None else None
     if limit is None:
         return None
     namespace = claim.owner.namespace
     had = {
         each.name
-        for each in world.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
+        for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
         if each.range == claim.range
     }
-    asked_for = world.books.open_claims(namespace, claim.range)
+    asked_for = cache.allocations.open_claims(namespace, claim.range)
     if claim.name in had or len(had | (asked_for - {claim.name})) < limit:
         return None
     message = (
         f'range "{claim.range}" gives a guest at most {limit} addresses (maxPerGuest); '
         f"{namespace} has {len(had)}, those in quarantine included"
     )
-    return Obstacle(reason="QuotaExceeded", message=message)
+    return Blocker(reason="QuotaExceeded", message=message)
 
 
-def describe_holder(reservation: Reservation, carrier: str | None = None) -> Obstacle:
+def describe_holder(reservation: Reservation, carrier: str | None = None) -> Blocker:
     """Say who stands in the way of a claim; `carrier` (a sentence) keeps the address in quarantine beyond its time."""
     address = address_of(reservation)
     holder = f"{reservation.owner.namespace}/{reservation.owner.name}".rstrip("/")
     cluster = f' of cluster "{reservation.owner.cluster}"' if reservation.owner.cluster else ""
     if reservation.quarantined_until is None:
         message = f"address {format_address(address)} is held by floating IP {holder}{cluster}"
-        return Obstacle(reason="AddressInUse", message=message)
+        return Blocker(reason="AddressInUse", message=message)
     until = reservation.quarantined_until.strftime("%Y-%m-%d %H:%M:%S UTC")
     message = f"address {format_address(address)} is in quarantine until {until}"
     message += f" and as long as {carrier}" if carrier else f" or later, after {holder}{cluster}"
-    return Obstacle(reason="AddressQuarantined", message=message)
+    return Blocker(reason="AddressQuarantined", message=message)
 
 
-def describe_namesake(holder: tuple[str, str], address: Address) -> Obstacle:
+def describe_conflicting_owner(holder: tuple[str, str], address: Address) -> Blocker:
     """Say that another floating IP had the address before: its reservation is missing, and will be made again."""
     message = f"address {format_address(address)} is held by floating IP {'/'.join(holder)}"
-    return Obstacle(reason="AddressInUse", message=message)
+    return Blocker(reason="AddressInUse", message=message)

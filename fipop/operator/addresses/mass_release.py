@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fipop.api.models import Reservation
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ COUNT_SECONDS = 2.0
 
 
 @dataclass(slots=True)
-class ReleaseGuard:
+class MassReleaseGuard:
     """Counts the held addresses whose floating IP vanished unseen while its cluster is still there.
 
     `confirmed` gives the number that an admin confirmed on kube-fip-config; `tell` brings the count to people.
@@ -29,7 +29,7 @@ class ReleaseGuard:
     all reservations, so a count serves for a while; `monotonic` is this process's clock, in seconds.
     """
 
-    world: World
+    cache: ClusterCache
     guests: GuestDirectory
     confirmed: Callable[[], int]
     tell: Callable[[int], None]
@@ -88,7 +88,7 @@ class ReleaseGuard:
     def _count(self) -> tuple[int, int]:
         """Count the suspicious ones, and all that are held."""
         if self.monotonic() >= self._counted_at + COUNT_SECONDS:
-            held = [each for each in self.world.reservations.all() if each.is_held]
+            held = [each for each in self.cache.reservations.all() if each.is_held]
             self._counted = sum(1 for each in held if self._is_suspicious(each)), len(held)
             self._counted_at = self.monotonic()
         return self._counted
@@ -98,7 +98,7 @@ class ReleaseGuard:
         return (
             reservation.is_held
             and owner.uid not in self._deleted
-            and self.world.floating_ips.get(*owner.key) is None
+            and self.cache.floating_ips.get(*owner.key) is None
             and self.guests.exists(owner.namespace)
         )
 

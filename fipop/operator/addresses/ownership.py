@@ -10,8 +10,8 @@ from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, Requested, Res
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
-from fipop.operator.addresses.allocation import Want, find_lost
-from fipop.operator.addresses.range_choice import GuestLink
+from fipop.operator.addresses.allocation import DesiredAddress, find_lost
+from fipop.operator.addresses.range_choice import GuestBinding
 from fipop.operator.addresses.request import Request
 
 
@@ -20,10 +20,10 @@ def is_made_by_us(floating_ip: FloatingIP) -> bool:
     return floating_ip.name == f"{floating_ip.cluster}{names.FLOATING_IP_SUFFIX}"
 
 
-def build_owner(floating_ip: FloatingIP, link: GuestLink, held: tuple[Reservation, ...]) -> Owner:
+def build_owner(floating_ip: FloatingIP, binding: GuestBinding, held: tuple[Reservation, ...]) -> Owner:
     """Give the owner to write; what was known of the guest stays known while Rancher takes it apart."""
     before = held[0].owner if held else None
-    cluster = link.cluster
+    cluster = binding.cluster
     if cluster is None and before is not None:
         return replace(before, uid=floating_ip.uid)
     return Owner(
@@ -60,7 +60,7 @@ def addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool)
 
 def find_vanished(
     floating_ip: FloatingIP, request: Request, own: tuple[Reservation, ...]
-) -> tuple[Want, ...]:
+) -> tuple[DesiredAddress, ...]:
     """Want again what vanished, where the status tells its range: without one, that is for the plan to find."""
     status = floating_ip.status
     if status.range is None:

@@ -18,8 +18,8 @@ from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.allocation import address_of
-from fipop.operator.addresses.reservations import ReservationDesk
-from fipop.state.cache import BY_OWNER_NAMESPACE, World
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -46,29 +46,29 @@ class Surroundings:
     """
 
     look: Callable[[str, Address], Awaitable[str | None]]
-    look_at_rivals: Callable[[Address, str], Awaitable[str | None]]
+    look_at_conflicts: Callable[[Address, str], Awaitable[str | None]]
     may_release: Callable[[Reservation], bool]
     clean: Callable[[str], None]
     owner_changed: Callable[[tuple[str, str]], None]
     still_carried: Callable[[], None]
 
 
-class Releaser:
+class QuarantineReconciler:
     """Does one round over one reservation, by its name."""
 
     def __init__(
         self,
         *,
         client: KubeClient,
-        world: World,
-        desk: ReservationDesk,
+        cache: ClusterCache,
+        reservation_store: ReservationStore,
         guests: GuestDirectory,
         surroundings: Surroundings,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._world = world
-        self._desk = desk
+        self._cache = cache
+        self._reservation_store = reservation_store
         self._guests = guests
         self._surroundings = surroundings
         self._now = now
@@ -86,7 +86,7 @@ class Releaser:
 
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Do one round."""
-        reservation = self._world.reservations.get("", name)
+        reservation = self._cache.reservations.get("", name)
         if reservation is None:
             self._carriers.pop(name, None)
             return None
@@ -101,17 +101,17 @@ class Releaser:
         """Quarantine a held address whose floating IP does not exist: the store suspects, the live read decides."""
         self._carriers.pop(reservation.name, None)
         owner = reservation.owner
-        if self._world.floating_ips.get(*owner.key) is not None:
+        if self._cache.floating_ips.get(*owner.key) is not None:
             return None
         if not self._surroundings.may_release(reservation):
             return RetryAfter(GUARDED_RETRY_SECONDS)
         live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
         if live is not None:
-            self._world.observe(FLOATING_IPS, live)
+            self._cache.observe(FLOATING_IPS, live)
             self._surroundings.owner_changed(owner.key)
             return None
-        seconds = self._world.quarantine_seconds(reservation.range)
-        await self._desk.quarantine(reservation, seconds=seconds)
+        seconds = self._cache.quarantine_seconds(reservation.range)
+        await self._reservation_store.quarantine(reservation, seconds=seconds)
         logger.info(
             "address released to quarantine",
             extra={"address": reservation.address, "range": reservation.range, "cluster": owner.cluster},
@@ -128,7 +128,7 @@ class Releaser:
         if await self._look(reservation) is not None:
             return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
         self._carriers.pop(reservation.name, None)
-        if not await self._desk.free(reservation):
+        if not await self._reservation_store.free(reservation):
             return RetryAfter(0.0)
         logger.info("address is free", extra={"address": reservation.address, "range": reservation.range})
         return None
@@ -158,7 +158,7 @@ class Releaser:
             if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):
                 carrier = await self._surroundings.look(guest_id, address)
             if carrier is None:
-                carrier = await self._surroundings.look_at_rivals(address, guest_id)
+                carrier = await self._surroundings.look_at_conflicts(address, guest_id)
         except GuestUnreadableError as error:
             carrier = str(error)
         except FipopError as error:
@@ -181,7 +181,7 @@ class Releaser:
         Read live. Should that one be released before this one is deleted, its own quarantine still has to find the
         address gone from the guest: only a held one is relied on, so that no two in quarantine rely on each other.
         """
-        for other in self._world.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace):
+        for other in self._cache.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace):
             if other.is_held and other.address == reservation.address and other.name != reservation.name:
-                return await self._desk.is_held_by(other.name, other.owner)
+                return await self._reservation_store.is_held_by(other.name, other.owner)
         return False

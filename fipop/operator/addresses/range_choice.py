@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.ipam.addresses import Address
-from fipop.operator.addresses.allocation import Obstacle
+from fipop.operator.addresses.allocation import Blocker
 from fipop.rancher.discovery import choose_cluster
 from fipop.rancher.matching import Guest, NoRange, RangeChoice, RangeMatch, choose_range, would_be_chosen
 from fipop.rancher.objects import ProvisioningCluster
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 
 _NO_RANGE_MESSAGES = {
     NoRange.NO_MATCH: "no range is meant for this guest: check harvesterClusterName and clusterSelector of the ranges",
@@ -23,11 +23,11 @@ _NO_RANGE_MESSAGES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuestLink:
+class GuestBinding:
     """The provisioning Cluster that a floating IP's namespace belongs to; None, with the reason, where none is."""
 
     cluster: ProvisioningCluster | None
-    obstacle: Obstacle | None = None
+    blocker: Blocker | None = None
 
     @property
     def cluster_name(self) -> str:
@@ -35,27 +35,27 @@ class GuestLink:
         return self.cluster.name if self.cluster is not None else ""
 
 
-def link_guest(world: World, floating_ip: FloatingIP) -> GuestLink:
+def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
     """Find the guest by the namespace alone; the annotation `clustername` can only object, never steer."""
     namespace = floating_ip.namespace
-    cluster = choose_cluster(world.guest_clusters(namespace), world.management.get("", namespace))
+    cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
     if cluster is None:
         message = f"no provisioning Cluster has the namespace {namespace} in its status.clusterName"
-        return GuestLink(cluster=None, obstacle=Obstacle(reason="GuestNotFound", message=message))
+        return GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message=message))
     if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
         message = (
             f'annotation {names.ANNOTATION_CLUSTER} says "{floating_ip.cluster[:253]}", '
             f'but the namespace {namespace} belongs to cluster "{cluster.name}": no guest is written'
         )
-        return GuestLink(cluster=cluster, obstacle=Obstacle(reason="ClusterMismatch", message=message))
-    return GuestLink(cluster=cluster)
+        return GuestBinding(cluster=cluster, blocker=Blocker(reason="ClusterMismatch", message=message))
+    return GuestBinding(cluster=cluster)
 
 
-def range_matches(world: World) -> tuple[RangeMatch, ...]:
+def range_matches(cache: ClusterCache) -> tuple[RangeMatch, ...]:
     """Give of every range that can be read what the choice for a guest needs."""
     return tuple(
-        as_match(each, full=world.books.is_full(each.name))
-        for each in world.ranges.all()
+        as_match(each, full=cache.allocations.is_full(each.name))
+        for each in cache.ranges.all()
         if not each.meta.deleting
     )
 
@@ -73,56 +73,56 @@ def as_match(each: FloatingIPRange, *, full: bool) -> RangeMatch:
     )
 
 
-def choose_for_guest(world: World, guest: Guest) -> RangeChoice:
+def choose_for_guest(cache: ClusterCache, guest: Guest) -> RangeChoice:
     """Order the ranges for a guest, as they are filled now."""
-    return choose_range(guest, range_matches(world))
+    return choose_range(guest, range_matches(cache))
 
 
 def find_range(
-    world: World,
+    cache: ClusterCache,
     floating_ip: FloatingIP,
     held: tuple[Reservation, ...],
     guest: Guest | None,
     *,
     static: Collection[Address] = (),
-) -> FloatingIPRange | Obstacle:
+) -> FloatingIPRange | Blocker:
     """Find the range that serves a floating IP.
 
     The one that it names; else the one that its address comes from, and no other where that is missing; else one is
     chosen as for a new guest, for `static` addresses rather one that gives them out.
     """
     if floating_ip.range is not None:
-        named = world.ranges.get("", floating_ip.range)
+        named = cache.ranges.get("", floating_ip.range)
         if named is None:
-            return Obstacle(reason="RangeNotFound", message=f'there is no range "{floating_ip.range[:253]}"')
+            return Blocker(reason="RangeNotFound", message=f'there is no range "{floating_ip.range[:253]}"')
         return named
     earlier = [name for name in (*(each.range for each in held), floating_ip.status.range) if name]
     for name in earlier:
-        known = world.ranges.get("", name)
+        known = cache.ranges.get("", name)
         if known is not None:
             return known
     if earlier and (held or floating_ip.status.addresses):
         # Another range would give another address. The missing one may return, or not have been seen here yet.
         remedy = f"create it again, or name another by annotation {names.ANNOTATION_RANGE}"
         message = f'there is no range "{earlier[0][:253]}", which gave the address: {remedy}'
-        return Obstacle(reason="RangeNotFound", message=message)
+        return Blocker(reason="RangeNotFound", message=message)
     if guest is None:
         message = f"annotation {names.ANNOTATION_RANGE} names no range, and the guest is not known yet"
-        return Obstacle(reason="GuestNotFound", message=message)
-    choice = choose_for_guest(world, guest)
+        return Blocker(reason="GuestNotFound", message=message)
+    choice = choose_for_guest(cache, guest)
     ordered = [
         *choice.candidates,
         *(passed.range for passed in choice.passed_over if passed.reason is NoRange.FULL),
     ]
-    for name in sorted(ordered, key=lambda name: not _gives_out(world, name, static)):
-        chosen = world.ranges.get("", name)
+    for name in sorted(ordered, key=lambda name: not _gives_out(cache, name, static)):
+        chosen = cache.ranges.get("", name)
         if chosen is not None:
             return chosen
     reason = choice.reason or NoRange.NO_MATCH
-    return Obstacle(reason=reason.value, message=_NO_RANGE_MESSAGES[reason])
+    return Blocker(reason=reason.value, message=_NO_RANGE_MESSAGES[reason])
 
 
-def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Obstacle | None:
+def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
     """Say why a range gives a guest nothing that serves only those it would be chosen for; None where it does."""
     if not found.restrict_to_matching:
         return None
@@ -130,10 +130,10 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Obstacle | 
         return None
     why = "it would not be chosen for this guest" if guest is not None else "this guest is not known yet"
     message = f'range "{found.name}" serves only guests that match it (restrictToMatching), and {why}'
-    return Obstacle(reason="RangeRestricted", message=message)
+    return Blocker(reason="RangeRestricted", message=message)
 
 
-def _gives_out(world: World, range_name: str, addresses: Collection[Address]) -> bool:
-    if world.books.problem_of(range_name) is not None:
+def _gives_out(cache: ClusterCache, range_name: str, addresses: Collection[Address]) -> bool:
+    if cache.allocations.problem_of(range_name) is not None:
         return False
-    return all(world.books.why_refused(range_name, address) is None for address in addresses)
+    return all(cache.allocations.why_refused(range_name, address) is None for address in addresses)

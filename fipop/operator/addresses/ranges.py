@@ -13,8 +13,8 @@ from fipop.control.workqueue import RetryAfter
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES
-from fipop.state.allocations import Books
-from fipop.state.cache import World
+from fipop.state.allocations import AllocationIndex
+from fipop.state.cache import ClusterCache
 
 logger = logging.getLogger(__name__)
 
@@ -25,23 +25,23 @@ WRITE_INTERVAL_SECONDS = 1.0
 class RangeReconciler:
     """Writes the status of ranges, when it changed. `monotonic` is this process's clock, in seconds."""
 
-    def __init__(self, *, client: KubeClient, world: World, monotonic: Callable[[], float]) -> None:
+    def __init__(self, *, client: KubeClient, cache: ClusterCache, monotonic: Callable[[], float]) -> None:
         self._client = client
-        self._world = world
+        self._cache = cache
         self._monotonic = monotonic
         self._written_at: dict[str, float] = {}
 
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Do one round."""
-        found = self._world.ranges.get("", name)
+        found = self._cache.ranges.get("", name)
         if found is None:
             self._written_at.pop(name, None)
             return None
-        counted = self._world.books.capacity(name)
+        counted = self._cache.allocations.capacity(name)
         capacity = counted.clamped() if counted is not None else None
         wanted = merge_conditions(
             found.conditions,
-            build_conditions(found, self._world.books, counted),
+            build_conditions(found, self._cache.allocations, counted),
             self._client.server_now(),
         )
         unchanged = found.status_capacity == capacity and found.conditions == wanted
@@ -69,18 +69,18 @@ class RangeReconciler:
         except ApiConflictError:
             live = await self._client.get(FLOATING_IP_RANGES, found.name)
             if live is not None:
-                self._world.observe(FLOATING_IP_RANGES, live)
+                self._cache.observe(FLOATING_IP_RANGES, live)
             return RetryAfter(0.0)
-        self._world.observe(FLOATING_IP_RANGES, answer)
+        self._cache.observe(FLOATING_IP_RANGES, answer)
         return None
 
 
 def build_conditions(
-    found: FloatingIPRange, books: Books, capacity: RangeCapacity | None
+    found: FloatingIPRange, allocations: AllocationIndex, capacity: RangeCapacity | None
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it."""
-    others = books.conflicts(found.name)
-    problem = books.problem_of(found.name)
+    others = allocations.conflicts(found.name)
+    problem = allocations.problem_of(found.name)
     if problem is not None or capacity is None:
         reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
         ready = Condition(
@@ -98,7 +98,7 @@ def build_conditions(
             type=ConditionType.READY,
             verdict=Verdict.TRUE,
             reason="Ready",
-            message=describe(found, books, capacity),
+            message=describe(found, allocations, capacity),
         )
     conflict = Condition(
         type=ConditionType.CONFLICT,
@@ -111,9 +111,9 @@ def build_conditions(
     )
 
 
-def describe(found: FloatingIPRange, books: Books, capacity: RangeCapacity) -> str:
+def describe(found: FloatingIPRange, allocations: AllocationIndex, capacity: RangeCapacity) -> str:
     """Say how many addresses there are, and what was understood otherwise than it was written."""
-    notes = [f"{part.part} means {part.meaning}" for part in books.masked_parts(found.name)[:5]]
+    notes = [f"{part.part} means {part.meaning}" for part in allocations.masked_parts(found.name)[:5]]
     counts = (capacity.whole, capacity.ipv4, capacity.ipv6)
     if any(count.total > INT64_MAX for count in counts):
         notes.append(f"counts above {INT64_MAX} are shown as that")

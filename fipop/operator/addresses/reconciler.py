@@ -17,11 +17,11 @@ from fipop.errors import AddressSpaceChangedError, ApiConflictError
 from fipop.kube.client import DEFAULT_TIMEOUT_SECONDS, KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.allocation import (
-    Circumstances,
-    Obstacle,
+    AllocationView,
+    Blocker,
     RangeView,
     address_of,
-    obstacle_of,
+    blocker_of,
     plan_allocation,
     plan_standstill,
 )
@@ -35,14 +35,14 @@ from fipop.operator.addresses.ownership import (
     read_addresses,
     space_named,
 )
-from fipop.operator.addresses.range_choice import GuestLink, find_range, find_restriction, link_guest
+from fipop.operator.addresses.range_choice import GuestBinding, bind_guest, find_range, find_restriction
 from fipop.operator.addresses.request import Request, SpecError, read_request
-from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.specs import SpecWriter
 from fipop.operator.addresses.status import build_status
 from fipop.rancher.matching import is_on_network
-from fipop.state.cache import World
-from fipop.state.gate import Gates
+from fipop.state.cache import ClusterCache
+from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -78,28 +78,28 @@ class FloatingIPReconciler:
         self,
         *,
         client: KubeClient,
-        world: World,
-        desk: ReservationDesk,
-        gates: Gates,
+        cache: ClusterCache,
+        reservation_store: ReservationStore,
+        gate: AllocationGate,
         guests: GuestDirectory,
         callbacks: Callbacks,
         carrier_of: Callable[[str], str | None],
     ) -> None:
         self._client = client
-        self._world = world
-        self._desk = desk
-        self._gates = gates
+        self._cache = cache
+        self._reservation_store = reservation_store
+        self._gate = gate
         self._guests = guests
         self._callbacks = callbacks
-        self._claimer = Claimer(world=world, desk=desk, carrier_of=carrier_of)
-        self._namer = SpecWriter(client=client, world=world)
+        self._claimer = Claimer(cache=cache, reservation_store=reservation_store, carrier_of=carrier_of)
+        self._namer = SpecWriter(client=client, cache=cache)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
-        floating_ip = self._world.floating_ips.get(*key)
-        reservations = self._world.reservations_of(key)
+        floating_ip = self._cache.floating_ips.get(*key)
+        reservations = self._cache.reservations_of(key)
         if floating_ip is None:
-            self._world.books.abandon(key)
+            self._cache.allocations.abandon(key)
             for reservation in reservations:
                 self._callbacks.gone(reservation)
             return None
@@ -107,7 +107,7 @@ class FloatingIPReconciler:
         if any(each.owner.uid != floating_ip.uid for each in held):
             # Only the live object can tell which of two uids is the dead one.
             await self._read_again(floating_ip)
-            if self._world.floating_ips.get(*key) != floating_ip:
+            if self._cache.floating_ips.get(*key) != floating_ip:
                 return RetryAfter(0.0)
         try:
             return await self._round(floating_ip, inherit(held, floating_ip))
@@ -116,48 +116,48 @@ class FloatingIPReconciler:
             return RetryAfter(CONTENTION_SECONDS)
 
     async def _round(self, floating_ip: FloatingIP, held: tuple[Reservation, ...]) -> RetryAfter | None:
-        began = self._world.monotonic()
-        link = link_guest(self._world, floating_ip)
+        began = self._cache.monotonic()
+        binding = bind_guest(self._cache, floating_ip)
         try:
-            outcome, request = await self._allocate(floating_ip, held, link)
+            outcome, request = await self._allocate(floating_ip, held, binding)
         except _GateClosedError:
             self._callbacks.waiting(floating_ip, True)  # it goes on as soon as the gate opens
             return RetryAfter(CLOSED_GATE_SECONDS)  # its status stays as it was: a restart writes nothing
-        self._count(floating_ip, outcome, link)
+        self._count(floating_ip, outcome, binding)
         if request is not None:
             floating_ip = await self._namer.write(floating_ip, request, outcome)
-        is_late = self._world.monotonic() - began > NAMING_SECONDS
+        is_late = self._cache.monotonic() - began > NAMING_SECONDS
         if is_late and not all(is_named(floating_ip, each) for each in outcome.held.values()):
             return RetryAfter(0.0)
-        floating_ip = await self._write_status(floating_ip, outcome, link)
+        floating_ip = await self._write_status(floating_ip, outcome, binding)
         again = await self._give_back(floating_ip, outcome)
-        self._callbacks.waiting(floating_ip, bool(outcome.obstacles))
+        self._callbacks.waiting(floating_ip, bool(outcome.blockers))
         self._callbacks.settled(floating_ip)
         return again
 
     async def _allocate(
-        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink
+        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], binding: GuestBinding
     ) -> tuple[Outcome, Request | None]:
         """Claim what is missing; where the wish cannot even be read, keep what is held and say why."""
         try:
             request = read_request(floating_ip)
         except SpecError as error:
-            obstacle = Obstacle(reason="InvalidSpec", message=str(error))
-            return await self._stand_still(floating_ip, held, link, obstacle), None
-        owner = build_owner(floating_ip, link, held)
+            blocker = Blocker(reason="InvalidSpec", message=str(error))
+            return await self._stand_still(floating_ip, held, binding, blocker), None
+        owner = build_owner(floating_ip, binding, held)
         lost = find_vanished(floating_ip, request, self._and_released(held, floating_ip))
         restored = await self._claimer.restore(lost, floating_ip=floating_ip, owner=owner)
         held = (*held, *restored.held.values())
-        if restored.obstacles:  # another has it: the status says so before anything else is asked for
-            return await self._stand_still(floating_ip, held, link), None
+        if restored.blockers:  # another has it: the status says so before anything else is asked for
+            return await self._stand_still(floating_ip, held, binding), None
         guest = self._guests.known(floating_ip.namespace)
-        found = find_range(self._world, floating_ip, held, guest, static=request.static.values())
-        view = found if isinstance(found, Obstacle) else self._view(found, floating_ip)
-        if isinstance(view, Obstacle):
-            if guest is None and link.cluster is not None and not self._gates.are_open:
+        found = find_range(self._cache, floating_ip, held, guest, static=request.static.values())
+        view = found if isinstance(found, Blocker) else self._view(found, floating_ip)
+        if isinstance(view, Blocker):
+            if guest is None and binding.cluster is not None and not self._gate.is_open:
                 raise _GateClosedError  # all guests are found out before the gates open
-            return await self._stand_still(floating_ip, held, link, view), request
-        facts = Circumstances(
+            return await self._stand_still(floating_ip, held, binding, view), request
+        facts = AllocationView(
             range=view,
             held=held,
             had=addresses_had(floating_ip, request, self._guests.is_inherited(floating_ip)),
@@ -165,7 +165,7 @@ class FloatingIPReconciler:
             made_by_us=is_made_by_us(floating_ip),
         )
         plan = plan_allocation(request, facts)
-        if not self._gates.are_open and any(not want.confirms for want in plan.claim):
+        if not self._gate.is_open and any(not desired.confirms for desired in plan.claim):
             raise _GateClosedError
         outcome = await self._claimer.carry_out(
             plan, floating_ip=floating_ip, owner=owner, space=view.space, range_name=view.name
@@ -173,7 +173,11 @@ class FloatingIPReconciler:
         return outcome, request
 
     async def _stand_still(
-        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], link: GuestLink, *obstacles: Obstacle
+        self,
+        floating_ip: FloatingIP,
+        held: tuple[Reservation, ...],
+        binding: GuestBinding,
+        *blockers: Blocker,
     ) -> Outcome:
         """Keep what is held, for its owner as he is now."""
         status = floating_ip.status
@@ -181,66 +185,70 @@ class FloatingIPReconciler:
         plan = plan_standstill(
             self._and_released(held, floating_ip),
             read_addresses(status.addresses),
-            *obstacles,
+            *blockers,
             space=space,
             made_by_us=is_made_by_us(floating_ip),
         )
         outcome = await self._claimer.carry_out(
             plan,
             floating_ip=floating_ip,
-            owner=build_owner(floating_ip, link, held),
+            owner=build_owner(floating_ip, binding, held),
             space=space,
             range_name=status.range or "",
         )
-        outcome.stands_still = bool(obstacles)
-        outcome.is_to_go_on = not obstacles
+        outcome.stands_still = bool(blockers)
+        outcome.is_to_go_on = not blockers
         return outcome
 
     def _and_released(
         self, held: tuple[Reservation, ...], floating_ip: FloatingIP
     ) -> tuple[Reservation, ...]:
         """Add to what is held what waits in quarantine."""
-        known = self._world.reservations_of(floating_ip.meta.key)
+        known = self._cache.reservations_of(floating_ip.meta.key)
         return (*held, *(each for each in known if not each.is_held))
 
-    def _view(self, found: FloatingIPRange, floating_ip: FloatingIP) -> RangeView | Obstacle:
-        books = self._world.books
-        problem = books.problem_of(found.name)
+    def _view(self, found: FloatingIPRange, floating_ip: FloatingIP) -> RangeView | Blocker:
+        allocations = self._cache.allocations
+        problem = allocations.problem_of(found.name)
         if isinstance(problem, AddressSpaceChangedError):
-            return obstacle_of(problem)
+            return blocker_of(problem)
         if problem is not None:
-            return Obstacle(reason="RangeInvalid", message=f'range "{found.name}": {problem}')
+            return Blocker(reason="RangeInvalid", message=f'range "{found.name}": {problem}')
         return RangeView(
             name=found.name,
             space=found.address_space,
-            families=books.families(found.name),
+            families=allocations.families(found.name),
             draining=found.draining,
             restricted=find_restriction(found, self._guests.known(floating_ip.namespace)),
-            refuses=lambda address: books.why_refused(found.name, address),
-            is_anothers=lambda address: books.is_anothers(found.address_space, address, floating_ip.meta.key),
+            refuses=lambda address: allocations.why_refused(found.name, address),
+            is_anothers=lambda address: allocations.is_anothers(
+                found.address_space, address, floating_ip.meta.key
+            ),
         )
 
-    def _count(self, floating_ip: FloatingIP, outcome: Outcome, link: GuestLink) -> None:
+    def _count(self, floating_ip: FloatingIP, outcome: Outcome, binding: GuestBinding) -> None:
         """Count what came of the claims; a range of another network than the guest's is told once, as it serves."""
         for reservation in outcome.fresh:
             self._callbacks.counted("allocated")
-            found = self._world.ranges.get("", reservation.range)
-            guest = self._guests.known(floating_ip.namespace) if link.obstacle is None else None
+            found = self._cache.ranges.get("", reservation.range)
+            guest = self._guests.known(floating_ip.namespace) if binding.blocker is None else None
             network = found.harvester_network if found is not None else None
             if guest is not None and guest.networks and network and not is_on_network(guest, network):
                 message = (
                     f"range {reservation.range} is of network {network}, the guest's is {guest.networks[0]}"
                 )
                 self._callbacks.warn(floating_ip, "NetworkMismatch", message)
-        for obstacle in outcome.obstacles:
-            self._callbacks.counted(obstacle.reason)
+        for blocker in outcome.blockers:
+            self._callbacks.counted(blocker.reason)
 
-    async def _write_status(self, floating_ip: FloatingIP, outcome: Outcome, link: GuestLink) -> FloatingIP:
+    async def _write_status(
+        self, floating_ip: FloatingIP, outcome: Outcome, binding: GuestBinding
+    ) -> FloatingIP:
         wanted = build_status(
             floating_ip,
             held=outcome.held,
-            obstacles=outcome.obstacles,
-            link=link,
+            blockers=outcome.blockers,
+            binding=binding,
             observation=self._guests.observation(floating_ip.namespace),
             now=self._client.server_now(),
         )
@@ -253,7 +261,7 @@ class FloatingIPReconciler:
         answer = await self._client.merge_patch(
             FLOATING_IPS, floating_ip.name, patch, namespace=floating_ip.namespace, subresource="status"
         )
-        return self._world.take_written(answer)
+        return self._cache.take_written(answer)
 
     async def _give_back(self, floating_ip: FloatingIP, outcome: Outcome) -> RetryAfter | None:
         """Release what is held beyond the outcome, once the live object names none of it any more.
@@ -264,7 +272,7 @@ class FloatingIPReconciler:
         kept = {each.name for each in outcome.held.values()}
         extra = [
             each
-            for each in self._world.reservations_of(floating_ip.meta.key)
+            for each in self._cache.reservations_of(floating_ip.meta.key)
             if each.is_held and each.name not in kept
         ]
         if not extra or not (outcome.held or outcome.undone):
@@ -287,21 +295,21 @@ class FloatingIPReconciler:
             is_asked_for = address in asked and reservation.space == outcome.space
             if not elsewhere and (is_asked_for or address in told):
                 continue
-            rest = UNDER_WAY_SECONDS - self._world.age_of(reservation)
-            if rest > 0 and not self._desk.wrote_last(reservation):
+            rest = UNDER_WAY_SECONDS - self._cache.age_of(reservation)
+            if rest > 0 and not self._reservation_store.wrote_last(reservation):
                 waits.append(rest)
                 continue
-            seconds = self._world.quarantine_seconds(reservation.range)
-            await self._desk.quarantine(reservation, seconds=seconds)
+            seconds = self._cache.quarantine_seconds(reservation.range)
+            await self._reservation_store.quarantine(reservation, seconds=seconds)
         return RetryAfter(min(waits)) if waits else None
 
     async def _read_again(self, floating_ip: FloatingIP) -> FloatingIP | None:
         live = await self._client.get(FLOATING_IPS, floating_ip.name, namespace=floating_ip.namespace)
         if live is None:
-            self._world.forget(FLOATING_IPS, floating_ip)
+            self._cache.forget(FLOATING_IPS, floating_ip)
             return None
-        self._world.observe(FLOATING_IPS, live)
-        return self._world.floating_ips.get(floating_ip.namespace, floating_ip.name)
+        self._cache.observe(FLOATING_IPS, live)
+        return self._cache.floating_ips.get(floating_ip.namespace, floating_ip.name)
 
 
 class _GateClosedError(Exception):

@@ -30,7 +30,7 @@ MAX_HISTORY = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Granted:
     """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before.
 
     `is_written`: the reservation was written for this claim; else it was found to be the claimant's already.
@@ -44,13 +44,13 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Denied:
     """Another owner holds the address, or it waits in quarantine after another."""
 
     reservation: Reservation
 
 
-class ReservationDesk:
+class ReservationStore:
     """Creates, swaps, quarantines and frees reservations.
 
     `observe` takes the JSON of every answer into the store, `forget` a reservation found gone; `lookup` gives what
@@ -92,7 +92,7 @@ class ReservationDesk:
             former.imported or self._lives(former.namespace)
         )
 
-    async def claim(self, claim: Claim) -> Held | Refused | None:
+    async def claim(self, claim: Claim) -> Granted | Denied | None:
         """Make the address the claimant's, or tell who stands in the way.
 
         None where that reservation is gone: its owner may be left, and to get it again. Look at all that is known anew.
@@ -109,7 +109,7 @@ class ReservationDesk:
                     raise
         return await self._take(known, claim)
 
-    async def _take(self, known: Reservation, claim: Claim) -> Held | Refused | None:
+    async def _take(self, known: Reservation, claim: Claim) -> Granted | Denied | None:
         """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
         if not self.may_take(known, claim):
             # The store may lag behind a release: the API server has the last word before anybody is refused.
@@ -117,13 +117,13 @@ class ReservationDesk:
             if live is None:
                 return None
             if not self.may_take(live, claim):
-                return Refused(reservation=live)
+                return Denied(reservation=live)
             known = live
         wanted = _granted(known, claim, self._now())
         if wanted == known:
-            return Held(reservation=known, is_new=False)
+            return Granted(reservation=known, is_new=False)
         is_new = not (known.is_held and known.owner.key == claim.owner.key)
-        return Held(reservation=await self._replace(wanted), is_new=is_new, is_written=True)
+        return Granted(reservation=await self._replace(wanted), is_new=is_new, is_written=True)
 
     async def confirm(self, reservation: Reservation) -> Reservation:
         """Write a held reservation anew as it is, before a status names it that did not name it before.
@@ -191,9 +191,9 @@ class ReservationDesk:
             live is not None and live.is_held and live.owner.key == owner.key and live.owner.uid == owner.uid
         )
 
-    async def _grant_anew(self, claim: Claim) -> Held:
+    async def _grant_anew(self, claim: Claim) -> Granted:
         created = await self._create(claim)
-        return Held(reservation=created, is_new=True, is_written=True, is_created=True)
+        return Granted(reservation=created, is_new=True, is_written=True, is_created=True)
 
     async def _create(self, claim: Claim) -> Reservation:
         body = render_reservation(_new_reservation(claim, self._now()))

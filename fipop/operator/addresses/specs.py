@@ -12,11 +12,11 @@ from fipop.api.models import FloatingIP, Requested
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.resources import FLOATING_IPS
-from fipop.operator.addresses.allocation import Obstacle, address_of
+from fipop.operator.addresses.allocation import Blocker, address_of
 from fipop.operator.addresses.claiming import Outcome, is_named
 from fipop.operator.addresses.ownership import is_made_by_us, read_addresses
 from fipop.operator.addresses.request import Request, in_order
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 
 MAX_WRITE_BACKS = 2
 """How often a spec.ipaddress that was emptied is written again before it is left to whoever empties it."""
@@ -28,9 +28,9 @@ SPEC_REVERTED_MESSAGE = "spec.ipaddress is changed back again and again: status.
 class SpecWriter:
     """Writes the addresses of floating IPs into their specs, and counts how often it had to write one again."""
 
-    def __init__(self, *, client: KubeClient, world: World) -> None:
+    def __init__(self, *, client: KubeClient, cache: ClusterCache) -> None:
         self._client = client
-        self._world = world
+        self._cache = cache
         self._write_backs: dict[str, int] = {}
 
     async def write(self, floating_ip: FloatingIP, request: Request, outcome: Outcome) -> FloatingIP:
@@ -45,7 +45,7 @@ class SpecWriter:
         # What the status told already stood in the spec, too: somebody took it out.
         is_write_back = set(addresses.values()) <= read_addresses(floating_ip.status.addresses)
         if is_write_back and not self._may_write_back(floating_ip):
-            outcome.obstacles.append(Obstacle(reason=SPEC_REVERTED, message=SPEC_REVERTED_MESSAGE))
+            outcome.blockers.append(Blocker(reason=SPEC_REVERTED, message=SPEC_REVERTED_MESSAGE))
             return floating_ip
         metadata: Json = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
         if floating_ip.range is None and is_made_by_us(floating_ip):
@@ -59,7 +59,7 @@ class SpecWriter:
         )
         if is_write_back:  # one that failed is none
             self._write_backs[floating_ip.uid] = self._write_backs.get(floating_ip.uid, 0) + 1
-        return self._world.take_written(answer)
+        return self._cache.take_written(answer)
 
     def _to_name(
         self, floating_ip: FloatingIP, request: Request, outcome: Outcome
@@ -78,7 +78,7 @@ class SpecWriter:
             for family, each in outcome.held.items()
             if not is_named(floating_ip, each)
         }
-        known = self._world.reservations_of(floating_ip.meta.key)
+        known = self._cache.reservations_of(floating_ip.meta.key)
         chosen = {address_of(each) for each in known if each.is_held and each.requested is Requested.DYNAMIC}
         return {
             family: news.get(family, address) if address in chosen else address

@@ -10,8 +10,8 @@ from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus, Reservation
 from fipop.ipam.addresses import Family, format_address
-from fipop.operator.addresses.allocation import Obstacle, address_of
-from fipop.operator.addresses.range_choice import GuestLink
+from fipop.operator.addresses.allocation import Blocker, address_of
+from fipop.operator.addresses.range_choice import GuestBinding
 from fipop.state.observations import Finding, GuestObservation
 
 PENDING = Finding(
@@ -35,8 +35,8 @@ def build_status(
     floating_ip: FloatingIP,
     *,
     held: Mapping[Family, Reservation],
-    obstacles: Sequence[Obstacle],
-    link: GuestLink,
+    blockers: Sequence[Blocker],
+    binding: GuestBinding,
     observation: GuestObservation | None,
     now: datetime,
 ) -> FloatingIPStatus:
@@ -46,14 +46,17 @@ def build_status(
     """
     generation = floating_ip.meta.generation
     addresses = tuple(format_address(address_of(held[family])) for family in sorted(held))
-    conditions = [_allocated(addresses, obstacles), *_about_guest(floating_ip, link, observation, addresses)]
+    conditions = [
+        _allocated(addresses, blockers),
+        *_about_guest(floating_ip, binding, observation, addresses),
+    ]
     conditions.insert(0, _ready(conditions))
     first = held[min(held)] if held else None
     return FloatingIPStatus(
         addresses=addresses,
         range=first.range if first else None,
         address_space=first.space if first else None,
-        guest=_guest(floating_ip, link, observation),
+        guest=_guest(floating_ip, binding, observation),
         conditions=merge_conditions(
             floating_ip.status.conditions,
             [replace(condition, observed_generation=generation) for condition in conditions],
@@ -63,10 +66,10 @@ def build_status(
     )
 
 
-def _allocated(addresses: Sequence[str], obstacles: Sequence[Obstacle]) -> Condition:
+def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Condition:
     kept = f"; {', '.join(addresses)} stays" if addresses else ""
-    messages = list(dict.fromkeys(each.message for each in obstacles))
-    serious = [each for each in obstacles if not (each.tolerable and addresses)]
+    messages = list(dict.fromkeys(each.message for each in blockers))
+    serious = [each for each in blockers if not (each.tolerable and addresses)]
     if serious:
         return Condition(
             type=ConditionType.ALLOCATED,
@@ -84,17 +87,19 @@ def _allocated(addresses: Sequence[str], obstacles: Sequence[Obstacle]) -> Condi
 
 def _about_guest(
     floating_ip: FloatingIP,
-    link: GuestLink,
+    binding: GuestBinding,
     observation: GuestObservation | None,
     addresses: tuple[str, ...],
 ) -> list[Condition]:
-    if link.obstacle is not None:
-        finding = Finding(verdict=Verdict.FALSE, reason=link.obstacle.reason, message=link.obstacle.message)
+    if binding.blocker is not None:
+        finding = Finding(
+            verdict=Verdict.FALSE, reason=binding.blocker.reason, message=binding.blocker.message
+        )
         return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
     if not addresses:
         finding = Finding(verdict=Verdict.FALSE, reason="NoAddress", message="there is no address to write")
         return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
-    paused = floating_ip.paused or (link.cluster is not None and link.cluster.paused)
+    paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
     if observation is None:
         earlier = [
             condition
@@ -135,20 +140,20 @@ def _condition(kind: ConditionType, finding: Finding) -> Condition:
 
 
 def _guest(
-    floating_ip: FloatingIP, link: GuestLink, observation: GuestObservation | None
+    floating_ip: FloatingIP, binding: GuestBinding, observation: GuestObservation | None
 ) -> GuestStatus | None:
-    if link.cluster is None or link.obstacle is not None:
+    if binding.cluster is None or binding.blocker is not None:
         return None
     before = floating_ip.status.guest
     if observation is None:
-        same = before is not None and before.cluster == link.cluster.name
+        same = before is not None and before.cluster == binding.cluster.name
         return (
             before
             if same
-            else GuestStatus(cluster=link.cluster.name, id=floating_ip.namespace, reachable=False)
+            else GuestStatus(cluster=binding.cluster.name, id=floating_ip.namespace, reachable=False)
         )
     return GuestStatus(
-        cluster=link.cluster.name,
+        cluster=binding.cluster.name,
         id=floating_ip.namespace,
         reachable=observation.reachable,
         # What a guest had when it was seen last is still the best that is known.

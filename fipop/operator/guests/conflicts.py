@@ -14,18 +14,18 @@ from itertools import islice
 
 from fipop.api.models import Reservation
 from fipop.errors import CarriedElsewhereError, GuestError
-from fipop.guest.in_use import CarriedAddresses
+from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address, from_ip
 from fipop.operator.addresses.allocation import address_of
 from fipop.operator.addresses.ownership import read_addresses
 from fipop.operator.guests.reach import MAX_CLAIMS
-from fipop.state.cache import BY_OWNER_NAMESPACE, World
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Rivals:
+class AddressConflicts:
     """Guests by the addresses that they carry without right, as the last look at each found.
 
     `look` says who in a guest carries an address, None: nobody; `carries` whether the guest itself does, whatever a
@@ -33,7 +33,7 @@ class Rivals:
     `exists` tells whether a cluster object of the guest is left, `reaches` whether its word counts about an address.
     """
 
-    world: World
+    cache: ClusterCache
     exists: Callable[[str], bool]
     look: Callable[[str, Address], Awaitable[str | None]]
     carries: Callable[[str, Address], Awaitable[bool]]
@@ -44,12 +44,12 @@ class Rivals:
         """Forget everything: another replica may have led meanwhile."""
         self._carriers.clear()
 
-    def learn(self, seen: Mapping[str, CarriedAddresses]) -> None:
+    def learn(self, seen: Mapping[str, InUseAddresses]) -> None:
         """Take in what a look at these guests found; of others, what was found before stays."""
         for carriers in self._carriers.values():
             carriers.difference_update(seen)
         reserved: dict[Address, list[Reservation]] = {}
-        for each in self.world.reservations.all() if seen else ():
+        for each in self.cache.reservations.all() if seen else ():
             reserved.setdefault(address_of(each), []).append(each)
         for guest_id, carried in sorted(seen.items()):
             rightful = self.rightful(guest_id)
@@ -75,8 +75,8 @@ class Rivals:
 
     def rightful(self, guest_id: str) -> frozenset[Address]:
         """Give what a guest carries by right, in whatever space, or carried by right until lately."""
-        reserved = self.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-        named = (each.status.addresses for each in self.world.floating_ips_of(guest_id))
+        reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        named = (each.status.addresses for each in self.cache.floating_ips_of(guest_id))
         return frozenset(address_of(each) for each in reserved).union(*map(read_addresses, named))
 
     def claimants(self, address: Address, *, but: str) -> tuple[str, ...]:

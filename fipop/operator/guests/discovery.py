@@ -15,7 +15,7 @@ from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
 from fipop.operator.addresses.range_choice import choose_for_guest
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest, RangeChoice
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class GuestReconciler:
         self,
         *,
         client: KubeClient,
-        world: World,
+        cache: ClusterCache,
         guests: GuestDirectory,
         events: EventRecorder,
         now: Callable[[], datetime],
@@ -39,7 +39,7 @@ class GuestReconciler:
         lost: Callable[[Guest], None],
     ) -> None:
         self._client = client
-        self._world = world
+        self._cache = cache
         self._guests = guests
         self._events = events
         self._now = now
@@ -103,9 +103,9 @@ class GuestReconciler:
 
     async def _serve(self, guest: Guest) -> None:
         self._unserved.discard(guest.id)
-        if guest.deleting or not guest.wants_floating_ip or self._world.floating_ips_of(guest.id):
+        if guest.deleting or not guest.wants_floating_ip or self._cache.floating_ips_of(guest.id):
             return
-        choice = choose_for_guest(self._world, guest)
+        choice = choose_for_guest(self._cache, guest)
         if not choice.matches:
             self._unserved.add(guest.id)
             if guest.on_harvester:
@@ -133,7 +133,7 @@ class GuestReconciler:
         except (ApiAlreadyExistsError, NamespaceTerminatingError) as error:
             logger.debug("floating IP not made", extra={"guest": guest.id, "error": str(error)})
             return
-        self._world.observe(FLOATING_IPS, made)
+        self._cache.observe(FLOATING_IPS, made)
         logger.info(
             "floating IP made",
             extra={

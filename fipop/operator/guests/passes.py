@@ -12,22 +12,22 @@ from fipop.api.models import FloatingIP, Reservation
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import PASSING_ERRORS, ApiError, GuestUnreadableError, KubeAccessError
 from fipop.guest.configmap.plan import WantedAddress
-from fipop.guest.guest_pass import GuestRoom
-from fipop.guest.in_use import CarriedAddresses
+from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.in_use import InUseAddresses
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import Address, format_address, parse_address
 from fipop.kube.client import KubeClient
 from fipop.metrics import GuestEvent, Metrics
 from fipop.operator.addresses.allocation import address_of
-from fipop.operator.addresses.range_choice import link_guest
-from fipop.operator.addresses.reservations import ReservationDesk
-from fipop.operator.guests.conflicts import Rivals
+from fipop.operator.addresses.range_choice import bind_guest
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest, retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.settings.options import GuestInstall, Settings
-from fipop.state.cache import BY_OWNER_NAMESPACE, World
-from fipop.state.gate import Gates
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 from fipop.state.observations import GuestObservation, observe, unreachable
 
@@ -37,7 +37,7 @@ DEEP_CHECK_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class Visits:
+class PassSchedule:
     """What is remembered of the passes over one guest; `deep_at` in monotonic, `finished_at` in Unix time."""
 
     deep_at: float
@@ -64,7 +64,7 @@ class Visits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetParts:
+class PassParts:
     """What the fleet works with.
 
     `leads` tells whether this replica leads for as long as a write may take; `gates` and `rivals` what guests were seen
@@ -72,27 +72,27 @@ class FleetParts:
     """
 
     client: KubeClient
-    world: World
+    cache: ClusterCache
     guests: GuestDirectory
-    room: GuestRoom
+    sessions: GuestSessions
     metrics: Metrics
     settings: Callable[[], Settings]
     leads: Callable[[], bool]
-    desk: ReservationDesk
-    gates: Gates
-    rivals: Rivals
+    reservation_store: ReservationStore
+    gate: AllocationGate
+    conflicts: AddressConflicts
     observed: Callable[[str], None]
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
     random: Random
 
 
-class Fleet:
+class PassController:
     """Makes passes; the work queue brings the ids of the guests, the deadlines are the guest room's."""
 
-    def __init__(self, parts: FleetParts) -> None:
+    def __init__(self, parts: PassParts) -> None:
         self._parts = parts
-        self._visits: dict[str, Visits] = {}
+        self._schedules: dict[str, PassSchedule] = {}
         self._held_up: set[str] = set()
         self._under_way: dict[str, frozenset[str]] = {}
 
@@ -106,7 +106,7 @@ class Fleet:
         try:
             return await self._visit(guest_id)
         finally:
-            self._parts.room.end_visit(guest_id)
+            self._parts.sessions.end_visit(guest_id)
 
     async def _visit(self, guest_id: str) -> RetryAfter | None:
         guest = self._parts.guests.known(guest_id)
@@ -117,19 +117,19 @@ class Fleet:
         retired = self._retired(guest_id)
         if not (floating_ips or retired):
             # Nobody looks at it any more: what was found last would be told for good.
-            self._visits.pop(guest_id, None)
+            self._schedules.pop(guest_id, None)
             self._parts.guests.forget_observation(guest_id)
             return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
         if guest.paused or any(each.paused for each in floating_ips):
             return None
-        visits = self._visits.get(guest_id)
-        if visits is None:
+        schedule = self._schedules.get(guest_id)
+        if schedule is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
             spread = self._parts.random.uniform(0.0, DEEP_CHECK_SECONDS)
-            visits = self._visits[guest_id] = Visits(deep_at=self._parts.monotonic() - spread)
+            schedule = self._schedules[guest_id] = PassSchedule(deep_at=self._parts.monotonic() - spread)
         began = self._parts.monotonic()
-        observation, retry_seconds = await self._try(guest, floating_ips, retired, visits)
+        observation, retry_seconds = await self._try(guest, floating_ips, retired, schedule)
         self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
         if self._parts.guests.known(guest_id) is None:
             # It went while it was looked at, and what was noted meanwhile goes after it.
@@ -154,12 +154,12 @@ class Fleet:
         """Whether a guest itself carries an address now. GuestError where it cannot be asked."""
         return (await self.look_around(guest_id)).carrier_of(format_address(address)) is not None
 
-    async def look_around(self, guest_id: str) -> CarriedAddresses:
+    async def look_around(self, guest_id: str) -> InUseAddresses:
         """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
         guest = self._parts.guests.known(guest_id)
         if guest is None:
             if isinstance(await self._parts.guests.discover(guest_id), NotAGuest):
-                return CarriedAddresses()  # no pass is ever made there, nothing was written
+                return InUseAddresses()  # no pass is ever made there, nothing was written
             guest = self._parts.guests.known(guest_id)
         if guest is None or not guest.connected:
             raise KubeconfigMissingError(
@@ -167,17 +167,17 @@ class Fleet:
             )
         kubeconfig = await read_kubeconfig(self._parts.client, guest)
         try:
-            return await self._parts.room.look(guest_id, kubeconfig)
+            return await self._parts.sessions.look(guest_id, kubeconfig)
         except (ApiError, KubeAccessError) as error:
             raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error
 
     def last_pass_at(self, guest_id: str) -> float | None:
         """Give the Unix time of the last whole pass; None before it."""
-        visits = self._visits.get(guest_id)
-        return visits.finished_at if visits is not None else None
+        schedule = self._schedules.get(guest_id)
+        return schedule.finished_at if schedule is not None else None
 
     async def _try(
-        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], visits: Visits
+        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], schedule: PassSchedule
     ) -> tuple[GuestObservation, float | None]:
         installing = installs(self._parts.settings(), guest) and bool(floating_ips)
         if not guest.connected:
@@ -186,17 +186,17 @@ class Fleet:
         try:
             kubeconfig = await read_kubeconfig(self._parts.client, guest)
         except KubeconfigMissingError as error:
-            visits.failures += 1
+            schedule.failures += 1
             self._count(guest, GuestEvent.API_CONNECTION, success=False)
             age = (self._parts.now() - guest.created).total_seconds()
             missing = unreachable("KubeconfigMissing", str(error), installs=installing)
-            return missing, retry_delay_seconds(age, visits.failures)
-        deep = self._parts.monotonic() - visits.deep_at >= DEEP_CHECK_SECONDS
+            return missing, retry_delay_seconds(age, schedule.failures)
+        deep = self._parts.monotonic() - schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         served = {each.meta.key: each.status.addresses for each in floating_ips}
         self._under_way[guest.id] = task.granted
         try:
-            report = await self._parts.room.run_pass(
+            report = await self._parts.sessions.run_pass(
                 # An address in the ConfigMap is told before charts and helm are waited for.
                 task,
                 deep=deep,
@@ -205,26 +205,30 @@ class Fleet:
             )
         finally:
             del self._under_way[guest.id]
-        retry = self._record(guest, report, visits, deep=deep)
+        retry = self._record(guest, report, schedule, deep=deep)
         contested = self._contested(guest.id, task.granted)
         return observe(report, served, installs=task.opted_in, contested=contested), retry
 
     def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
         """Give the guests that claim addresses which this one holds, by address."""
-        found = {each: self._parts.rivals.claimants(parse_address(each), but=guest_id) for each in addresses}
+        found = {
+            each: self._parts.conflicts.claimants(parse_address(each), but=guest_id) for each in addresses
+        }
         return {address: claimants for address, claimants in found.items() if claimants}
 
-    def _record(self, guest: Guest, report: PassReport, visits: Visits, *, deep: bool) -> float | None:
+    def _record(
+        self, guest: Guest, report: PassReport, schedule: PassSchedule, *, deep: bool
+    ) -> float | None:
         """Count and log how a pass ended; give when the next is due, None: at the interval."""
         for event in report.events:
             self._count(guest, GuestEvent(event.event.value), success=event.success)
         parts = self._parts
-        retry = visits.note(
+        retry = schedule.note(
             report, deep=deep, now=parts.now(), monotonic=parts.monotonic(), created=guest.created
         )
         if report.error is not None:
             fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
-            level = logging.WARNING if visits.failures == 1 else logging.DEBUG
+            level = logging.WARNING if schedule.failures == 1 else logging.DEBUG
             logger.log(level, "pass failed", extra=fields)
         return retry
 
@@ -243,12 +247,12 @@ class Fleet:
         """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
         return [
             floating_ip
-            for floating_ip in self._parts.world.floating_ips_of(guest.id)
-            if floating_ip.status.addresses and link_guest(self._parts.world, floating_ip).obstacle is None
+            for floating_ip in self._parts.cache.floating_ips_of(guest.id)
+            if floating_ip.status.addresses and bind_guest(self._parts.cache, floating_ip).blocker is None
         ]
 
     def _retired(self, guest_id: str) -> frozenset[str]:
-        reservations = self._parts.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        reservations = self._parts.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
         # What was only found there was never given by us: it is somebody else's, and so are its keys.
         return frozenset(_text(each) for each in reservations if not each.is_held and each.owner.name)
 
@@ -258,7 +262,7 @@ class Fleet:
         held = [
             each
             for floating_ip in floating_ips
-            for each in self._parts.world.reservations_of(floating_ip.meta.key)
+            for each in self._parts.cache.reservations_of(floating_ip.meta.key)
             if each.is_held and each.owner.uid == floating_ip.uid
         ]
         granted = frozenset(_text(each) for each in held)
@@ -279,16 +283,16 @@ class Fleet:
 
     async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
         """Ask right before a guest is written whether all of it is still its owners', and no other guest carries it."""
-        if not self._parts.gates.looked:
+        if not self._parts.gate.looked:
             self._held_up.add(guest_id)
             return False
         for reservation in held:
-            floating_ip = self._parts.world.floating_ips.get(*reservation.owner.key)
+            floating_ip = self._parts.cache.floating_ips.get(*reservation.owner.key)
             ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
-            await self._parts.rivals.check(reservation, ignored)
+            await self._parts.conflicts.check(reservation, ignored)
         try:
             for reservation in held:
-                if not await self._parts.desk.is_held_by(reservation.name, reservation.owner):
+                if not await self._parts.reservation_store.is_held_by(reservation.name, reservation.owner):
                     return False
         except PASSING_ERRORS as error:
             # The guest has no part in that, and is not to wait as if it had.
@@ -302,8 +306,8 @@ class Fleet:
 
     def forget(self, guest_id: str) -> None:
         """Drop what is remembered of a guest that is gone."""
-        self._visits.pop(guest_id, None)
-        self._parts.room.forget(guest_id)
+        self._schedules.pop(guest_id, None)
+        self._parts.sessions.forget(guest_id)
         self._parts.guests.forget(guest_id)
 
 

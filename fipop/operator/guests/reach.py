@@ -13,7 +13,7 @@ from fipop.ipam.addresses import Address
 from fipop.operator.addresses.allocation import address_of
 from fipop.operator.addresses.range_choice import as_match
 from fipop.rancher.matching import fits_guest
-from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE, World
+from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
 
 MAX_CLAIMS = 64
@@ -24,7 +24,7 @@ MAX_CLAIMS = 64
 class Reach:
     """Which ranges could have given a guest an address."""
 
-    world: World
+    cache: ClusterCache
     guests: GuestDirectory
 
     def ranges_for(self, guest_id: str) -> tuple[FloatingIPRange, ...]:
@@ -34,12 +34,12 @@ class Reach:
         guest's reservations, or their history, come from them.
         """
         named = {
-            name for each in self.world.floating_ips_of(guest_id) for name in (each.range, each.status.range)
+            name for each in self.cache.floating_ips_of(guest_id) for name in (each.range, each.status.range)
         }
         for index in (BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE):
-            named |= {each.range for each in self.world.reservations.by_index(index, guest_id)}
+            named |= {each.range for each in self.cache.reservations.by_index(index, guest_id)}
         return tuple(
-            each for each in self.world.ranges.all() if each.name in named or self._fits(each, guest_id)
+            each for each in self.cache.ranges.all() if each.name in named or self._fits(each, guest_id)
         )
 
     def _fits(self, each: FloatingIPRange, guest_id: str) -> bool:
@@ -55,7 +55,7 @@ class Reach:
 
         Not where no range that could serve it gives out that address; of a range that is gone nobody can tell.
         """
-        if self.world.ranges.get("", reservation.range) is None:
+        if self.cache.ranges.get("", reservation.range) is None:
             return True
         return any(
             each.address_space == reservation.space
@@ -65,9 +65,9 @@ class Reach:
 
     def has(self, range_name: str, address: Address) -> bool:
         """Whether an address is of a range's pool."""
-        return self.world.books.may_get(range_name, address)
+        return self.cache.allocations.may_get(range_name, address)
 
     def found_for(self, guest_id: str) -> int:
         """Count the addresses in quarantine because a guest was found to carry them: they never had an owner."""
-        reservations = self.world.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        reservations = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
         return sum(not each.is_held and not each.history for each in reservations)

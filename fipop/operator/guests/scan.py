@@ -11,15 +11,15 @@ from typing import TypeVar
 
 from fipop.api.models import FloatingIPRange, Owner, Requested
 from fipop.errors import PASSING_ERRORS, FipopError
-from fipop.guest.in_use import CarriedAddresses
+from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, from_ip
 from fipop.operator.addresses.ownership import read_addresses
-from fipop.operator.addresses.reservations import ReservationDesk
-from fipop.operator.guests.conflicts import Rivals
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
-from fipop.state.gate import Gates
+from fipop.state.gate import AllocationGate
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class GuestLooks:
+class GuestScan:
     """Looks at all guests when there is `doubt`, with the gate closed, and at each that connects later.
 
     When ranges change, those are asked again that were seen to carry what would be given out now.
@@ -44,19 +44,19 @@ class GuestLooks:
     `pause_seconds` is the first wait after trouble of our own API server.
     """
 
-    world: World
-    gates: Gates
-    desk: ReservationDesk
-    rivals: Rivals
+    cache: ClusterCache
+    gate: AllocationGate
+    reservation_store: ReservationStore
+    conflicts: AddressConflicts
     discover: Callable[[str], Awaitable[bool]]
-    look: Callable[[str], Awaitable[CarriedAddresses]]
+    look: Callable[[str], Awaitable[InUseAddresses]]
     opened: Callable[[], None]
     reach: Reach
     over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
     pause_seconds: float = 0.5
     ignored: dict[str, int] = field(default_factory=dict)
     """How many addresses of nobody a guest carries beyond those that count, as of the last look."""
-    _in_doubt: bool = False
+    _rescan_required: bool = False
     _ranges_changed: bool = False
     _late: set[str] = field(default_factory=set)
     _missed: set[str] = field(default_factory=set)
@@ -64,19 +64,19 @@ class GuestLooks:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _wake_for_late: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def doubt(self) -> None:
+    def require_rescan(self) -> None:
         """Give out nothing new before the guests were looked at again: the ledger may lack what they carry.
 
         So it is at a start, and when objects are gone that nobody was seen to delete: the store may have been
         restored from a backup that is older than they were.
         """
-        self.gates.looked = False
-        self._in_doubt = True
+        self.gate.looked = False
+        self._rescan_required = True
         self._wake.set()
 
     def note_ranges(self) -> None:
         """Give out nothing new before what guests were seen to carry was compared with ranges that changed."""
-        self.gates.looked = False
+        self.gate.looked = False
         self._ranges_changed = True
         self._wake.set()
 
@@ -91,7 +91,7 @@ class GuestLooks:
         self._seen.pop(guest_id, None)
         self._missed.discard(guest_id)
         self.ignored.pop(guest_id, None)
-        self.rivals.forget(guest_id)
+        self.conflicts.forget(guest_id)
 
     async def run(self) -> None:
         """Look whenever there is reason to, until cancelled."""
@@ -104,16 +104,16 @@ class GuestLooks:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._in_doubt:
-                self._in_doubt = self._ranges_changed = False
+            if self._rescan_required:
+                self._rescan_required = self._ranges_changed = False
                 self._seen.clear()
                 self._late.clear()
                 await self._look_at(self._all())
             elif self._ranges_changed:
                 self._ranges_changed = False
                 await self._compare_with_ranges()
-            if not (self.gates.looked or self._in_doubt or self._ranges_changed):
-                self.gates.looked = True
+            if not (self.gate.looked or self._rescan_required or self._ranges_changed):
+                self.gate.looked = True
                 self.opened()
             self._wake_for_late.set()
 
@@ -126,21 +126,21 @@ class GuestLooks:
             except TimeoutError:
                 self._late |= self._missed
             self._wake_for_late.clear()
-            if not self.gates.looked:
+            if not self.gate.looked:
                 continue  # the look at all comes first, and wakes us at its end
             late, self._late = self._late - self._seen.keys(), set()
             if late:
                 await self._look_at(late)
 
     def _all(self) -> set[str]:
-        return {cluster.cluster_name for cluster in self.world.clusters.all() if cluster.cluster_name}
+        return {cluster.cluster_name for cluster in self.cache.clusters.all() if cluster.cluster_name}
 
     async def _compare_with_ranges(self) -> None:
         """Ask those again of whose addresses some would be given out now: the last look may be months old.
 
         Since then guests may have gone, and what was held may have been released and found to be carried no more.
         """
-        for guest_id in [each for each in self._seen if not self.rivals.exists(each)]:
+        for guest_id in [each for each in self._seen if not self.conflicts.exists(each)]:
             self.forget(guest_id)
         suspects = {
             guest_id for guest_id, addresses in self._seen.items() if self._is_suspect(guest_id, addresses)
@@ -156,9 +156,9 @@ class GuestLooks:
         self._seen |= {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
         self._missed.difference_update(self._seen)
         await self._keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
-        self.rivals.learn(seen)
+        self.conflicts.learn(seen)
         for guest_id in guest_ids:
-            if not self.rivals.exists(guest_id):
+            if not self.conflicts.exists(guest_id):
                 self.forget(guest_id)  # it went while it was looked at, and nobody tells of that again
         if guest_ids:
             logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
@@ -179,24 +179,24 @@ class GuestLooks:
                 ignored += 1
                 continue
             left -= 1
-            await self._insist(functools.partial(self._keep_from_others, address, guest_id, ranges))
+            await self._retry(functools.partial(self._keep_from_others, address, guest_id, ranges))
         if ignored and ignored != self.ignored.get(guest_id):
             self.over_limit(guest_id, ignored)
         self.ignored.pop(guest_id, None)
         if ignored:
             self.ignored[guest_id] = ignored
 
-    async def _ask(self, guest_ids: Collection[str]) -> dict[str, CarriedAddresses]:
-        room = asyncio.Semaphore(LOOK_CONCURRENCY)
-        seen: dict[str, CarriedAddresses] = {}
+    async def _ask(self, guest_ids: Collection[str]) -> dict[str, InUseAddresses]:
+        slots = asyncio.Semaphore(LOOK_CONCURRENCY)
+        seen: dict[str, InUseAddresses] = {}
 
         async def ask(guest_id: str) -> None:
-            async with room:
-                if not await self._insist(lambda: self.discover(guest_id)):
+            async with slots:
+                if not await self._retry(lambda: self.discover(guest_id)):
                     self._missed.discard(guest_id)  # one that connects later is told of
                     return
                 self._missed.add(guest_id)
-                carried = await self._insist(lambda: self.look(guest_id))
+                carried = await self._retry(lambda: self.look(guest_id))
                 if carried is not None:
                     seen[guest_id] = carried
                     self._missed.discard(guest_id)
@@ -214,7 +214,7 @@ class GuestLooks:
                 logger.error("a look at a guest crashed", exc_info=error)
         return seen
 
-    async def _insist(self, step: Callable[[], Awaitable[T]]) -> T | None:
+    async def _retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
         """Do a step until our API server lets us; None where something else is in the way."""
         pause = self.pause_seconds
         while True:
@@ -244,7 +244,7 @@ class GuestLooks:
                 owner=self._owner(guest_id, address),
                 requested=Requested.DYNAMIC,
             )
-            found = await self.desk.quarantine_unowned(claim, seconds=each.quarantine_seconds)
+            found = await self.reservation_store.quarantine_unowned(claim, seconds=each.quarantine_seconds)
             if found is not None:
                 logger.warning(
                     "a guest carries an address that nobody owns",
@@ -258,20 +258,20 @@ class GuestLooks:
 
         Each is judged when its turn comes: the one before may have brought the address into quarantine.
         """
-        books = self.world.books
-        if address in self.rivals.rightful(guest_id):
+        allocations = self.cache.allocations
+        if address in self.conflicts.rightful(guest_id):
             return
         for each in ranges:
-            unreadable = books.problem_of(each.name) is not None
-            if not unreadable and books.is_nobodys(each.name, address, carrier=guest_id):
+            unreadable = allocations.problem_of(each.name) is not None
+            if not unreadable and allocations.is_nobodys(each.name, address, carrier=guest_id):
                 yield each
 
     def _owner(self, guest_id: str, address: Address) -> Owner:
         """Give who comes first when the quarantine ends: the one floating IP of the guest that asks for the address."""
-        clusters = self.world.guest_clusters(guest_id)
+        clusters = self.cache.guest_clusters(guest_id)
         asking = [
             each
-            for each in self.world.floating_ips_of(guest_id)
+            for each in self.cache.floating_ips_of(guest_id)
             if address in read_addresses(each.ipaddress.split(","))
         ]
         return Owner(

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fipop.guest.configmap.plan import WantedAddress
-from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.runner import HelmRunner
-from fipop.guest.limits import GuestTools
+from fipop.guest.limits import GuestLimits
 from fipop.guest.reports import GuestTask, PassReport, ReleaseReport
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
 from localfleet.client import ApiClient, Json
@@ -59,8 +59,8 @@ class GuestBench:
     plane: ControlPlane
     proxy: RancherProxy
     route: GuestRoute
-    tools: GuestTools
-    room: GuestRoom
+    tools: GuestLimits
+    room: GuestSessions
     settings: Settings
     guest_id: str
     opted_in: bool = True
@@ -187,8 +187,8 @@ async def open_bench(
     proxy.bind_token(TOKEN, guest_id)
     route = proxy.add_guest(guest_id, upstream_of(plane))
     runner = HelmRunner(helm, **runner)
-    tools = GuestTools(helm=runner, charts=ChartCache(runner, failure_seconds=0.5), allow_loopback=True)
-    room = GuestRoom(tools)
+    tools = GuestLimits(helm=runner, charts=ChartCache(runner, failure_seconds=0.5), allow_loopback=True)
+    room = GuestSessions(tools)
     bench = GuestBench(
         plane=plane, proxy=proxy, route=route, tools=tools, room=room, settings=settings, guest_id=guest_id
     )

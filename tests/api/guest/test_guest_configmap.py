@@ -266,7 +266,7 @@ async def test_a_guest_that_refuses_hangs_or_is_away_is_told_and_not_reachable(b
 
 
 async def test_a_guest_that_trickles_is_given_up_at_the_deadline_of_the_talk(bench: GuestBench) -> None:
-    bench.tools.request_seconds, bench.tools.talk_seconds = 60, 0.5
+    bench.tools.request_seconds, bench.tools.session_seconds = 60, 0.5
     bench.route.fault = Fault(bytes_per_second=1)
     report = await bench.run()
     assert isinstance(report.error, PassTimeoutError)

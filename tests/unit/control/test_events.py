@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fipop.control.kopf.bridge import EventType, Mailbox
+from fipop.control.kopf.bridge import EventBridge, EventType
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES
 
 
@@ -34,11 +34,11 @@ class Collector:
 
 async def test_events_of_another_thread_arrive_in_order_and_in_the_loop_s_own_thread() -> None:
     collector = Collector()
-    mailbox = Mailbox({NAMESPACES: collector}, asyncio.get_running_loop())
+    event_bridge = EventBridge({NAMESPACES: collector}, asyncio.get_running_loop())
 
     def send() -> None:
         for number in range(5000):
-            mailbox.put(NAMESPACES, EventType.ADDED, {"number": number})
+            event_bridge.put(NAMESPACES, EventType.ADDED, {"number": number})
 
     await asyncio.gather(asyncio.to_thread(send), collector.wait_for(5000))
 
@@ -49,7 +49,7 @@ async def test_events_of_another_thread_arrive_in_order_and_in_the_loop_s_own_th
 async def test_others_get_their_turn_between_slices() -> None:
     collector, lengths = Collector(), []
     loop = asyncio.get_running_loop()
-    mailbox = Mailbox({NAMESPACES: collector}, loop, slice_length=10)
+    event_bridge = EventBridge({NAMESPACES: collector}, loop, slice_length=10)
 
     def look() -> None:
         lengths.append(len(collector.seen))
@@ -57,7 +57,7 @@ async def test_others_get_their_turn_between_slices() -> None:
             loop.call_soon(look)
 
     for number in range(100):
-        mailbox.put(NAMESPACES, EventType.ADDED, {"number": number})
+        event_bridge.put(NAMESPACES, EventType.ADDED, {"number": number})
     look()
     await collector.wait_for(100)
 
@@ -68,9 +68,11 @@ async def test_an_event_that_cannot_be_taken_in_is_logged_and_the_others_arrive(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     namespaces, floating_ips = Collector(), Collector()
-    mailbox = Mailbox({NAMESPACES: namespaces, FLOATING_IPS: floating_ips}, asyncio.get_running_loop())
-    mailbox.put(NAMESPACES, EventType.ADDED, {"not": "what it should be"})
-    mailbox.put(FLOATING_IPS, EventType.DELETED, {"number": 1})
+    event_bridge = EventBridge(
+        {NAMESPACES: namespaces, FLOATING_IPS: floating_ips}, asyncio.get_running_loop()
+    )
+    event_bridge.put(NAMESPACES, EventType.ADDED, {"not": "what it should be"})
+    event_bridge.put(FLOATING_IPS, EventType.DELETED, {"number": 1})
     await floating_ips.wait_for(1)
 
     assert floating_ips.seen == [(EventType.DELETED, 1)]
@@ -82,4 +84,4 @@ async def test_an_event_that_cannot_be_taken_in_is_logged_and_the_others_arrive(
 async def test_after_the_end_of_the_loop_events_go_nowhere() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    Mailbox({NAMESPACES: lambda *_: None}, loop).put(NAMESPACES, EventType.ADDED, {})
+    EventBridge({NAMESPACES: lambda *_: None}, loop).put(NAMESPACES, EventType.ADDED, {})

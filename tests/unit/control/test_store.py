@@ -318,7 +318,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
-        self.world: dict[str, dict[str, Any]] = {}
+        self.cache: dict[str, dict[str, Any]] = {}
         self.known: dict[str, tuple[int, Thing | None]] = {}
         self.mirror: dict[tuple[str, str], Thing] = {}
         self.store = new_store()
@@ -326,16 +326,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(target=events, name=NAMES, colour=COLOURS, tags=TAGS)
     def write(self, name: str, colour: str, tags: set[str]) -> tuple[bool, str, dict[str, Any]]:
         self.version += 1
-        uid = self.world[name]["metadata"]["uid"] if name in self.world else f"{name}-{self.version}"
-        self.world[name] = thing(name, self.version, uid=uid, colour=colour, tags=sorted(tags))
-        return False, name, self.world[name]
+        uid = self.cache[name]["metadata"]["uid"] if name in self.cache else f"{name}-{self.version}"
+        self.cache[name] = thing(name, self.version, uid=uid, colour=colour, tags=sorted(tags))
+        return False, name, self.cache[name]
 
     @rule(target=events, name=NAMES)
     def remove(self, name: str) -> Any:
-        if name not in self.world:
+        if name not in self.cache:
             return multiple()
         self.version += 1
-        obj = self.world.pop(name)
+        obj = self.cache.pop(name)
         metadata = obj["metadata"] | {"resourceVersion": str(self.version)}
         return True, name, obj | {"metadata": metadata}
 
@@ -351,7 +351,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=lists)
     def ask_for_a_list(self) -> tuple[int, Listing, dict[str, dict[str, Any]]]:
-        snapshot = dict(self.world)
+        snapshot = dict(self.cache)
         return self.store.highest_version, listing(self.version, *snapshot.values()), snapshot
 
     @rule(answer=lists)

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.kopf.http import EndlessBackoffs, RefusedError, SignsOfLife, StreamSessions
+from fipop.control.kopf.http import EndlessBackoffs, Liveness, RefusedError, StreamSessions
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES
@@ -34,7 +34,7 @@ class Bench:
     tokens: list[str] = field(default_factory=lambda: ["t0ken"])
 
     def open(self, *, prefix: str = "") -> aiohttp.ClientSession:
-        self.signs = SignsOfLife([NAMESPACES, FLOATING_IPS], clock=lambda: self.now, on_recovery=self.recover)
+        self.signs = Liveness([NAMESPACES, FLOATING_IPS], clock=lambda: self.now, on_recovery=self.recover)
         connection = Connection(server=self.url + prefix, ca_pem=self.ca_pem, token_source=self.next_token)
         self.sessions = StreamSessions(connection, [NAMESPACES, FLOATING_IPS], self.signs)
         return self.sessions.open()

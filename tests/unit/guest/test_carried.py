@@ -48,7 +48,7 @@ def test_a_service_of_type_load_balancer_carries(item: dict[str, Any]) -> None:
 
 def test_a_service_of_another_type_or_with_dhcp_carries_nothing() -> None:
     other = service({"type": "ClusterIP", "loadBalancerIP": "10.0.0.9"}, metadata=annotated("10.0.0.9"))
-    assert addresses_in([], [other, service(metadata=annotated("0.0.0.0"))]).spans == ()
+    assert addresses_in([], [other, service(metadata=annotated("0.0.0.0"))]).intervals == ()
 
 
 def test_names_that_no_api_server_would_allow_do_not_travel() -> None:
@@ -63,7 +63,7 @@ def test_what_is_no_address_is_carried_by_nobody() -> None:
 def test_a_text_that_many_objects_share_is_read_once_and_the_first_carries_it() -> None:
     services = [service({"loadBalancerIP": "10.0.0.9"}) for _ in range(2 * MAX_PARTS)]
     carried = addresses_in([], services)
-    assert len(carried.spans) == 1
+    assert len(carried.intervals) == 1
     assert str(carried.carrier_of("10.0.0.9")) == "Service prod/web"
 
 
@@ -83,7 +83,7 @@ def test_a_guest_that_names_more_than_is_read_is_not_said_to_carry_nothing(objec
 
 def test_a_guest_that_names_as_much_as_is_read_is_read() -> None:
     text = ",".join(f"10.0.{number // 256}.{number % 256}" for number in range(MAX_PARTS))
-    assert len(addresses_in([config_map(x=text)], []).spans) >= MAX_PARTS - 1
+    assert len(addresses_in([config_map(x=text)], []).intervals) >= MAX_PARTS - 1
 
 
 _JSON = st.recursive(

@@ -157,7 +157,7 @@ async def test_no_file_stays_behind_however_helm_ends(
     runner = HelmRunner(stub.make(after), deadline_seconds=1)
     await asyncio.gather(runner.upgrade(target(), order(tmp_path)), return_exceptions=True)
     assert [path.name for path in place.rglob("*") if not path.is_dir()] == ["lock"]
-    runner.scratch.close()
+    runner.work_folder.close()
     assert list(place.iterdir()) == []
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fipop.guest.helm.work_folder import Scratch, sweep
+from fipop.guest.helm.work_folder import WorkFolder, sweep
 
 HOLD = """
 import sys
-from fipop.guest.helm.work_folder import Scratch
-scratch = Scratch()
-print(scratch.folder("helm-"), flush=True)
+from fipop.guest.helm.work_folder import WorkFolder
+work_folder = WorkFolder()
+print(work_folder.folder("helm-"), flush=True)
 sys.stdin.read()
 """
 
@@ -26,16 +26,16 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_folders_are_private_and_gone_with_their_root(temporary: Path) -> None:
-    scratch = Scratch()
-    first, second = scratch.folder("helm-"), scratch.folder("helm-")
+    work_folder = WorkFolder()
+    first, second = work_folder.folder("helm-"), work_folder.folder("helm-")
     assert first != second
     assert first.parent == second.parent
     assert [path.stat().st_mode & 0o777 for path in (first, first.parent)] == [0o700, 0o700]
-    scratch.close()
-    scratch.close()
+    work_folder.close()
+    work_folder.close()
     assert list(temporary.iterdir()) == []
-    assert scratch.folder("helm-").is_dir(), "it may be asked again"
-    scratch.close()
+    assert work_folder.folder("helm-").is_dir(), "it may be asked again"
+    work_folder.close()
 
 
 def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(temporary: Path) -> None:
@@ -52,13 +52,13 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(tempor
         assert process.stdout is not None
         held = Path(process.stdout.readline().strip())
         (held / "kubeconfig").write_text("token")
-        beside = Scratch()
+        beside = WorkFolder()
         beside.folder("helm-")
         assert (held / "kubeconfig").exists()
         process.send_signal(signal.SIGKILL)
         process.wait()
     beside.close()
-    after = Scratch()
+    after = WorkFolder()
     mine = after.folder("helm-")
     assert not held.exists()
     assert sorted(temporary.iterdir()) == sorted([stranger, mine.parent])

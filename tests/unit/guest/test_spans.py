@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.configmap.intervals import Span, parse_address, parse_hosts, parse_spans
+from fipop.guest.configmap.intervals import Interval, parse_address, parse_hosts, parse_intervals
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from fipop.guest.configmap.intervals import Span, parse_address, parse_hosts, pa
     ],
 )
 def test_an_address_a_network_and_a_range_are_spans(text: str, first: str, last: str) -> None:
-    assert parse_spans(text) == (Span(ip_address(first), ip_address(last)),)
+    assert parse_intervals(text) == (Interval(ip_address(first), ip_address(last)),)
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ def test_an_address_a_network_and_a_range_are_spans(text: str, first: str, last:
     ],
 )
 def test_what_is_no_address_says_nothing(text: str) -> None:
-    assert parse_spans(text) == ()
+    assert parse_intervals(text) == ()
 
 
 def test_a_list_is_read_part_by_part() -> None:
-    assert len(parse_spans("10.0.0.1/32, junk,fd00::1/128,,10.0.0.4-10.0.0.5")) == 3
+    assert len(parse_intervals("10.0.0.1/32, junk,fd00::1/128,,10.0.0.4-10.0.0.5")) == 3
 
 
 def test_a_span_holds_its_ends_and_what_is_between_of_its_own_family() -> None:
-    (span,) = parse_spans("10.0.0.1-10.0.0.3")
+    (span,) = parse_intervals("10.0.0.1-10.0.0.3")
     held = [text for text in ("10.0.0.0", "10.0.0.1", "10.0.0.3", "10.0.0.4") if span.holds(ip_address(text))]
     assert held == ["10.0.0.1", "10.0.0.3"]
     assert not span.holds(IPv6Address(int(IPv4Address("10.0.0.2"))))
@@ -83,4 +83,4 @@ def test_every_address_is_read_back_as_itself(address: IPv4Address | IPv6Address
 def test_any_text_is_read_without_an_error(text: str) -> None:
     parse_address(text)
     parse_hosts(text)
-    parse_spans(text)
+    parse_intervals(text)

@@ -15,11 +15,11 @@ import pytest_asyncio
 
 from fipop.errors import ApiServerError, FipopError
 from fipop.guest.configmap.plan import WantedAddress
-from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import CachedChart, ChartCache
 from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.guest.helm.runner import HelmRunner
-from fipop.guest.limits import GuestTools
+from fipop.guest.limits import GuestLimits
 from fipop.guest.reports import ConfigMapOutcome, GuestTask, PassReport
 from fipop.guest.turns import HelmTurns
 from fipop.settings.options import DEFAULTS
@@ -39,12 +39,12 @@ async def proxy() -> AsyncIterator[RancherProxy]:
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> GuestTools:
+def limits(tmp_path: Path) -> GuestLimits:
     stub = tmp_path / "helm"
     stub.write_text("#!/bin/sh\nsleep 1\nexit 1\n")
     stub.chmod(0o755)
     runner = HelmRunner(str(stub))
-    return GuestTools(helm=runner, charts=ChartCache(runner), allow_loopback=True)
+    return GuestLimits(helm=runner, charts=ChartCache(runner), allow_loopback=True)
 
 
 async def permit() -> bool:
@@ -78,44 +78,44 @@ def add_guest(proxy: RancherProxy, guest_id: str, *, fault: Fault | None = None)
 
 
 async def test_guests_that_hang_do_not_keep_the_slots_from_those_that_answer(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
-    tools.slots, tools.brisk_seconds, tools.request_seconds = asyncio.Semaphore(2), 0.1, 5
-    room = GuestRoom(tools)
+    limits.slots, limits.brisk_seconds, limits.request_seconds = asyncio.Semaphore(2), 0.1, 5
+    sessions = GuestSessions(limits)
     hanging = [add_guest(proxy, f"c-m-hang{number}", fault=Fault(hang=True)) for number in range(6)]
-    stuck = [asyncio.create_task(room.run_pass(task)) for task in hanging]
+    stuck = [asyncio.create_task(sessions.run_pass(task)) for task in hanging]
     began = time.monotonic()
-    reports = await asyncio.gather(*(room.run_pass(add_guest(proxy, f"c-m-{n}")) for n in range(20)))
+    reports = await asyncio.gather(*(sessions.run_pass(add_guest(proxy, f"c-m-{n}")) for n in range(20)))
     assert time.monotonic() - began < 4
     assert all(report.error is None for report in reports)
     assert not any(task.done() for task in stuck)
     for task in stuck:
         task.cancel()
     await asyncio.gather(*stuck, return_exceptions=True)
-    assert tools.slots._value == 2, "every slot was given back once"
+    assert limits.slots._value == 2, "every slot was given back once"
 
 
-async def test_there_is_a_bound_for_slow_talks_too(proxy: RancherProxy, tools: GuestTools) -> None:
-    tools.slots, tools.brisk_seconds, tools.slow_slots = asyncio.Semaphore(1), 0.05, 2
-    tools.request_seconds = 1
-    room = GuestRoom(tools)
+async def test_there_is_a_bound_for_slow_talks_too(proxy: RancherProxy, limits: GuestLimits) -> None:
+    limits.slots, limits.brisk_seconds, limits.slow_slots = asyncio.Semaphore(1), 0.05, 2
+    limits.request_seconds = 1
+    sessions = GuestSessions(limits)
     tasks = [add_guest(proxy, f"c-m-{number}", fault=Fault(hang=True)) for number in range(6)]
-    running = [asyncio.create_task(room.run_pass(task)) for task in tasks]
+    running = [asyncio.create_task(sessions.run_pass(task)) for task in tasks]
     await asyncio.wait(running, timeout=0.7)
     assert sum(bool(proxy.requests_of(task.guest_id)) for task in tasks) == 3
     reports = await asyncio.gather(*running)
     assert not any(report.reachable for report in reports)
-    assert tools.slots._value == 1
+    assert limits.slots._value == 1
 
 
 async def test_while_a_pass_waits_for_charts_its_slot_serves_others(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
-    tools.slots = asyncio.Semaphore(1)
-    room = GuestRoom(tools)
+    limits.slots = asyncio.Semaphore(1)
+    sessions = GuestSessions(limits)
     early: list[PassReport] = []
     waiting = asyncio.create_task(
-        room.run_pass(replace(add_guest(proxy, "c-m-new"), opted_in=True), early=early.append)
+        sessions.run_pass(replace(add_guest(proxy, "c-m-new"), opted_in=True), early=early.append)
     )
 
     async def is_told() -> bool:
@@ -123,52 +123,52 @@ async def test_while_a_pass_waits_for_charts_its_slot_serves_others(
 
     await eventually(is_told, what="the early report")
     assert [one.config_map.outcome for one in early] == [ConfigMapOutcome.WRITTEN]
-    report = await room.run_pass(add_guest(proxy, "c-m-other"))
+    report = await sessions.run_pass(add_guest(proxy, "c-m-other"))
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert not waiting.done()
     assert (await waiting).error is not None, "the charts cannot be had"
 
 
-async def test_a_quiet_pass_has_nothing_to_tell_early(proxy: RancherProxy, tools: GuestTools) -> None:
-    room = GuestRoom(tools)
+async def test_a_quiet_pass_has_nothing_to_tell_early(proxy: RancherProxy, limits: GuestLimits) -> None:
+    sessions = GuestSessions(limits)
     task = add_guest(proxy, "c-m-a")
-    await room.run_pass(task)
+    await sessions.run_pass(task)
     early: list[PassReport] = []
-    report = await room.run_pass(task, early=early.append)
+    report = await sessions.run_pass(task, early=early.append)
     assert early == []
     assert (report.requests, report.writes) == (1, 0)
 
 
 async def test_while_a_release_cannot_be_installed_the_same_is_told_pass_after_pass(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
-    room = GuestRoom(tools)
+    sessions = GuestSessions(limits)
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     early: list[PassReport] = []
-    first = await room.run_pass(task, early=early.append)
+    first = await sessions.run_pass(task, early=early.append)
     assert len(early) == 1
-    again = await room.run_pass(task, early=early.append, is_known=True)
+    again = await sessions.run_pass(task, early=early.append, is_known=True)
     assert len(early) == 1, "there is no release yet, as before: nothing to tell"
     assert [str(one.error) for one in again.releases] == [str(one.error) for one in first.releases]
     assert first.retry_after_seconds is not None
     assert 25 < first.retry_after_seconds <= 30, "and less and less often from then on"
     assert not first.mends_soon
-    await room.run_pass(task, early=early.append)
+    await sessions.run_pass(task, early=early.append)
     assert len(early) == 2, "to who knows nothing of the guest it is news"
 
 
 async def test_a_config_map_that_cannot_be_written_is_told_once_at_the_end(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
     fault = Fault(status=403, only=lambda seen: seen.method in ("POST", "PATCH"))
     task = replace(add_guest(proxy, "c-m-a", fault=fault), opted_in=True)
     early: list[PassReport] = []
-    report = await GuestRoom(tools).run_pass(task, early=early.append, is_known=True)
+    report = await GuestSessions(limits).run_pass(task, early=early.append, is_known=True)
     assert (report.config_map.outcome, early) == (ConfigMapOutcome.FAILED, [])
 
 
 async def test_an_old_api_server_that_cannot_select_services_is_asked_for_all_of_them(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
     task = add_guest(proxy, "c-m-old", fault=Fault(status=400, only=lambda seen: "spec.type" in seen.query))
     guest = proxy.guests["c-m-old"].target
@@ -178,64 +178,66 @@ async def test_an_old_api_server_that_cannot_select_services_is_asked_for_all_of
         "spec": {"type": "LoadBalancer", "loadBalancerIP": "10.0.0.9"},
     }
     guest.put("services", manifest)
-    carried = await GuestRoom(tools).look("c-m-old", task.kubeconfig)
+    carried = await GuestSessions(limits).look("c-m-old", task.kubeconfig)
     assert str(carried.carrier_of("10.0.0.9")) == "Service prod/web"
 
 
 async def test_a_look_that_gets_no_answer_says_so_and_not_that_nothing_is_carried(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
     task = add_guest(proxy, "c-m-a", fault=Fault(status=503))
     with pytest.raises(ApiServerError):
-        await GuestRoom(tools).look("c-m-a", task.kubeconfig)
+        await GuestSessions(limits).look("c-m-a", task.kubeconfig)
 
 
 async def test_a_permit_that_is_old_when_it_comes_is_none(
-    proxy: RancherProxy, tools: GuestTools, monkeypatch: pytest.MonkeyPatch
+    proxy: RancherProxy, limits: GuestLimits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a process was stopped and went on: another may have taken over meanwhile."""
     monkeypatch.setattr("fipop.guest.configmap.writer.PERMIT_SECONDS", -1.0)
-    report = await GuestRoom(tools).run_pass(add_guest(proxy, "c-m-a"))
+    report = await GuestSessions(limits).run_pass(add_guest(proxy, "c-m-a"))
     assert (report.config_map.outcome, report.writes) == (ConfigMapOutcome.WITHHELD, 0)
 
 
 async def test_a_write_that_was_withheld_comes_back_within_seconds(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
     answers = [False, True]
 
     async def answer() -> bool:
         return answers.pop(0)
 
-    room, task = GuestRoom(tools), replace(add_guest(proxy, "c-m-a"), before_write=answer)
-    report = await room.run_pass(task)
+    sessions, task = GuestSessions(limits), replace(add_guest(proxy, "c-m-a"), before_write=answer)
+    report = await sessions.run_pass(task)
     assert (report.config_map.outcome, report.error) == (ConfigMapOutcome.WITHHELD, None)
     assert report.retry_after_seconds is not None
     assert report.retry_after_seconds <= 5
-    again = await room.run_pass(task)
+    again = await sessions.run_pass(task)
     assert (again.config_map.outcome, again.retry_after_seconds) == (ConfigMapOutcome.WRITTEN, None)
 
 
 async def test_where_the_permit_cannot_be_had_nothing_is_written_and_the_guest_is_not_to_blame(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
     lost = ApiServerError(verb="get", kind="FloatingIPReservation", status=500)
 
     async def fail() -> bool:
         raise lost
 
-    report = await GuestRoom(tools).run_pass(replace(add_guest(proxy, "c-m-a"), before_write=fail))
+    report = await GuestSessions(limits).run_pass(replace(add_guest(proxy, "c-m-a"), before_write=fail))
     assert (report.config_map.outcome, report.config_map.error) == (ConfigMapOutcome.WITHHELD, lost)
     assert (report.reachable, report.writes) == (True, 0)
 
 
-async def test_what_fails_in_one_guest_is_in_its_report_alone(proxy: RancherProxy, tools: GuestTools) -> None:
-    tools.request_seconds = 0.5
-    room = GuestRoom(tools)
+async def test_what_fails_in_one_guest_is_in_its_report_alone(
+    proxy: RancherProxy, limits: GuestLimits
+) -> None:
+    limits.request_seconds = 0.5
+    sessions = GuestSessions(limits)
     faults = (Fault(refuse=True), Fault(status=503), Fault(hang=True), Fault(lose_answer=True), None)
     tasks = [add_guest(proxy, f"c-m-{number}", fault=fault) for number, fault in enumerate(faults)]
     tasks.append(replace(tasks[-1], kubeconfig=b"not a kubeconfig"))
-    reports = await asyncio.gather(*(room.run_pass(task) for task in tasks))
+    reports = await asyncio.gather(*(sessions.run_pass(task) for task in tasks))
     assert [report.error is None for report in reports] == [False, False, False, False, True, False]
     assert [report.reachable for report in reports] == [False, False, False, False, True, False]
 
@@ -255,7 +257,7 @@ class Charts:
 class BusyRoom:
     """One helm at a time; it runs as long as `stop` is not there."""
 
-    room: GuestRoom
+    sessions: GuestSessions
     runner: HelmRunner
     called: list[str]
     stop: Path
@@ -274,9 +276,9 @@ class BusyRoom:
     async def visit(self, task: GuestTask) -> PassReport:
         """A pass as the fleet makes it."""
         try:
-            return await self.room.run_pass(task)
+            return await self.sessions.run_pass(task)
         finally:
-            self.room.end_visit(task.guest_id)
+            self.sessions.end_visit(task.guest_id)
 
 
 @pytest.fixture
@@ -285,13 +287,13 @@ def busy(tmp_path: Path) -> BusyRoom:
     stub.write_text(f"#!/bin/sh\nwhile [ ! -e {stop} ]; do sleep 0.05; done; echo '{{}}'\n")
     stub.chmod(0o755)
     runner = HelmRunner(str(stub))
-    tools = GuestTools(
+    limits = GuestLimits(
         helm=runner,
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
         allow_loopback=True,
         turns=HelmTurns(limit=1, called=called.append),
     )
-    return BusyRoom(room=GuestRoom(tools), runner=runner, called=called, stop=stop)
+    return BusyRoom(sessions=GuestSessions(limits), runner=runner, called=called, stop=stop)
 
 
 async def test_who_is_in_line_for_helm_gets_its_addresses_and_tells_that_it_waits(
@@ -350,14 +352,14 @@ async def test_a_guest_that_is_passed_by_leaves_the_line(proxy: RancherProxy, bu
     running = await busy.begin(first)
     await busy.visit(second)
     await busy.visit(third)
-    busy.room.end_visit("c-m-b")  # paused: visited without a pass
+    busy.sessions.end_visit("c-m-b")  # paused: visited without a pass
     busy.stop.touch()
     await running
     assert busy.called == ["c-m-c"]
 
 
 async def test_a_guest_with_thousands_of_annotated_config_maps_gets_few_writes_for_one_confirmation(
-    proxy: RancherProxy, tools: GuestTools
+    proxy: RancherProxy, limits: GuestLimits
 ) -> None:
     """20,000 of them caused as many live reads of our own API server."""
     asked = 0
@@ -374,7 +376,7 @@ async def test_a_guest_with_thousands_of_annotated_config_maps_gets_few_writes_f
     for number in range(300):
         metadata = {"namespace": f"n{number}", "name": "kubevip", "annotations": applied}
         guest.put("configmaps", {"metadata": metadata, "data": {"cidr-global": "10.0.0.1/32"}})
-    report = await GuestRoom(tools).run_pass(task)
+    report = await GuestSessions(limits).run_pass(task)
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert (asked, report.writes) == (1, 8)
 
@@ -405,25 +407,25 @@ async def test_a_guest_with_thousands_of_annotated_config_maps_gets_few_writes_f
     ],
 )
 async def test_objects_of_any_shape_end_in_a_report(
-    proxy: RancherProxy, tools: GuestTools, plural: str, manifest: dict[str, object]
+    proxy: RancherProxy, limits: GuestLimits, plural: str, manifest: dict[str, object]
 ) -> None:
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     guest = proxy.guests["c-m-a"].target
     assert isinstance(guest, SimulatedGuest)
     stored = guest.put(plural, manifest)
     guest.objects = {(plural, "a", str(stored["metadata"]["name"])): stored}
-    room = GuestRoom(tools)
-    report = await room.run_pass(task)
+    sessions = GuestSessions(limits)
+    report = await sessions.run_pass(task)
     assert report.error is None or isinstance(report.error, (FipopError))
     with contextlib.suppress(FipopError):
-        await room.look("c-m-a", task.kubeconfig)
+        await sessions.look("c-m-a", task.kubeconfig)
 
 
 @dataclass(slots=True, kw_only=True)
 class TellingRoom:
     """A room whose helm tells what a test says of releases, and writes down what it was asked."""
 
-    room: GuestRoom
+    sessions: GuestSessions
     turns: HelmTurns
     asked: Path
 
@@ -449,13 +451,13 @@ esac
     )
     stub.chmod(0o755)
     turns = HelmTurns(limit=1)
-    tools = GuestTools(
+    limits = GuestLimits(
         helm=HelmRunner(str(stub)),
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
         allow_loopback=True,
         turns=turns,
     )
-    return TellingRoom(room=GuestRoom(tools), turns=turns, asked=asked)
+    return TellingRoom(sessions=GuestSessions(limits), turns=turns, asked=asked)
 
 
 def add_old_release(proxy: RancherProxy, guest_id: str) -> SimulatedGuest:
@@ -475,7 +477,7 @@ async def test_helm_is_asked_once_what_an_old_release_is_and_its_secret_is_never
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     add_old_release(proxy, "c-m-a")
     for _ in range(3):
-        report = await telling.room.run_pass(task)
+        report = await telling.sessions.run_pass(task)
         assert report.releases[0].version == "1.2.3"
     assert telling.questions().count("get metadata") == 1
     assert telling.questions().count("get values") == 1
@@ -489,7 +491,7 @@ async def test_what_an_old_release_is_waits_for_a_turn_of_helm_and_addresses_do_
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     add_old_release(proxy, "c-m-a")
     telling.turns.take("c-m-other")
-    report = await telling.room.run_pass(task)
+    report = await telling.sessions.run_pass(task)
     assert telling.questions() == []
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert (
@@ -497,7 +499,7 @@ async def test_what_an_old_release_is_waits_for_a_turn_of_helm_and_addresses_do_
         in report.releases[0].readiness.message
     )
     telling.turns.give_back("c-m-other")
-    report = await telling.room.run_pass(task)
+    report = await telling.sessions.run_pass(task)
     assert report.releases[0].version == "1.2.3"
 
 
@@ -507,7 +509,7 @@ async def test_which_objects_a_release_has_helm_tells_once_for_each_revision(
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     guest = add_old_release(proxy, "c-m-a")
     for number in range(1, 4):
-        report = await telling.room.run_pass(task, deep=True)
+        report = await telling.sessions.run_pass(task, deep=True)
         looked = [one for one in proxy.requests_of("c-m-a") if one.path.endswith("/configmaps/settings")]
         assert len(looked) == number, "the guest is asked whether it has it, also at the first look"
         assert report.checked
@@ -515,7 +517,7 @@ async def test_which_objects_a_release_has_helm_tells_once_for_each_revision(
     secret = guest.get("secrets", "kube-system", "sh.helm.release.v1.kube-vip.v1")
     assert secret is not None
     guest.put("secrets", {**secret, "metadata": {**secret["metadata"], "annotations": {"changed": "yes"}}})
-    await telling.room.run_pass(task, deep=True)
+    await telling.sessions.run_pass(task, deep=True)
     assert telling.questions().count("get manifest") == 2, "another version of its Secret is another revision"
 
 
@@ -524,6 +526,6 @@ async def test_a_deep_look_that_gets_no_turn_of_helm_is_still_to_be_done(
 ) -> None:
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     add_old_release(proxy, "c-m-a")
-    await telling.room.run_pass(task)
+    await telling.sessions.run_pass(task)
     telling.turns.take("c-m-other")
-    assert not (await telling.room.run_pass(task, deep=True)).checked
+    assert not (await telling.sessions.run_pass(task, deep=True)).checked

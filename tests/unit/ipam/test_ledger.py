@@ -235,8 +235,8 @@ def test_what_the_range_would_give_out_has_no_refusal_whoever_holds_it():
     ledger = make_ledger(make_range("10.0.0.0/24"))
     ledger.claim(at("10.0.0.7"), "a", "lan")
     assert ledger.refusal(at("10.0.0.7"), "lan") is None
-    assert isinstance(ledger.obstacle(at("10.0.0.7"), "b", "lan"), AddressHeldError)
-    assert ledger.obstacle(at("10.0.0.7"), "a", "lan") is None
+    assert isinstance(ledger.blocker(at("10.0.0.7"), "b", "lan"), AddressHeldError)
+    assert ledger.blocker(at("10.0.0.7"), "a", "lan") is None
 
 
 # Quarantine

@@ -9,7 +9,7 @@ from fipop.api.models import FloatingIP, Reservation
 from fipop.api.parsing import parse_floating_ip, parse_reservation
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 
 Json = dict[str, Any]
 
@@ -95,20 +95,20 @@ def held_by(spec_addresses: list[str], *, range_name: str = "pool", space: str =
     }
 
 
-def world_of(
+def cache_of(
     *,
     ranges: list[Json] | None = None,
     floating_ips: list[Json] | None = None,
     reservations: list[Json] | None = None,
-) -> World:
-    world = World()
+) -> ClusterCache:
+    cache = ClusterCache()
     for each in ranges or []:
-        world.observe(FLOATING_IP_RANGES, each)
+        cache.observe(FLOATING_IP_RANGES, each)
     for each in floating_ips or []:
-        world.observe(FLOATING_IPS, each)
+        cache.observe(FLOATING_IPS, each)
     for each in reservations or []:
-        world.observe(FLOATING_IP_RESERVATIONS, each)
-    return world
+        cache.observe(FLOATING_IP_RESERVATIONS, each)
+    return cache
 
 
 def newer(obj: Json, **changes: Any) -> Json:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.errors import ApiUnreachableError
-from fipop.guest.in_use import CarriedAddresses, addresses_in
+from fipop.guest.in_use import InUseAddresses, addresses_in
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -33,7 +33,7 @@ class Guests:
         self.silent: set[str] = set()
         self.visited: list[str] = []
 
-    async def look(self, guest_id: str, _kubeconfig: bytes) -> CarriedAddresses:
+    async def look(self, guest_id: str, _kubeconfig: bytes) -> InUseAddresses:
         if guest_id in self.silent:
             raise ApiUnreachableError(verb="list", kind="ConfigMap", name="", reason="no answer")
         config_map = {

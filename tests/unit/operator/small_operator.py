@@ -16,7 +16,7 @@ from typing import Any, cast
 from fipop.control.kopf.bridge import EventType
 from fipop.control.workqueue import RetryAfter, WorkQueue
 from fipop.errors import ApiServerError, FipopError
-from fipop.guest.guest_pass import GuestRoom
+from fipop.guest.guest_pass import GuestSessions
 from fipop.kube.client import KubeClient, Listing
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -100,7 +100,7 @@ class SmallOperator(SmallCluster):
         self._timers: dict[Key, float] = {}
         self._pending = Pending(self._put_off)
         self.controllers = self._build()
-        self.world = self.controllers.world
+        self.cache = self.controllers.cache
         self.memory.listeners.append(self._hear)
         for (plural, namespace, name), each in self.memory.objects.items():
             version = int(each["metadata"]["resourceVersion"])
@@ -117,7 +117,7 @@ class SmallOperator(SmallCluster):
                 self.memory.remove(key)
         self._deaf = False
         left = tuple(each for key, each in self.memory.objects.items() if key[0] == resource.plural)
-        feed = self.world.feed(resource)
+        feed = self.cache.feed(resource)
         listing = Listing(items=left, resource_version=self._revision)
         feed.take_list(listing, seen_before=feed.store.highest_version)
 
@@ -135,23 +135,23 @@ class SmallOperator(SmallCluster):
     async def adopt(self) -> None:
         """Take the lead, and come to rest as far as that is possible before the guests were looked at."""
         self.controllers.start_afresh()
-        await self.controllers.startup.adopt_all()
+        await self.controllers.adoption.adopt_all()
         self.controllers.enqueue_all()
         await self.settle()
 
     async def look(self) -> None:
         """Have the look at all guests that is due, and come to rest."""
-        await self.look_until(lambda: self.controllers.gates.looked)
+        await self.look_until(lambda: self.controllers.gate.looked)
         await self.settle()
 
     async def look_again(self) -> None:
         """Have another look at all guests, as after a loss."""
-        self.controllers.looks.doubt()
+        self.controllers.scan.require_rescan()
         await self.look()
 
     async def look_until(self, is_reached: Callable[[], bool]) -> None:
         """Look until so much is reached; no other round has a turn meanwhile."""
-        looking = asyncio.create_task(self.controllers.looks.run())
+        looking = asyncio.create_task(self.controllers.scan.run())
         try:
             async with asyncio.timeout(5):
                 while not is_reached():  # noqa: ASYNC110 - the store has no event for that
@@ -163,9 +163,9 @@ class SmallOperator(SmallCluster):
     async def settle(self) -> None:
         """Do rounds until none is wanted now."""
         for _ in range(MAX_ROUNDS):
-            looks = self.controllers.looks
-            if looks._ranges_changed and not looks._in_doubt:
-                await self.look_until(lambda: self.controllers.gates.looked)
+            scan = self.controllers.scan
+            if scan._ranges_changed and not scan._rescan_required:
+                await self.look_until(lambda: self.controllers.gate.looked)
             if not self._pending.keys:
                 return
             key = next(iter(self._pending.keys))
@@ -191,9 +191,9 @@ class SmallOperator(SmallCluster):
 
     async def may_write(self, address: str, space: str = "default", ignored: Collection[str] = ()) -> None:
         """Ask what is asked before an address is written to its guest; raises where it may not be."""
-        reservation = self.world.reservations.get("", f"{space}.{address}")
+        reservation = self.cache.reservations.get("", f"{space}.{address}")
         assert reservation is not None
-        await self.controllers.rivals.check(reservation, ignored)
+        await self.controllers.conflicts.check(reservation, ignored)
 
     async def _round(self, key: Key) -> None:
         try:
@@ -222,12 +222,12 @@ class SmallOperator(SmallCluster):
             ),
             leadership=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
             metrics=Metrics(lambda: cast("Any", None), version="0"),
-            room=cast("GuestRoom", self.carried),
+            sessions=cast("GuestSessions", self.carried),
         )
         made.work = made.router.work = cast("WorkQueue[Key]", self._pending)
         made.passes = made.router.passes = cast("WorkQueue[str]", Pending())
-        made.guard.monotonic = made.world.monotonic = lambda: self.memory.now.timestamp()
-        made.looks.pause_seconds = 0.0
+        made.mass_release.monotonic = made.cache.monotonic = lambda: self.memory.now.timestamp()
+        made.scan.pause_seconds = 0.0
         return made
 
     def _hear(self, change: Change) -> None:
@@ -239,7 +239,7 @@ class SmallOperator(SmallCluster):
         if change.obj is not None:
             take(EventType.MODIFIED, change.obj)
             return
-        known = self.world.store_of(resource).get(change.namespace, change.name)
+        known = self.cache.store_of(resource).get(change.namespace, change.name)
         metadata = {
             "name": change.name,
             "namespace": change.namespace,

@@ -10,11 +10,11 @@ from fipop.errors import AddressOutOfRangeError, IpamError, RangeDrainingError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 from fipop.ipam.pool import parse_pool
 from fipop.operator.addresses.allocation import (
-    Circumstances,
-    Obstacle,
+    AllocationView,
+    Blocker,
+    DesiredAddress,
     Plan,
     RangeView,
-    Want,
     address_of,
     plan_allocation,
     plan_standstill,
@@ -63,7 +63,7 @@ def plan(
     **spec: Any,
 ) -> Plan:
     request = read_request(floating_ip(**spec))
-    facts = Circumstances(
+    facts = AllocationView(
         range=where or view(),
         held=held,
         had=frozenset(parse_address(text) for text in had),
@@ -77,11 +77,11 @@ def claims(decided: Plan) -> list[tuple[Family, str | None, str | None]]:
     """Family, address and what it replaces of every claim."""
     return [
         (
-            want.family,
-            format_address(want.address) if want.address else None,
-            want.replaces.address if want.replaces else None,
+            desired.family,
+            format_address(desired.address) if desired.address else None,
+            desired.replaces.address if desired.replaces else None,
         )
-        for want in decided.claim
+        for desired in decided.claim
     ]
 
 
@@ -89,7 +89,7 @@ def test_who_has_nothing_and_names_nothing_gets_the_next_free_address() -> None:
     decided = plan()
     assert claims(decided) == [(V4, None, None)]
     assert decided.claim[0].requested is Requested.DYNAMIC
-    assert (decided.keep, decided.obstacles) == ((), ())
+    assert (decided.keep, decided.blockers) == ((), ())
 
 
 def test_who_names_an_address_gets_that_one_or_none() -> None:
@@ -113,9 +113,9 @@ def test_a_new_address_is_claimed_before_the_old_one_goes() -> None:
 def test_a_new_address_that_the_range_refuses_leaves_the_old_one() -> None:
     mine = reservation("10.0.0.7")
     decided = plan(mine, ipaddress="10.0.0.99")
-    assert decided.spare == (mine,)
+    assert decided.surplus == (mine,)
     assert decided.claim == ()
-    assert decided.obstacles[0].reason == "AddressOutOfRange"
+    assert decided.blockers[0].reason == "AddressOutOfRange"
 
 
 def test_the_range_has_no_say_in_an_address_that_was_held_before() -> None:
@@ -146,14 +146,14 @@ def test_a_chosen_address_moves_to_another_range() -> None:
 def test_a_move_that_was_cut_short_is_completed_with_the_address_that_it_has() -> None:
     old, new = reservation("10.0.0.7"), reservation("10.1.0.9", range_name="new")
     decided = plan(old, new, where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7", had=("10.0.0.7",))
-    assert decided == Plan(keep=(new,), spare=(old,))
+    assert decided == Plan(keep=(new,), surplus=(old,))
 
 
 def test_an_address_that_was_asked_for_by_name_stays_where_the_other_range_lacks_it() -> None:
     mine = reservation("10.0.0.7", requested="static")
     decided = plan(mine, where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7")
-    assert decided.spare == (mine,)
-    assert decided.obstacles[0].reason == "AddressOutOfRange"
+    assert decided.surplus == (mine,)
+    assert decided.blockers[0].reason == "AddressOutOfRange"
 
 
 def test_an_address_that_the_other_range_gives_out_too_is_counted_there() -> None:
@@ -174,7 +174,7 @@ def test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new
 
 
 def test_a_draining_range_gives_nothing_new_and_takes_nothing_away() -> None:
-    assert plan(where=view(draining=True)).obstacles[0].reason == "RangeDraining"
+    assert plan(where=view(draining=True)).blockers[0].reason == "RangeDraining"
     mine = reservation("10.0.0.7")
     assert plan(mine, where=view(draining=True), ipaddress="10.0.0.7") == Plan(keep=(mine,))
 
@@ -192,40 +192,40 @@ def test_a_family_that_is_wanted_no_more_is_spare_until_what_takes_its_place_is_
     mine = reservation("fd00::7")
     decided = plan(mine, ipaddress="10.0.0.8")
     assert claims(decided) == [(V4, "10.0.0.8", None)]
-    assert decided.spare == (mine,)
+    assert decided.surplus == (mine,)
 
 
 def test_an_obstacle_to_one_family_is_tolerable_where_both_are_only_preferred() -> None:
     decided = plan(where=view(draining=True), ipFamilyPolicy="PreferDualStack")
     assert decided.content_with_one
-    assert all(obstacle.tolerable for obstacle in decided.obstacles)
+    assert all(blocker.tolerable for blocker in decided.blockers)
     named = plan(ipaddress="10.0.0.99", ipFamilyPolicy="PreferDualStack")
-    assert [obstacle.tolerable for obstacle in named.obstacles] == [False], "who names one wants that one"
+    assert [blocker.tolerable for blocker in named.blockers] == [False], "who names one wants that one"
 
 
 def test_nothing_moves_while_nothing_can_be_decided() -> None:
     known, begun, other = reservation("10.0.0.7"), reservation("10.0.0.1"), reservation("fd00::1")
-    obstacle = Obstacle(reason="InvalidSpec", message="no")
+    blocker = Blocker(reason="InvalidSpec", message="no")
     decided = plan_standstill(
         [begun, known, other],
         frozenset({parse_address("10.0.0.7")}),
-        obstacle,
+        blocker,
         space="default",
         made_by_us=False,
     )
-    assert decided == Plan(keep=(known, other), obstacles=(obstacle,))
+    assert decided == Plan(keep=(known, other), blockers=(blocker,))
 
 
 def test_what_the_status_names_is_claimed_again_also_while_nothing_can_be_decided() -> None:
     """Without that the status lost it, and the next to come got what the guest still carried."""
-    obstacle = Obstacle(reason="RangeNotFound", message="no")
+    blocker = Blocker(reason="RangeNotFound", message="no")
     had = frozenset({parse_address("10.0.0.7"), parse_address("fd00::7")})
 
     def lost(own: Reservation, space: str = "default") -> list[str]:
-        decided = plan_standstill([own], had, obstacle, space=space, made_by_us=True)
-        assert decided.obstacles == (obstacle,)
-        assert all(want.confirms for want in decided.claim)
-        return [format_address(want.address) for want in decided.claim if want.address]
+        decided = plan_standstill([own], had, blocker, space=space, made_by_us=True)
+        assert decided.blockers == (blocker,)
+        assert all(desired.confirms for desired in decided.claim)
+        return [format_address(desired.address) for desired in decided.claim if desired.address]
 
     assert lost(reservation("fd00::7")) == ["10.0.0.7"]
     assert lost(reservation("fd00::7"), "lab") == ["10.0.0.7", "fd00::7"], "the same address of another space"
@@ -240,21 +240,21 @@ def test_what_was_released_for_another_address_did_not_vanish() -> None:
     released = reservation("10.0.0.7", quarantined_until="2026-01-01T00:10:00Z")
     moved = plan_standstill([reservation("10.0.0.9"), released], had, space="default", made_by_us=True)
     assert moved.claim == ()
-    (want,) = plan_standstill([released], had, space="default", made_by_us=True).claim
-    assert want.address == parse_address("10.0.0.7"), "nothing else is held"
+    (desired,) = plan_standstill([released], had, space="default", made_by_us=True).claim
+    assert desired.address == parse_address("10.0.0.7"), "nothing else is held"
 
 
 def test_a_vanished_reservation_is_made_again_before_another_address_is_asked_for() -> None:
     moved = floating_ip(ipaddress="10.0.0.9", status=held_by(["10.0.0.7"]))
-    facts = Circumstances(
+    facts = AllocationView(
         range=view(),
         held=(),
         had=frozenset({parse_address("10.0.0.7")}),
         had_in="default",
         made_by_us=False,
     )
-    (want,) = plan_allocation(read_request(moved), facts).claim
-    assert want == Want(
+    (desired,) = plan_allocation(read_request(moved), facts).claim
+    assert desired == DesiredAddress(
         family=V4, address=parse_address("10.0.0.7"), requested=Requested.STATIC, confirms=True
     )
 
@@ -297,11 +297,13 @@ def test_a_plan_loses_no_family_keeps_one_address_of_each_and_does_not_depend_on
         return
     shuffled = data.draw(st.permutations(held))
     assert plan(*shuffled, where=view(draining=draining), **spec) == decided
-    kept = [address_of(each).family for each in (*decided.keep, *decided.spare)]
-    replaced = [want.family for want in decided.claim if want.replaces is not None]
+    kept = [address_of(each).family for each in (*decided.keep, *decided.surplus)]
+    replaced = [desired.family for desired in decided.claim if desired.replaces is not None]
     assert sorted([*kept, *replaced]) == sorted({address_of(each).family for each in held})
-    assert len({want.family for want in decided.claim}) == len(decided.claim)
-    assert [want.family for want in decided.claim] == sorted(want.family for want in decided.claim)
+    assert len({desired.family for desired in decided.claim}) == len(decided.claim)
+    assert [desired.family for desired in decided.claim] == sorted(
+        desired.family for desired in decided.claim
+    )
 
 
 @given(held=reservations_held, spec=specs)
@@ -315,11 +317,11 @@ def test_plans_that_were_carried_out_have_nothing_left_to_do(
             decided = plan(*after, **spec)
         except SpecError:
             return
-        if decided.obstacles:
+        if decided.blockers:
             return
         after = [
             *decided.keep,
-            *(_granted(want.address, want.family, want.requested) for want in decided.claim),
+            *(_granted(desired.address, desired.family, desired.requested) for desired in decided.claim),
         ]
         if all(each.space == "default" for each in held):
             break
@@ -336,15 +338,19 @@ def _granted(address: Address | None, family: Family, requested: Requested) -> R
 def test_who_moves_back_by_name_before_the_former_address_was_given_back_has_asked_for_it() -> None:
     chosen, asked = reservation("10.0.0.7", requested="dynamic"), reservation("10.0.0.9", requested="static")
     back = read_request(floating_ip(ipaddress="10.0.0.7", status=held_by(["10.0.0.9"])))
-    facts = Circumstances(
+    facts = AllocationView(
         range=view(),
         held=(chosen, asked),
         had=frozenset({parse_address("10.0.0.9")}),
         had_in="default",
         made_by_us=False,
     )
-    (want,) = plan_allocation(back, facts).claim
-    assert (want.address, want.requested, want.renames) == (parse_address("10.0.0.7"), Requested.STATIC, True)
+    (desired,) = plan_allocation(back, facts).claim
+    assert (desired.address, desired.requested, desired.renames) == (
+        parse_address("10.0.0.7"),
+        Requested.STATIC,
+        True,
+    )
     # A move to another range that was cut short before its status: what was chosen there stays chosen.
     elsewhere = reservation("10.0.0.9", requested="dynamic", range_name="other")
     cut_short = replace(facts, held=(chosen, elsewhere))

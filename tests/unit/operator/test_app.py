@@ -138,8 +138,8 @@ async def test_a_replaced_authority_of_the_api_server_ends_a_process_at_work(
 ) -> None:
     """It was read once: after a rotation of the cluster's CA the process waited, live, for ever."""
     operator = rotating.build_operator()
-    looks: asyncio.Queue[None] = asyncio.Queue()
-    monkeypatch.setattr(operator._answers, "look", lambda: looks.put_nowait(None))
+    scan: asyncio.Queue[None] = asyncio.Queue()
+    monkeypatch.setattr(operator._answers, "look", lambda: scan.put_nowait(None))
     running = asyncio.create_task(operator.run())
     async with asyncio.timeout(10):
         await rotating.working.wait()
@@ -147,12 +147,12 @@ async def test_a_replaced_authority_of_the_api_server_ends_a_process_at_work(
         rotating.use(second)
         # The file follows the server by a while: until then there is nothing that a fresh start would know better.
         for _ in range(3):
-            await looks.get()
+            await scan.get()
         assert not running.done()
         rotating.ca_path.write_bytes(second.pem)
         with pytest.raises(AuthorityReplacedError, match="was replaced in"):
             await running
-    assert looks.qsize() <= 1
+    assert scan.qsize() <= 1
 
 
 async def test_an_authority_that_is_replaced_beside_a_server_that_answers_ends_nothing(

@@ -11,25 +11,25 @@ from fipop.api.models import Owner, Requested
 from fipop.errors import AddressSpaceChangedError, RangeFullError
 from fipop.ipam.addresses import Family, format_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.state.allocations import Books
-from fipop.state.cache import World
+from fipop.state.allocations import AllocationIndex
+from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 from tests.unit.operator.objects import (
     Json,
     build_floating_ip,
     build_range,
     build_reservation,
+    cache_of,
     held_by,
     newer,
-    world_of,
 )
 
 V4, V6 = Family.IPV4, Family.IPV6
 ME = ("c-m-1", "me")
 
 
-def next_free(books: Books, range_name: str = "pool", family: Family = V4) -> str:
-    return format_address(books.next_free(range_name, family, ME))
+def next_free(allocations: AllocationIndex, range_name: str = "pool", family: Family = V4) -> str:
+    return format_address(allocations.next_free(range_name, family, ME))
 
 
 def claim_of(address: str, range_name: str = "pool", owner: str = "web", space: str = "default") -> Claim:
@@ -42,8 +42,8 @@ def claim_of(address: str, range_name: str = "pool", owner: str = "web", space: 
     )
 
 
-def counts(books: Books, range_name: str = "pool") -> tuple[int, int, int, int]:
-    capacity = books.capacity(range_name)
+def counts(allocations: AllocationIndex, range_name: str = "pool") -> tuple[int, int, int, int]:
+    capacity = allocations.capacity(range_name)
     assert capacity is not None
     whole = capacity.whole
     assert whole.total == whole.used + whole.free + whole.quarantined
@@ -51,100 +51,102 @@ def counts(books: Books, range_name: str = "pool") -> tuple[int, int, int, int]:
 
 
 def test_an_address_is_used_by_its_reservation_and_by_a_status_that_names_it_without_one() -> None:
-    world = world_of(
+    cache = cache_of(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.4")],
         floating_ips=[build_floating_ip("lost", status=held_by(["10.0.0.2"]))],
         reservations=[build_reservation("10.0.0.1")],
     )
-    assert next_free(world.books) == "10.0.0.3"
-    assert counts(world.books) == (2, 2, 0, 0)
+    assert next_free(cache.allocations) == "10.0.0.3"
+    assert counts(cache.allocations) == (2, 2, 0, 0)
 
 
 def test_choosing_is_not_taking() -> None:
-    world = world_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.4")])
-    assert [next_free(world.books) for _ in range(3)] == ["10.0.0.1"] * 3
-    assert counts(world.books) == (0, 4, 0, 0)
+    cache = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.4")])
+    assert [next_free(cache.allocations) for _ in range(3)] == ["10.0.0.1"] * 3
+    assert counts(cache.allocations) == (0, 4, 0, 0)
 
 
 def test_an_open_claim_keeps_its_address_from_others_and_is_asked_for_again() -> None:
-    books = world_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.4")]).books
+    allocations = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.4")]).allocations
     claim = claim_of("10.0.0.1")
-    books.expect(claim)
-    assert next_free(books) == "10.0.0.2"
-    assert books.unsettled(claim.owner.key, "pool", V4) == parse_address("10.0.0.1")
-    assert books.unsettled(claim.owner.key, "other", V4) is None
-    books.settle(claim)
-    assert next_free(books) == "10.0.0.1"
-    assert books.unsettled(claim.owner.key, "pool", V4) is None
+    allocations.expect(claim)
+    assert next_free(allocations) == "10.0.0.2"
+    assert allocations.unsettled(claim.owner.key, "pool", V4) == parse_address("10.0.0.1")
+    assert allocations.unsettled(claim.owner.key, "other", V4) is None
+    allocations.settle(claim)
+    assert next_free(allocations) == "10.0.0.1"
+    assert allocations.unsettled(claim.owner.key, "pool", V4) is None
 
 
 def test_the_open_claims_of_an_owner_that_is_gone_keep_nothing() -> None:
-    books = world_of(ranges=[build_range("pool", "10.0.0.1,fd00::1")]).books
+    allocations = cache_of(ranges=[build_range("pool", "10.0.0.1,fd00::1")]).allocations
     for address in ("10.0.0.1", "fd00::1"):
-        books.expect(claim_of(address))
-    books.abandon(("c-m-1", "web"))
-    assert counts(books) == (0, 2, 0, 0)
+        allocations.expect(claim_of(address))
+    allocations.abandon(("c-m-1", "web"))
+    assert counts(allocations) == (0, 2, 0, 0)
 
 
 def test_a_later_claim_of_the_same_family_takes_the_place_of_an_open_one() -> None:
-    books = world_of(ranges=[build_range("pool", "10.0.0.1"), build_range("other", "10.1.0.1")]).books
-    books.expect(claim_of("10.0.0.1"))
-    books.expect(claim_of("10.1.0.1", "other"))
-    assert counts(books) == (0, 1, 0, 0)
-    assert counts(books, "other") == (1, 0, 0, 0)
+    allocations = cache_of(
+        ranges=[build_range("pool", "10.0.0.1"), build_range("other", "10.1.0.1")]
+    ).allocations
+    allocations.expect(claim_of("10.0.0.1"))
+    allocations.expect(claim_of("10.1.0.1", "other"))
+    assert counts(allocations) == (0, 1, 0, 0)
+    assert counts(allocations, "other") == (1, 0, 0, 0)
 
 
 def test_a_later_claim_of_the_same_address_in_another_space_takes_the_place_of_an_open_one() -> None:
     """A range changed its space between a claim that timed out and its retry: the old space kept the address."""
-    books = world_of(
+    allocations = cache_of(
         ranges=[build_range("pool", "10.0.0.1", addressSpace="lab"), build_range("other", "10.0.0.1")]
-    ).books
-    books.expect(claim_of("10.0.0.1"))
-    books.expect(claim_of("10.0.0.1", space="lab"))
-    assert counts(books, "other") == (0, 1, 0, 0)
-    assert counts(books, "pool") == (1, 0, 0, 0)
+    ).allocations
+    allocations.expect(claim_of("10.0.0.1"))
+    allocations.expect(claim_of("10.0.0.1", space="lab"))
+    assert counts(allocations, "other") == (0, 1, 0, 0)
+    assert counts(allocations, "pool") == (1, 0, 0, 0)
 
 
 def test_a_quarantined_address_goes_to_nobody_but_to_who_had_it() -> None:
-    world = world_of(
+    cache = cache_of(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.2")],
         reservations=[build_reservation("10.0.0.1", "me", quarantined_until="2026-03-01T12:00:00Z")],
     )
-    assert format_address(world.books.next_free("pool", V4, ("c-m-1", "other"))) == "10.0.0.2"
-    assert next_free(world.books) == "10.0.0.1"
-    assert counts(world.books) == (0, 1, 1, 0)
+    assert format_address(cache.allocations.next_free("pool", V4, ("c-m-1", "other"))) == "10.0.0.2"
+    assert next_free(cache.allocations) == "10.0.0.1"
+    assert counts(cache.allocations) == (0, 1, 1, 0)
 
 
 def test_a_range_that_cannot_be_read_gives_nothing_and_forgets_nothing() -> None:
     good = build_range("pool", "10.0.0.1-10.0.0.2")
-    world = world_of(ranges=[good], reservations=[build_reservation("10.0.0.1")])
-    world.observe(FLOATING_IP_RANGES, newer(good, spec={"iprange": "10.0.0.9-10.0.0.1"}))
-    assert world.books.problem_of("pool") is not None
-    assert world.books.capacity("pool") is None
-    assert world.books.is_full("pool")
-    world.observe(FLOATING_IP_RANGES, newer(good))
-    assert counts(world.books) == (1, 1, 0, 0)
+    cache = cache_of(ranges=[good], reservations=[build_reservation("10.0.0.1")])
+    cache.observe(FLOATING_IP_RANGES, newer(good, spec={"iprange": "10.0.0.9-10.0.0.1"}))
+    assert cache.allocations.problem_of("pool") is not None
+    assert cache.allocations.capacity("pool") is None
+    assert cache.allocations.is_full("pool")
+    cache.observe(FLOATING_IP_RANGES, newer(good))
+    assert counts(cache.allocations) == (1, 1, 0, 0)
 
 
 def test_a_range_that_is_made_again_in_another_space_leaves_nothing_behind() -> None:
     pool = build_range("pool", "10.0.0.1")
-    world = world_of(ranges=[pool, build_range("young", "10.0.0.1", created="2026-02-01T00:00:00Z")])
-    assert world.books.conflicts("young") == ("pool",)
-    world.observe(FLOATING_IP_RANGES, newer(pool, spec={"iprange": "10.0.0.1", "addressSpace": "away"}))
-    assert world.books.conflicts("young") == ()
-    assert next_free(world.books, "young") == "10.0.0.1"
-    assert next_free(world.books, "pool") == "10.0.0.1"
+    cache = cache_of(ranges=[pool, build_range("young", "10.0.0.1", created="2026-02-01T00:00:00Z")])
+    assert cache.allocations.conflicts("young") == ("pool",)
+    cache.observe(FLOATING_IP_RANGES, newer(pool, spec={"iprange": "10.0.0.1", "addressSpace": "away"}))
+    assert cache.allocations.conflicts("young") == ()
+    assert next_free(cache.allocations, "young") == "10.0.0.1"
+    assert next_free(cache.allocations, "pool") == "10.0.0.1"
 
 
 def test_the_younger_of_two_that_overlap_has_only_what_is_its_own() -> None:
-    world = world_of(
+    cache = cache_of(
         ranges=[
             build_range("old", "10.0.0.1-10.0.0.4"),
             build_range("young", "10.0.0.3-10.0.0.6", created="2026-02-01T00:00:00Z"),
         ]
     )
-    assert next_free(world.books, "young") == "10.0.0.5"
-    refusal = world.books.why_refused("young", parse_address("10.0.0.4"))
+    assert next_free(cache.allocations, "young") == "10.0.0.5"
+    refusal = cache.allocations.why_refused("young", parse_address("10.0.0.4"))
     assert refusal is not None
     assert '"old"' in str(refusal)
 
@@ -153,20 +155,20 @@ def test_the_younger_of_two_that_overlap_has_only_what_is_its_own() -> None:
 def test_a_range_is_full_for_a_new_guest_when_the_family_that_it_would_get_is_used_up(
     held: list[str], is_full: bool
 ) -> None:
-    world = world_of(
+    cache = cache_of(
         ranges=[build_range("pool", "10.0.0.1,fd00::/64")],
         reservations=[build_reservation(each) for each in held],
     )
-    assert world.books.is_full("pool") is is_full
+    assert cache.allocations.is_full("pool") is is_full
 
 
 def test_the_addresses_in_the_spec_of_an_object_that_was_never_looked_at_are_spoken_for() -> None:
     inherited = build_floating_ip("old", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1")
-    world = world_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.2")], floating_ips=[inherited])
-    assert next_free(world.books) == "10.0.0.2"
+    cache = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.2")], floating_ips=[inherited])
+    assert next_free(cache.allocations) == "10.0.0.2"
     refused = {"observedGeneration": 1, "conditions": []}
-    world.observe(FLOATING_IPS, newer(inherited, status=refused))
-    assert next_free(world.books) == "10.0.0.1", "a wish that was looked at and refused holds nothing"
+    cache.observe(FLOATING_IPS, newer(inherited, status=refused))
+    assert next_free(cache.allocations) == "10.0.0.1", "a wish that was looked at and refused holds nothing"
 
 
 hosts = st.integers(1, 6)
@@ -217,35 +219,35 @@ def _events() -> st.SearchStrategy[tuple[Any, Json]]:
 def test_the_books_after_any_history_are_those_of_a_fresh_start_with_what_is_left(
     events: list[tuple[Any, Json]], gone: set[int]
 ) -> None:
-    world = World()
+    cache = ClusterCache()
     living: dict[tuple[str, str], tuple[Any, Json]] = {}
     for index, (resource, template) in enumerate(events):
         obj = newer(template)
-        world.observe(resource, obj)
+        cache.observe(resource, obj)
         key = (resource.kind, obj["metadata"]["name"])
         living[key] = (resource, obj)
         if index in gone:
-            found = world.store_of(resource).get(
+            found = cache.store_of(resource).get(
                 obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
             )
-            world.forget(resource, found)
+            cache.forget(resource, found)
             del living[key]
-    fresh = World()
+    fresh = ClusterCache()
     for resource, obj in reversed(list(living.values())):
         fresh.observe(resource, obj)
     for name in ("pool", "other"):
-        assert world.books.capacity(name) == fresh.books.capacity(name)
-        assert world.books.families(name) == fresh.books.families(name)
-        if world.books.capacity(name) is None:
+        assert cache.allocations.capacity(name) == fresh.allocations.capacity(name)
+        assert cache.allocations.families(name) == fresh.allocations.families(name)
+        if cache.allocations.capacity(name) is None:
             continue
-        assert counts(world.books, name) == counts(fresh.books, name)
-        assert world.books.conflicts(name) == fresh.books.conflicts(name)
-        assert _choice(world.books, name) == _choice(fresh.books, name)
+        assert counts(cache.allocations, name) == counts(fresh.allocations, name)
+        assert cache.allocations.conflicts(name) == fresh.allocations.conflicts(name)
+        assert _choice(cache.allocations, name) == _choice(fresh.allocations, name)
 
 
-def _choice(books: Books, range_name: str) -> str:
+def _choice(allocations: AllocationIndex, range_name: str) -> str:
     try:
-        return next_free(books, range_name)
+        return next_free(allocations, range_name)
     except RangeFullError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, both must say the same
@@ -254,7 +256,7 @@ def _choice(books: Books, range_name: str) -> str:
 
 def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carries_it_may() -> None:
     """A store set back lacked the reservation; a stranger's new wish made the address look owned, and got it."""
-    world = world_of(
+    cache = cache_of(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.9")],
         floating_ips=[
             build_floating_ip(
@@ -269,7 +271,7 @@ def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carr
     )
 
     def is_nobodys(text: str) -> bool:
-        return world.books.is_nobodys("pool", parse_address(text), carrier="c-m-1")
+        return cache.allocations.is_nobodys("pool", parse_address(text), carrier="c-m-1")
 
     assert {text: is_nobodys(f"10.0.0.{text}") for text in "123456"} == {
         "1": True,
@@ -279,17 +281,17 @@ def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carr
         "5": True,
         "6": True,
     }
-    assert not world.books.is_nobodys("pool", parse_address("10.0.1.1"), carrier="c-m-1")
+    assert not cache.allocations.is_nobodys("pool", parse_address("10.0.1.1"), carrier="c-m-1")
 
 
 AWAY = build_range("pool", "10.0.0.1-10.0.0.3", addressSpace="away")
 
 
-def is_shut(world: World) -> bool:
+def is_shut(cache: ClusterCache) -> bool:
     return (
-        isinstance(world.books.problem_of("pool"), AddressSpaceChangedError)
-        and world.books.capacity("pool") is None
-        and world.books.is_full("pool")
+        isinstance(cache.allocations.problem_of("pool"), AddressSpaceChangedError)
+        and cache.allocations.capacity("pool") is None
+        and cache.allocations.is_full("pool")
     )
 
 
@@ -301,41 +303,43 @@ def test_a_range_made_again_in_another_space_is_shut_while_one_of_its_name_is_re
     """It may be the same address of the same network: its holder keeps it, and nobody gets it in the new space."""
     first = AWAY if is_late else build_range("pool", "10.0.0.1-10.0.0.3")
     held = build_reservation("10.0.0.1", owner="me", quarantined_until=quarantined_until)
-    world = world_of(ranges=[first], reservations=[held])
+    cache = cache_of(ranges=[first], reservations=[held])
     if not is_late:
-        world.forget(FLOATING_IP_RANGES, world.ranges.all()[0])
-        world.observe(FLOATING_IP_RANGES, newer(AWAY))
-    assert is_shut(world)
-    gone = world.reservations.get("", "default.10.0.0.1")
+        cache.forget(FLOATING_IP_RANGES, cache.ranges.all()[0])
+        cache.observe(FLOATING_IP_RANGES, newer(AWAY))
+    assert is_shut(cache)
+    gone = cache.reservations.get("", "default.10.0.0.1")
     assert gone is not None
-    world.forget(FLOATING_IP_RESERVATIONS, gone)
-    assert next_free(world.books) == "10.0.0.1"
+    cache.forget(FLOATING_IP_RESERVATIONS, gone)
+    assert next_free(cache.allocations) == "10.0.0.1"
 
 
 def test_it_is_shut_while_a_status_names_one_of_its_name_though_the_reservation_vanished() -> None:
     holder = build_floating_ip("web", namespace="c-m-1", status=held_by(["10.0.0.1"]))
-    world = world_of(ranges=[AWAY], floating_ips=[holder])
-    assert is_shut(world)
-    world.observe(FLOATING_IPS, newer(holder, status={}))
-    assert not is_shut(world)
+    cache = cache_of(ranges=[AWAY], floating_ips=[holder])
+    assert is_shut(cache)
+    cache.observe(FLOATING_IPS, newer(holder, status={}))
+    assert not is_shut(cache)
 
 
-@pytest.mark.parametrize("end", [Books.settle, lambda books, claim: books.abandon(claim.owner.key)])
-def test_it_is_shut_while_one_of_its_name_is_asked_for(end: Callable[[Books, Claim], None]) -> None:
-    world = world_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.3")])
+@pytest.mark.parametrize(
+    "end", [AllocationIndex.settle, lambda allocations, claim: allocations.abandon(claim.owner.key)]
+)
+def test_it_is_shut_while_one_of_its_name_is_asked_for(end: Callable[[AllocationIndex, Claim], None]) -> None:
+    cache = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.3")])
     claim = claim_of("10.0.0.1")
-    world.books.expect(claim)
-    world.books.expect(claim)
-    world.forget(FLOATING_IP_RANGES, world.ranges.all()[0])
-    world.observe(FLOATING_IP_RANGES, newer(AWAY))
-    assert is_shut(world)
-    end(world.books, claim)
-    assert next_free(world.books) == "10.0.0.1"
+    cache.allocations.expect(claim)
+    cache.allocations.expect(claim)
+    cache.forget(FLOATING_IP_RANGES, cache.ranges.all()[0])
+    cache.observe(FLOATING_IP_RANGES, newer(AWAY))
+    assert is_shut(cache)
+    end(cache.allocations, claim)
+    assert next_free(cache.allocations) == "10.0.0.1"
 
 
 def test_what_says_nothing_of_its_space_is_of_that_of_its_range_whichever_is_seen_first() -> None:
     """The predecessor's objects name no space, and a floating IP may be seen before its range."""
     wish = build_floating_ip("web", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1")
-    world = world_of(floating_ips=[wish])
-    world.observe(FLOATING_IP_RANGES, AWAY)
-    assert format_address(world.books.next_free("pool", V4, ("c-m-2", "x"))) == "10.0.0.2"
+    cache = cache_of(floating_ips=[wish])
+    cache.observe(FLOATING_IP_RANGES, AWAY)
+    assert format_address(cache.allocations.next_free("pool", V4, ("c-m-2", "x"))) == "10.0.0.2"

@@ -12,7 +12,9 @@ from fipop.rancher.matching import NoRange
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "conditions.md").read_text()
 SOURCES = sorted(
-    source for room in ("operator", "state") for source in Path(fipop.__file__).parent.joinpath(room).rglob("*.py")
+    source
+    for room in ("operator", "state")
+    for source in Path(fipop.__file__).parent.joinpath(room).rglob("*.py")
 )
 CLAIMS = (
     errors.AddressHeldError,

@@ -10,7 +10,7 @@ from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTak
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
-from fipop.operator.guests.passes import Visits
+from fipop.operator.guests.passes import PassSchedule
 from fipop.state.observations import observe
 from tests.unit.operator.small_operator import SmallOperator
 
@@ -41,52 +41,52 @@ def report(error: FipopError | None = None, **changes: Any) -> PassReport:
     )
 
 
-def note(visits: Visits, found: PassReport, *, deep: bool = False) -> float | None:
-    return visits.note(found, deep=deep, now=NOW, monotonic=5000.0, created=NOW - timedelta(days=1))
+def note(schedule: PassSchedule, found: PassReport, *, deep: bool = False) -> float | None:
+    return schedule.note(found, deep=deep, now=NOW, monotonic=5000.0, created=NOW - timedelta(days=1))
 
 
 @pytest.mark.parametrize("error", [CHART, TAKEN])
 def test_what_lasts_does_not_bring_a_guest_back_before_the_interval(error: FipopError) -> None:
-    visits = Visits(deep_at=0.0)
-    assert note(visits, report(error)) is None
-    assert visits.failures == 1
-    assert visits.finished_at == NOW.timestamp(), "the pass was whole, as far as the guest lets it be"
+    schedule = PassSchedule(deep_at=0.0)
+    assert note(schedule, report(error)) is None
+    assert schedule.failures == 1
+    assert schedule.finished_at == NOW.timestamp(), "the pass was whole, as far as the guest lets it be"
 
 
 def test_a_guest_that_does_not_answer_is_tried_again_soon_and_then_less_often() -> None:
-    visits = Visits(deep_at=0.0)
-    delays = [note(visits, report(UNREACHABLE, reachable=False, releases=())) for _ in range(5)]
+    schedule = PassSchedule(deep_at=0.0)
+    delays = [note(schedule, report(UNREACHABLE, reachable=False, releases=())) for _ in range(5)]
     assert all(delay is not None and delay <= 30 for delay in delays)
     assert delays == sorted(delays, key=lambda delay: delay or 0)
-    assert visits.finished_at is None
+    assert schedule.finished_at is None
 
 
 def test_a_pass_that_says_when_to_come_again_is_listened_to() -> None:
-    assert note(Visits(deep_at=0.0), report(CHART, retry_after_seconds=60.0)) == 60.0
-    assert note(Visits(deep_at=0.0), report(UNREACHABLE, retry_after_seconds=2.0)) == 2.0
-    assert note(Visits(deep_at=0.0), report()) is None
+    assert note(PassSchedule(deep_at=0.0), report(CHART, retry_after_seconds=60.0)) == 60.0
+    assert note(PassSchedule(deep_at=0.0), report(UNREACHABLE, retry_after_seconds=2.0)) == 2.0
+    assert note(PassSchedule(deep_at=0.0), report()) is None
 
 
 @pytest.mark.parametrize("error", [None, CHART, UNREACHABLE])
 def test_a_deep_check_that_ran_is_not_repeated_because_something_else_failed(
     error: FipopError | None,
 ) -> None:
-    visits = Visits(deep_at=0.0)
-    note(visits, report(error), deep=True)
-    assert visits.deep_at == 5000.0
+    schedule = PassSchedule(deep_at=0.0)
+    note(schedule, report(error), deep=True)
+    assert schedule.deep_at == 5000.0
 
 
 def test_a_deep_check_that_did_not_come_to_run_is_still_due() -> None:
-    visits = Visits(deep_at=0.0)
-    note(visits, report(UNREACHABLE, releases=()), deep=True)
-    assert visits.deep_at == 0.0
+    schedule = PassSchedule(deep_at=0.0)
+    note(schedule, report(UNREACHABLE, releases=()), deep=True)
+    assert schedule.deep_at == 0.0
 
 
 async def test_a_visit_without_a_pass_ends_as_well_so_that_nobody_waits_for_its_turn() -> None:
     operator = SmallOperator()
-    await operator.controllers.fleet.visit("c-m-unknown")
+    await operator.controllers.pass_controller.visit("c-m-unknown")
     operator.add_guest("c-m-a")
-    await operator.controllers.fleet.visit("c-m-a")
+    await operator.controllers.pass_controller.visit("c-m-a")
     assert operator.carried.visited == ["c-m-unknown", "c-m-a"]
 
 
@@ -101,8 +101,8 @@ def test_who_claims_what_a_guest_carries_by_right_is_told_in_its_condition() -> 
 
 
 def test_a_deep_look_that_waits_for_helm_is_wanted_again_at_the_next_pass() -> None:
-    visits = Visits(deep_at=0.0)
-    note(visits, report(checked=False), deep=True)
-    assert visits.deep_at == 0.0
-    note(visits, report(checked=True), deep=True)
-    assert visits.deep_at == 5000.0
+    schedule = PassSchedule(deep_at=0.0)
+    note(schedule, report(checked=False), deep=True)
+    assert schedule.deep_at == 0.0
+    note(schedule, report(checked=True), deep=True)
+    assert schedule.deep_at == 5000.0

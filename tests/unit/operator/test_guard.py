@@ -4,10 +4,10 @@ import pytest
 
 from fipop.api.models import Reservation
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
-from fipop.operator.addresses.mass_release import ReleaseGuard
-from fipop.state.cache import World
+from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
-from tests.unit.operator.objects import build_floating_ip, build_reservation, world_of
+from tests.unit.operator.objects import build_floating_ip, build_reservation, cache_of
 
 CLUSTER = {"metadata": {"name": "c-m-1", "uid": "uid-c-m-1", "resourceVersion": "1"}, "spec": {}}
 
@@ -26,29 +26,29 @@ class Fleet:
         living = [build_floating_ip(f"kept-{index}") for index in range(self.kept)]
         held = [build_reservation(_address(index), f"kept-{index}") for index in range(self.kept)]
         held += [build_reservation(_address(5000 + index), f"lost-{index}") for index in range(self.lost)]
-        self.world: World = world_of(floating_ips=living, reservations=held)
+        self.cache: ClusterCache = cache_of(floating_ips=living, reservations=held)
         if self.with_cluster:
-            self.world.observe(MANAGEMENT_CLUSTERS, CLUSTER)
-        guests = GuestDirectory(world=self.world, client=None)  # type: ignore[arg-type] # asked for nothing
-        self.guard = ReleaseGuard(
-            world=self.world, guests=guests, confirmed=lambda: self.confirmed, tell=self.told.append
+            self.cache.observe(MANAGEMENT_CLUSTERS, CLUSTER)
+        guests = GuestDirectory(cache=self.cache, client=None)  # type: ignore[arg-type] # asked for nothing
+        self.mass_release = MassReleaseGuard(
+            cache=self.cache, guests=guests, confirmed=lambda: self.confirmed, tell=self.told.append
         )
 
     def may_release(self) -> bool:
-        lost = [each for each in self.world.reservations.all() if each.owner.name.startswith("lost")]
-        answers = {self.guard.may_release(each) for each in lost}
+        lost = [each for each in self.cache.reservations.all() if each.owner.name.startswith("lost")]
+        answers = {self.mass_release.may_release(each) for each in lost}
         assert len(answers) == 1
         return answers.pop()
 
     def forget(self, lost: list[Reservation]) -> None:
         """Have the reservations of lost ones gone."""
         for reservation in lost:
-            self.world.forget(FLOATING_IP_RESERVATIONS, reservation)
+            self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
 
     def lose(self, count: int, *, first: int = 0) -> None:
         """Lose more, named from `first` on."""
         for index in range(count):
-            self.world.observe(
+            self.cache.observe(
                 FLOATING_IP_RESERVATIONS, build_reservation(_address(9000 + index), f"lost-{first + index}")
             )
 
@@ -88,8 +88,8 @@ def test_it_is_told_once_how_many_and_their_confirmation_lets_exactly_so_many_go
 
 def test_floating_ips_that_were_seen_to_be_deleted_are_nobodys_loss() -> None:
     fleet = Fleet(lost=30)
-    for reservation in fleet.world.reservations.all():
-        fleet.guard.note_deleted(reservation.owner.uid)
+    for reservation in fleet.cache.reservations.all():
+        fleet.mass_release.note_deleted(reservation.owner.uid)
     assert fleet.may_release()
 
 
@@ -100,12 +100,12 @@ def test_a_cluster_that_is_gone_takes_its_floating_ips_along() -> None:
 def test_a_confirmation_holds_for_the_loss_that_it_was_given_for_and_for_no_later_one() -> None:
     now = 0.0
     fleet = Fleet(lost=30)
-    fleet.guard.monotonic = lambda: now
+    fleet.mass_release.monotonic = lambda: now
     assert not fleet.may_release()
     fleet.confirmed = 30
     assert fleet.may_release()
 
-    lost = [each for each in fleet.world.reservations.all() if each.owner.name.startswith("lost")]
+    lost = [each for each in fleet.cache.reservations.all() if each.owner.name.startswith("lost")]
     fleet.forget(lost[12:])
     now += 60
     assert fleet.may_release(), "what is left of the confirmed loss goes, too"
@@ -122,11 +122,11 @@ def test_a_confirmation_holds_for_the_loss_that_it_was_given_for_and_for_no_late
 def test_an_old_confirmation_is_none_for_a_later_loss_of_the_same_size() -> None:
     now = 0.0
     fleet = Fleet(lost=30)
-    fleet.guard.monotonic = lambda: now
+    fleet.mass_release.monotonic = lambda: now
     assert not fleet.may_release()
     fleet.confirmed = 30
     assert fleet.may_release()
-    lost = [each for each in fleet.world.reservations.all() if each.owner.name.startswith("lost")]
+    lost = [each for each in fleet.cache.reservations.all() if each.owner.name.startswith("lost")]
     fleet.forget(lost[1:])
     now += 60
     assert fleet.may_release(), "few are no mass"
@@ -134,47 +134,47 @@ def test_an_old_confirmation_is_none_for_a_later_loss_of_the_same_size() -> None
     now += 60
     assert not fleet.may_release()
     assert fleet.told == [30, 30]
-    assert fleet.guard.withheld() == 30
+    assert fleet.mass_release.withheld() == 30
     fleet.confirmed = 0
     assert not fleet.may_release()
     fleet.confirmed = 30
     assert fleet.may_release()
-    assert fleet.guard.withheld() == 0
+    assert fleet.mass_release.withheld() == 0
 
 
 def test_many_questions_are_answered_with_one_count() -> None:
     now = 0.0
     fleet = Fleet(lost=30)
-    fleet.guard.monotonic = lambda: now
+    fleet.mass_release.monotonic = lambda: now
     counts: list[int] = []
-    all_reservations = fleet.world.reservations.all
+    all_reservations = fleet.cache.reservations.all
     asked = all_reservations()
-    fleet.world.reservations.all = lambda: counts.append(1) or all_reservations()  # type: ignore[method-assign,func-returns-value]
-    assert not any(fleet.guard.may_release(each) for each in asked)
+    fleet.cache.reservations.all = lambda: counts.append(1) or all_reservations()  # type: ignore[method-assign,func-returns-value]
+    assert not any(fleet.mass_release.may_release(each) for each in asked)
     assert len(counts) == 1
 
 
 def test_the_number_that_waits_is_told_until_it_is_confirmed_or_found_again() -> None:
     fleet = Fleet(lost=30, kept=50)
-    assert fleet.guard.withheld() == 0, "nobody has asked to release any"
+    assert fleet.mass_release.withheld() == 0, "nobody has asked to release any"
     assert not fleet.may_release()
-    assert fleet.guard.withheld() == 30
+    assert fleet.mass_release.withheld() == 30
     fleet.confirmed = 30
-    assert fleet.guard.withheld() == 0
+    assert fleet.mass_release.withheld() == 0
     fleet.confirmed = 0
     for index in range(25):
-        fleet.world.observe(FLOATING_IPS, build_floating_ip(f"lost-{index}"))
-    fleet.guard.count_again()
-    assert fleet.guard.withheld() == 0
+        fleet.cache.observe(FLOATING_IPS, build_floating_ip(f"lost-{index}"))
+    fleet.mass_release.count_again()
+    assert fleet.mass_release.withheld() == 0
 
 
 def test_a_count_from_before_a_list_that_lacks_floating_ips_is_not_used() -> None:
     fleet = Fleet(lost=1, kept=60)
-    fleet.guard.monotonic = lambda: 0.0
+    fleet.mass_release.monotonic = lambda: 0.0
     assert fleet.may_release()
     for index in range(40):
-        floating_ip = fleet.world.floating_ips.get("c-m-1", f"kept-{index}")
+        floating_ip = fleet.cache.floating_ips.get("c-m-1", f"kept-{index}")
         assert floating_ip is not None
-        fleet.world.forget(FLOATING_IPS, floating_ip)
-    fleet.guard.count_again()
+        fleet.cache.forget(FLOATING_IPS, floating_ip)
+    fleet.mass_release.count_again()
     assert not fleet.may_release()

@@ -14,10 +14,10 @@ from fipop.kube.resources import (
 )
 from fipop.rancher.discovery import Discovery, Waiting
 from fipop.rancher.matching import Guest
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 from fipop.state.observations import unreachable
-from tests.unit.operator.objects import Json, build_floating_ip, world_of
+from tests.unit.operator.objects import Json, build_floating_ip, cache_of
 
 GUEST = "c-m-1"
 POOL = {
@@ -61,24 +61,24 @@ class HeldReads:
 _versions = itertools.count(7)
 
 
-def _observe(world: World, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
+def _observe(cache: ClusterCache, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
     version = str(next(_versions))
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version}
-    world.observe(resource, {"metadata": metadata, **parts})
+    cache.observe(resource, {"metadata": metadata, **parts})
 
 
-def _connect(world: World, *, connected: bool) -> None:
+def _connect(cache: ClusterCache, *, connected: bool) -> None:
     conditions = [{"type": "Connected", "status": str(connected)}]
     status = {"conditions": conditions, "provider": "rke2"}
-    _observe(world, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
+    _observe(cache, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
 
 
 def _directory(spec: Mapping[str, Any], client: object | None = None) -> GuestDirectory:
-    world = world_of()
-    _connect(world, connected=True)
-    _observe(world, NAMESPACES, GUEST)
-    _observe(world, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST})
-    return GuestDirectory(world=world, client=client or NothingToRead())  # type: ignore[arg-type]
+    cache = cache_of()
+    _connect(cache, connected=True)
+    _observe(cache, NAMESPACES, GUEST)
+    _observe(cache, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST})
+    return GuestDirectory(cache=cache, client=client or NothingToRead())  # type: ignore[arg-type]
 
 
 async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -> None:
@@ -118,7 +118,7 @@ async def test_what_changed_while_a_slow_lookup_was_under_way_is_known_at_its_en
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
     slow, answer = await begin_slow_lookup(directory, client)
-    _connect(directory.world, connected=False)
+    _connect(directory.cache, connected=False)
     quick = await directory.discover(GUEST)
     assert isinstance(quick, Guest)
     assert not quick.connected
@@ -133,7 +133,7 @@ async def test_a_lookup_that_changes_overtook_again_and_again_says_nothing() -> 
     directory = _directory(ON_HARVESTER, client)
     before = await directory.discover(GUEST)
     client.asked = 0
-    client.meanwhile = lambda number: _connect(directory.world, connected=number % 2 == 0)
+    client.meanwhile = lambda number: _connect(directory.cache, connected=number % 2 == 0)
     await directory.discover(GUEST)
     assert 1 < client.asked < 10
     assert directory.known(GUEST) == before
@@ -142,8 +142,8 @@ async def test_a_lookup_that_changes_overtook_again_and_again_says_nothing() -> 
 async def test_a_guest_that_goes_while_its_links_are_looked_up_is_not_known_afterwards() -> None:
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
-    (cluster,) = directory.world.guest_clusters(GUEST)
-    client.meanwhile = lambda _number: directory.world.forget(PROVISIONING_CLUSTERS, cluster)
+    (cluster,) = directory.cache.guest_clusters(GUEST)
+    client.meanwhile = lambda _number: directory.cache.forget(PROVISIONING_CLUSTERS, cluster)
     assert await directory.discover(GUEST) is None
     assert directory.known(GUEST) is None
 
@@ -165,7 +165,7 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
 def test_an_object_of_the_predecessor_is_inherited_until_it_is_served() -> None:
     refused = {"conditions": [{"type": "Ready", "status": "False", "reason": "RangeNotFound"}]}
     served = refused | {"addresses": ["10.0.0.1"]}
-    world = world_of(
+    cache = cache_of(
         floating_ips=[
             build_floating_ip("old", status=refused),
             build_floating_ip("served", status=served),
@@ -173,18 +173,18 @@ def test_an_object_of_the_predecessor_is_inherited_until_it_is_served() -> None:
         ]
     )
     directory = GuestDirectory(
-        world=world,
+        cache=cache,
         client=NothingToRead(),  # type: ignore[arg-type]
         ours_since=datetime(2026, 6, 1, tzinfo=UTC),
     )
-    inherited = {each.name for each in world.floating_ips.all() if directory.is_inherited(each)}
+    inherited = {each.name for each in cache.floating_ips.all() if directory.is_inherited(each)}
     assert inherited == {"old"}
 
 
 def test_what_a_spec_names_after_the_adoption_is_no_inheritance() -> None:
     """Any address, the gateway too, could have been had by an old object that had none."""
     out_of_range = {"conditions": [{"type": "Allocated", "status": "False", "reason": "AddressOutOfRange"}]}
-    world = world_of(
+    cache = cache_of(
         floating_ips=[
             build_floating_ip("kept", ipaddress="10.0.0.1"),
             build_floating_ip("empty"),
@@ -192,7 +192,7 @@ def test_what_a_spec_names_after_the_adoption_is_no_inheritance() -> None:
         ]
     )
     directory = GuestDirectory(
-        world=world,
+        cache=cache,
         client=NothingToRead(),  # type: ignore[arg-type]
         ours_since=datetime(2026, 6, 1, tzinfo=UTC),
     )
@@ -201,7 +201,7 @@ def test_what_a_spec_names_after_the_adoption_is_no_inheritance() -> None:
         build_floating_ip("empty", ipaddress="10.0.0.254"),
         build_floating_ip("young", ipaddress="10.0.0.2"),
     ):
-        world.observe(FLOATING_IPS, later)
-    assert {each.name for each in world.floating_ips.all() if directory.is_inherited(each)} == {"kept"}
+        cache.observe(FLOATING_IPS, later)
+    assert {each.name for each in cache.floating_ips.all() if directory.is_inherited(each)} == {"kept"}
     directory.start_afresh()
     assert directory.inheritance is None

@@ -6,18 +6,18 @@ import pytest
 
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
-from fipop.operator.addresses.allocation import Obstacle
-from fipop.operator.addresses.range_choice import choose_for_guest, find_range, link_guest
+from fipop.operator.addresses.allocation import Blocker
+from fipop.operator.addresses.range_choice import bind_guest, choose_for_guest, find_range
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 from tests.unit.operator.objects import (
     build_range,
     build_reservation,
+    cache_of,
     floating_ip,
     held_by,
     reservation,
-    world_of,
 )
 
 GUEST = Guest(
@@ -60,36 +60,36 @@ def serving(name: str, iprange: str, network: str | None = None, **fields: Any) 
     return build_range(name, iprange, annotations=annotations, **fields)
 
 
-def world_with_clusters(*clusters: dict[str, Any]) -> World:
-    world = world_of()
+def world_with_clusters(*clusters: dict[str, Any]) -> ClusterCache:
+    cache = cache_of()
     for cluster in clusters:
-        world.observe(PROVISIONING_CLUSTERS, cluster)
-    return world
+        cache.observe(PROVISIONING_CLUSTERS, cluster)
+    return cache
 
 
 @pytest.mark.parametrize("annotations", [{}, {"clustername": "demo"}])
 def test_the_guest_is_the_cluster_whose_namespace_it_is(annotations: dict[str, str]) -> None:
-    world = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
-    link = link_guest(world, floating_ip(annotations=annotations))
-    assert (link.cluster_name, link.obstacle) == ("demo", None)
+    cache = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
+    binding = bind_guest(cache, floating_ip(annotations=annotations))
+    assert (binding.cluster_name, binding.blocker) == ("demo", None)
 
 
 def test_an_annotation_can_object_to_the_guest_and_never_choose_another() -> None:
-    world = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
-    link = link_guest(world, floating_ip(annotations={"clustername": "shop"}))
-    assert link.cluster_name == "demo"
-    assert link.obstacle is not None
-    assert link.obstacle.reason == "ClusterMismatch"
+    cache = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
+    binding = bind_guest(cache, floating_ip(annotations={"clustername": "shop"}))
+    assert binding.cluster_name == "demo"
+    assert binding.blocker is not None
+    assert binding.blocker.reason == "ClusterMismatch"
 
 
 def test_a_namespace_of_no_cluster_has_no_guest() -> None:
-    link = link_guest(world_with_clusters(build_cluster("shop", "c-m-2")), floating_ip())
-    assert link.obstacle is not None
-    assert (link.cluster_name, link.obstacle.reason) == ("", "GuestNotFound")
+    binding = bind_guest(world_with_clusters(build_cluster("shop", "c-m-2")), floating_ip())
+    assert binding.blocker is not None
+    assert (binding.cluster_name, binding.blocker.reason) == ("", "GuestNotFound")
 
 
 def found(
-    world: World,
+    cache: ClusterCache,
     *,
     guest: Guest | None = GUEST,
     held: tuple[str, ...] = (),
@@ -98,13 +98,13 @@ def found(
 ) -> str:
     """The name of the range, or the reason why there is none."""
     result = find_range(
-        world,
+        cache,
         floating_ip(**fields),
         tuple(reservation(each, range_name="held-from") for each in held),
         guest,
         static=[parse_address(static)] if static else [],
     )
-    return result.reason if isinstance(result, Obstacle) else result.name
+    return result.reason if isinstance(result, Blocker) else result.name
 
 
 RANGES = [
@@ -115,30 +115,30 @@ RANGES = [
 
 
 def test_the_range_that_is_named_serves_and_no_other_where_it_is_missing() -> None:
-    world = world_of(ranges=RANGES)
-    assert found(world, annotations={"fiprange": "second"}, held=("10.9.0.1",)) == "second"
-    assert found(world, annotations={"fiprange": "third"}) == "RangeNotFound"
+    cache = cache_of(ranges=RANGES)
+    assert found(cache, annotations={"fiprange": "second"}, held=("10.9.0.1",)) == "second"
+    assert found(cache, annotations={"fiprange": "third"}) == "RangeNotFound"
 
 
 def test_without_a_name_it_is_that_of_the_address_that_is_held_then_that_of_the_status() -> None:
-    world = world_of(ranges=RANGES)
-    assert found(world, held=("10.9.0.1",), status=held_by([], range_name="second")) == "held-from"
-    assert found(world, status=held_by([], range_name="second")) == "second"
-    assert found(world, guest=None, status=held_by([], range_name="second")) == "second"
+    cache = cache_of(ranges=RANGES)
+    assert found(cache, held=("10.9.0.1",), status=held_by([], range_name="second")) == "held-from"
+    assert found(cache, status=held_by([], range_name="second")) == "second"
+    assert found(cache, guest=None, status=held_by([], range_name="second")) == "second"
 
 
 def test_else_one_is_chosen_as_for_a_new_guest_for_a_static_address_one_that_gives_it_out() -> None:
-    world = world_of(ranges=RANGES)
-    assert found(world) == "first"
-    assert found(world, static="10.2.0.7") == "second"
-    assert found(world, static="10.3.0.7") == "first", "which then says why it does not"
+    cache = cache_of(ranges=RANGES)
+    assert found(cache) == "first"
+    assert found(cache, static="10.2.0.7") == "second"
+    assert found(cache, static="10.3.0.7") == "first", "which then says why it does not"
 
 
 def test_a_full_range_is_passed_over_and_is_all_there_is_where_no_other_serves() -> None:
     full = [build_reservation("10.1.0.1", "other")]
-    both = world_of(ranges=[serving("first", "10.1.0.1"), serving("second", "10.2.0.1")], reservations=full)
+    both = cache_of(ranges=[serving("first", "10.1.0.1"), serving("second", "10.2.0.1")], reservations=full)
     assert found(both) == "second"
-    assert found(world_of(ranges=[serving("first", "10.1.0.1")], reservations=full)) == "first"
+    assert found(cache_of(ranges=[serving("first", "10.1.0.1")], reservations=full)) == "first"
 
 
 @pytest.mark.parametrize(
@@ -151,17 +151,17 @@ def test_a_full_range_is_passed_over_and_is_all_there_is_where_no_other_serves()
     ],
 )
 def test_where_no_range_serves_the_reason_is_told(ranges: list[dict[str, Any]], reason: str) -> None:
-    assert found(world_of(ranges=ranges)) == reason
+    assert found(cache_of(ranges=ranges)) == reason
 
 
 def test_a_guest_that_is_not_known_yet_waits() -> None:
-    assert found(world_of(ranges=RANGES), guest=None) == "GuestNotFound"
+    assert found(cache_of(ranges=RANGES), guest=None) == "GuestNotFound"
 
 
 def test_ranges_that_are_being_deleted_or_cannot_be_read_serve_no_new_guest() -> None:
     leaving = serving("leaving", "10.1.0.0/24")
     leaving["metadata"]["deletionTimestamp"] = "2026-02-01T00:00:00Z"
-    world = world_of(ranges=[leaving, serving("broken", "10.1.0.9-10.1.0.1"), serving("good", "10.2.0.0/24")])
-    assert choose_for_guest(world, GUEST).candidates == ("good",)
+    cache = cache_of(ranges=[leaving, serving("broken", "10.1.0.9-10.1.0.1"), serving("good", "10.2.0.0/24")])
+    assert choose_for_guest(cache, GUEST).candidates == ("good",)
     elsewhere = replace(GUEST, harvester_cluster_name="another")
-    assert not choose_for_guest(world, elsewhere).matches
+    assert not choose_for_guest(cache, elsewhere).matches

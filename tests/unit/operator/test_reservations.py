@@ -14,7 +14,7 @@ from fipop.api.models import Owner, Requested, Reservation
 from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiUnreachableError
 from fipop.ipam.addresses import parse_address
-from fipop.operator.addresses.reservations import Held, Refused, ReservationDesk, is_former_owner
+from fipop.operator.addresses.reservations import Denied, Granted, ReservationStore, is_former_owner
 from fipop.state.claims import Claim, reservation_name
 from tests.unit.operator.objects import NOW, Json
 from tests.unit.operator.reservation_store import Reservations
@@ -26,7 +26,7 @@ class Operator:
     def __init__(self, api: Reservations, now: datetime = NOW) -> None:
         self.known: dict[str, Reservation] = {}
         self.api = api
-        self.desk = ReservationDesk(
+        self.reservation_store = ReservationStore(
             client=api,  # type: ignore[arg-type] # the four calls that a desk makes
             lookup=self.known.get,
             observe=self._observe,
@@ -77,11 +77,11 @@ def test_the_name_of_a_reservation_is_its_space_and_address(address: str, name: 
 
 async def test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_told_whose_it_is() -> None:
     api = Reservations()
-    first = await Operator(api).desk.claim(claim(owner("first")))
-    second = await Operator(api).desk.claim(claim(owner("second")))
-    assert isinstance(first, Held)
+    first = await Operator(api).reservation_store.claim(claim(owner("first")))
+    second = await Operator(api).reservation_store.claim(claim(owner("second")))
+    assert isinstance(first, Granted)
     assert first.is_new
-    assert isinstance(second, Refused)
+    assert isinstance(second, Denied)
     assert second.reservation.owner.name == "first"
     assert held(api) == {"default.10.0.0.1": owner("first")}
 
@@ -89,12 +89,12 @@ async def test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_tol
 async def test_what_is_mine_is_granted_again_without_a_write() -> None:
     api = Reservations()
     operator = Operator(api)
-    await operator.desk.claim(claim(owner()))
+    await operator.reservation_store.claim(claim(owner()))
     api.writes.clear()
-    again = await operator.desk.claim(claim(owner()))
-    other = await Operator(api).desk.claim(claim(owner()))
-    assert isinstance(again, Held)
-    assert isinstance(other, Held)
+    again = await operator.reservation_store.claim(claim(owner()))
+    other = await Operator(api).reservation_store.claim(claim(owner()))
+    assert isinstance(again, Granted)
+    assert isinstance(other, Granted)
     assert (again.is_new, other.is_new, api.writes) == (False, False, [])
 
 
@@ -103,18 +103,18 @@ async def test_a_lost_answer_is_asked_for_again_under_the_same_name_and_found_gr
     operator = Operator(api)
     api.cut = True
     with pytest.raises(ApiUnreachableError) as error:
-        await operator.desk.claim(claim(owner()))
+        await operator.reservation_store.claim(claim(owner()))
     assert error.value.outcome_unknown
-    assert isinstance(await operator.desk.claim(claim(owner())), Held)
+    assert isinstance(await operator.reservation_store.claim(claim(owner())), Granted)
     assert api.writes == ["create default.10.0.0.1"]
 
 
 async def test_an_owner_that_was_made_again_takes_its_address_over_by_a_swap() -> None:
     api = Reservations()
-    await Operator(api).desk.claim(claim(owner(uid="uid-1")))
+    await Operator(api).reservation_store.claim(claim(owner(uid="uid-1")))
     before = parse_reservation(api.objects["default.10.0.0.1"])
-    answer = await Operator(api, NOW + timedelta(days=1)).desk.claim(claim(owner(uid="uid-2")))
-    assert isinstance(answer, Held)
+    answer = await Operator(api, NOW + timedelta(days=1)).reservation_store.claim(claim(owner(uid="uid-2")))
+    assert isinstance(answer, Granted)
     assert answer.reservation.owner.uid == "uid-2"
     assert (answer.reservation.uid, answer.reservation.since) == (before.uid, before.since)
     assert not answer.is_new
@@ -123,33 +123,35 @@ async def test_an_owner_that_was_made_again_takes_its_address_over_by_a_swap() -
 async def test_nobody_is_refused_on_the_word_of_a_store_that_may_be_behind() -> None:
     api = Reservations()
     behind, other = Operator(api), Operator(api)
-    await other.desk.claim(claim(owner("first")))
+    await other.reservation_store.claim(claim(owner("first")))
     behind.look()
     other.look()
-    assert await other.desk.free(other.known["default.10.0.0.1"])
-    assert await behind.desk.claim(claim(owner("second"))) is None, "its owner may still name it: look again"
-    assert isinstance(await behind.desk.claim(claim(owner("second"))), Held)
+    assert await other.reservation_store.free(other.known["default.10.0.0.1"])
+    assert await behind.reservation_store.claim(claim(owner("second"))) is None, (
+        "its owner may still name it: look again"
+    )
+    assert isinstance(await behind.reservation_store.claim(claim(owner("second"))), Granted)
     assert held(api) == {"default.10.0.0.1": owner("second")}
 
 
 async def test_a_release_keeps_who_had_it_and_for_how_long_nobody_else_gets_it() -> None:
     api = Reservations()
     operator = Operator(api)
-    granted = await operator.desk.claim(claim(owner()))
-    released = await operator.desk.quarantine(granted.reservation, seconds=600)
+    granted = await operator.reservation_store.claim(claim(owner()))
+    released = await operator.reservation_store.quarantine(granted.reservation, seconds=600)
     assert released.quarantined_until == NOW + timedelta(seconds=600)
     assert [(past.name, past.cluster, past.released_at) for past in released.history] == [
         ("web", "demo", NOW)
     ]
-    assert isinstance(await operator.desk.claim(claim(owner("other"))), Refused)
+    assert isinstance(await operator.reservation_store.claim(claim(owner("other"))), Denied)
 
 
 async def test_a_quarantine_is_never_shorter_than_its_range_says_though_written_in_whole_seconds() -> None:
     api = Reservations()
     operator = Operator(api)
-    granted = await operator.desk.claim(claim(owner()))
-    operator.desk._now = lambda: NOW + timedelta(milliseconds=300)
-    released = await operator.desk.quarantine(granted.reservation, seconds=2)
+    granted = await operator.reservation_store.claim(claim(owner()))
+    operator.reservation_store._now = lambda: NOW + timedelta(milliseconds=300)
+    released = await operator.reservation_store.quarantine(granted.reservation, seconds=2)
     assert released.quarantined_until == NOW + timedelta(seconds=3)
 
 
@@ -170,10 +172,10 @@ async def test_a_quarantined_address_goes_back_to_the_floating_ip_of_that_name_o
 ) -> None:
     api = Reservations()
     operator = Operator(api)
-    granted = await operator.desk.claim(claim(owner()))
-    await operator.desk.quarantine(granted.reservation, seconds=600)
-    answer = await operator.desk.claim(claim(who, range_name=range_name))
-    assert isinstance(answer, Held) is returns
+    granted = await operator.reservation_store.claim(claim(owner()))
+    await operator.reservation_store.quarantine(granted.reservation, seconds=600)
+    answer = await operator.reservation_store.claim(claim(who, range_name=range_name))
+    assert isinstance(answer, Granted) is returns
 
 
 def test_who_has_no_cluster_is_nobodys_former_owner() -> None:
@@ -187,21 +189,21 @@ async def test_the_history_of_owners_is_short() -> None:
     api = Reservations()
     operator = Operator(api)
     for _ in range(9):
-        granted = await operator.desk.claim(claim(owner()))
-        await operator.desk.quarantine(granted.reservation, seconds=1)
+        granted = await operator.reservation_store.claim(claim(owner()))
+        await operator.reservation_store.quarantine(granted.reservation, seconds=1)
     assert len(operator.known["default.10.0.0.1"].history) == 5
 
 
 async def test_what_changed_since_it_was_seen_is_neither_freed_nor_released() -> None:
     api = Reservations()
     operator, other = Operator(api), Operator(api)
-    granted = await operator.desk.claim(claim(owner()))
-    released = await operator.desk.quarantine(granted.reservation, seconds=1)
-    await other.desk.claim(claim(owner()))
+    granted = await operator.reservation_store.claim(claim(owner()))
+    released = await operator.reservation_store.quarantine(granted.reservation, seconds=1)
+    await other.reservation_store.claim(claim(owner()))
     operator.look()  # a watch may have brought the news while the free was being decided
-    assert not await operator.desk.free(released)
+    assert not await operator.reservation_store.free(released)
     with pytest.raises(ApiConflictError):
-        await operator.desk.quarantine(granted.reservation, seconds=1)
+        await operator.reservation_store.quarantine(granted.reservation, seconds=1)
     assert held(api) == {"default.10.0.0.1": owner()}
     assert operator.known["default.10.0.0.1"].is_held, "the next round starts from the truth"
 
@@ -209,25 +211,25 @@ async def test_what_changed_since_it_was_seen_is_neither_freed_nor_released() ->
 async def test_a_guest_is_written_only_with_what_is_still_its_own() -> None:
     api = Reservations()
     operator = Operator(api)
-    granted = await operator.desk.claim(claim(owner()))
+    granted = await operator.reservation_store.claim(claim(owner()))
     name = "default.10.0.0.1"
-    assert await operator.desk.is_held_by(name, owner())
-    assert not await operator.desk.is_held_by(name, owner(uid="uid-2"))
-    assert not await operator.desk.is_held_by(name, owner("other"))
-    await operator.desk.quarantine(granted.reservation, seconds=1)
-    assert not await operator.desk.is_held_by(name, owner())
-    assert not await operator.desk.is_held_by("default.10.0.0.2", owner())
+    assert await operator.reservation_store.is_held_by(name, owner())
+    assert not await operator.reservation_store.is_held_by(name, owner(uid="uid-2"))
+    assert not await operator.reservation_store.is_held_by(name, owner("other"))
+    await operator.reservation_store.quarantine(granted.reservation, seconds=1)
+    assert not await operator.reservation_store.is_held_by(name, owner())
+    assert not await operator.reservation_store.is_held_by("default.10.0.0.2", owner())
 
 
 async def test_an_address_found_in_a_guest_is_quarantined_unless_it_is_on_the_books() -> None:
     api = Reservations()
     operator = Operator(api)
     found = claim(Owner(namespace="c-m-1", name="", uid="", cluster="demo"))
-    quarantined = await operator.desk.quarantine_unowned(found, seconds=60)
+    quarantined = await operator.reservation_store.quarantine_unowned(found, seconds=60)
     assert quarantined is not None
     assert quarantined.quarantined_until == NOW + timedelta(seconds=60)
-    assert await operator.desk.quarantine_unowned(found, seconds=60) is None
-    assert isinstance(await operator.desk.claim(claim(owner("other", cluster="shop"))), Refused)
+    assert await operator.reservation_store.quarantine_unowned(found, seconds=60) is None
+    assert isinstance(await operator.reservation_store.claim(claim(owner("other", cluster="shop"))), Denied)
 
 
 class ManyDesks(RuleBasedStateMachine):
@@ -262,9 +264,9 @@ class ManyDesks(RuleBasedStateMachine):
     )
     def claim(self, index: int, host: int, name: str, uid: str) -> None:
         wanted = claim(owner(name, uid=uid), f"10.0.0.{host}")
-        answer = self._run(self.operators[index].desk.claim(wanted))
+        answer = self._run(self.operators[index].reservation_store.claim(wanted))
         # What it held before rests on what it knows; what it is given now is its own.
-        if isinstance(answer, Held) and answer.is_new:
+        if isinstance(answer, Granted) and answer.is_new:
             assert held(self.api)[wanted.name] == wanted.owner
 
     @rule(index=st.integers(0, 2), host=st.integers(1, 2), ends=st.booleans())
@@ -275,9 +277,9 @@ class ManyDesks(RuleBasedStateMachine):
             return
         self.released.add(name)
         if known.is_held:
-            self._run(operator.desk.quarantine(known, seconds=1))
+            self._run(operator.reservation_store.quarantine(known, seconds=1))
         elif ends:
-            self._run(operator.desk.free(known))
+            self._run(operator.reservation_store.free(known))
 
     @invariant()
     def an_address_changes_its_owner_through_release_only(self) -> None:
@@ -304,12 +306,12 @@ async def test_a_reservation_that_came_while_its_absence_was_on_its_way_is_not_f
         """Answers that there is none, and before that answer arrives a watch event brings one."""
 
         async def get(self, _resource: object, _name: str) -> Json | None:
-            await other.desk.claim(claim(owner("other")))
+            await other.reservation_store.claim(claim(owner("other")))
             operator.look()
             return None
 
-    operator.desk._client = SlowToSayNo()  # type: ignore[assignment]
-    assert not await operator.desk.is_held_by("default.10.0.0.1", owner())
+    operator.reservation_store._client = SlowToSayNo()  # type: ignore[assignment]
+    assert not await operator.reservation_store.is_held_by("default.10.0.0.1", owner())
     assert operator.known["default.10.0.0.1"].owner.name == "other"
 
 
@@ -327,11 +329,11 @@ async def test_an_address_in_quarantine_returns_to_a_namesake_only_when_the_form
 ) -> None:
     api = Reservations()
     operator = Operator(api)
-    operator.desk._lives = lambda guest_id: lives and guest_id == "c-m-1"
+    operator.reservation_store._lives = lambda guest_id: lives and guest_id == "c-m-1"
     former = replace(owner(), imported=imported)
-    granted = await operator.desk.claim(claim(former))
-    assert isinstance(granted, Held)
-    await operator.desk.quarantine(granted.reservation, seconds=600)
+    granted = await operator.reservation_store.claim(claim(former))
+    assert isinstance(granted, Granted)
+    await operator.reservation_store.quarantine(granted.reservation, seconds=600)
 
-    answer = await operator.desk.claim(claim(owner(namespace=namespace, uid="uid-2")))
-    assert isinstance(answer, Held) is returns
+    answer = await operator.reservation_store.claim(claim(owner(namespace=namespace, uid="uid-2")))
+    assert isinstance(answer, Granted) is returns

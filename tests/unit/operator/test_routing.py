@@ -14,17 +14,17 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.routing import Key, Kind, Router
-from fipop.state.cache import World
+from fipop.state.cache import ClusterCache
 from tests.unit.operator.objects import (
     Json,
     build_floating_ip,
     build_range,
     build_reservation,
+    cache_of,
     floating_ip,
     held_by,
     newer,
     v4,
-    world_of,
 )
 
 POOL = build_range("pool", "10.0.0.1-10.0.0.9")
@@ -32,7 +32,7 @@ POOL = build_range("pool", "10.0.0.1-10.0.0.9")
 
 def wakes(
     *changes: tuple[Resource, Json],
-    given: World | None = None,
+    given: ClusterCache | None = None,
     waiting: tuple[str, ...] = (),
     deleted: bool = False,
     unserved: tuple[str, ...] = (),
@@ -40,26 +40,26 @@ def wakes(
     """What the last of the changes enqueues: keys of objects, and guests to pass over."""
 
     async def run() -> tuple[set[Key], set[str]]:
-        world = given or world_of()
+        cache = given or cache_of()
         work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
         passes: WorkQueue[str] = WorkQueue(name="passes", random=Random(0))
-        router = _router(world, work, passes)
+        router = _router(cache, work, passes)
         router.unserved = lambda: unserved
         for name in waiting:
             router.note_waiting(floating_ip(name), True)
         *before, last = changes
         for resource, obj in before:
-            world.observe(resource, obj)
-        world.on_change = router.route
+            cache.observe(resource, obj)
+        cache.on_change = router.route
         resource, obj = last
-        world.feed(resource).take_event(EventType.DELETED if deleted else EventType.MODIFIED, obj)
+        cache.feed(resource).take_event(EventType.DELETED if deleted else EventType.MODIFIED, obj)
         return await _drain(work), await _drain(passes)
 
     return asyncio.run(run())
 
 
-def _router(world: World, work: WorkQueue[Key], passes: WorkQueue[str]) -> Router:
-    return Router(world=world, work=work, passes=passes)
+def _router(cache: ClusterCache, work: WorkQueue[Key], passes: WorkQueue[str]) -> Router:
+    return Router(cache=cache, work=work, passes=passes)
 
 
 async def _drain(queue: WorkQueue[Any]) -> set[Any]:
@@ -81,7 +81,7 @@ def fip(name: str, namespace: str = "c-m-1") -> Key:
 
 
 def test_a_changed_range_concerns_all_of_its_space_its_floating_ips_who_waits_and_unserved_guests() -> None:
-    given = world_of(
+    given = cache_of(
         ranges=[POOL, build_range("other", "10.1.0.1"), build_range("away", "10.2.0.1", addressSpace="away")],
         floating_ips=[
             build_floating_ip("served", status=held_by(["10.0.0.1"])),
@@ -108,7 +108,7 @@ def test_a_changed_range_concerns_all_of_its_space_its_floating_ips_who_waits_an
 def test_a_range_whose_status_alone_changed_concerns_nobody() -> None:
     status = {"capacity": {"total": 9, "free": 9}, "observedGeneration": 1}
     changed = newer(POOL, status=status)
-    assert wakes((FLOATING_IP_RANGES, changed), given=world_of(ranges=[POOL]), waiting=("waits",)) == (
+    assert wakes((FLOATING_IP_RANGES, changed), given=cache_of(ranges=[POOL]), waiting=("waits",)) == (
         set(),
         set(),
     )
@@ -117,7 +117,7 @@ def test_a_range_whose_status_alone_changed_concerns_nobody() -> None:
 def test_a_changed_floating_ip_concerns_itself_and_the_range_that_counts_it() -> None:
     before = build_floating_ip("web", status=held_by(["10.0.0.1"]))
     objects, passes = wakes(
-        (FLOATING_IPS, newer(before, status={})), given=world_of(ranges=[POOL], floating_ips=[before])
+        (FLOATING_IPS, newer(before, status={})), given=cache_of(ranges=[POOL], floating_ips=[before])
     )
     assert objects == {fip("web"), Key(Kind.RANGE, "", "pool")}
     assert passes == set()
@@ -126,7 +126,7 @@ def test_a_changed_floating_ip_concerns_itself_and_the_range_that_counts_it() ->
 def test_a_floating_ip_that_went_concerns_its_guest_which_is_to_be_told_and_may_want_another() -> None:
     gone, other = build_floating_ip("web"), build_floating_ip("other")
     objects, passes = wakes(
-        (FLOATING_IPS, newer(gone)), given=world_of(floating_ips=[gone, other]), deleted=True
+        (FLOATING_IPS, newer(gone)), given=cache_of(floating_ips=[gone, other]), deleted=True
     )
     assert objects == {fip("web"), fip("other"), Key(Kind.GUEST, "", "c-m-1")}
     assert passes == {"c-m-1"}
@@ -138,7 +138,7 @@ def test_an_address_that_is_released_or_freed_wakes_all_who_wait(deleted: bool) 
     released = build_reservation("10.0.0.1", quarantined_until="2026-03-01T12:00:00Z")
     objects, _ = wakes(
         (FLOATING_IP_RESERVATIONS, newer(held if deleted else released)),
-        given=world_of(ranges=[POOL], reservations=[held]),
+        given=cache_of(ranges=[POOL], reservations=[held]),
         waiting=("waits", "waits-too"),
         deleted=deleted,
     )
@@ -147,7 +147,7 @@ def test_an_address_that_is_released_or_freed_wakes_all_who_wait(deleted: bool) 
 
 def test_an_address_that_is_newly_held_wakes_nobody_who_waits() -> None:
     held = build_reservation("10.0.0.1")
-    given = world_of(ranges=[POOL], floating_ips=[build_floating_ip("web")])
+    given = cache_of(ranges=[POOL], floating_ips=[build_floating_ip("web")])
     objects, _ = wakes((FLOATING_IP_RESERVATIONS, held), given=given, waiting=("waits",))
     assert objects == {fip("web"), Key(Kind.RANGE, "", "pool")}
 
@@ -159,7 +159,7 @@ def test_a_held_reservation_without_its_floating_ip_is_looked_into() -> None:
 
 
 def test_a_guest_that_comes_or_goes_concerns_its_floating_ips_and_the_quarantines_of_its_addresses() -> None:
-    given = world_of(
+    given = cache_of(
         floating_ips=[build_floating_ip("web")],
         reservations=[
             build_reservation("10.0.0.1"),
@@ -178,7 +178,7 @@ def test_a_guest_that_comes_or_goes_concerns_its_floating_ips_and_the_quarantine
 def test_who_waits_is_served_the_oldest_first() -> None:
     async def run() -> list[Key]:
         work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
-        router = _router(world_of(), work, WorkQueue(name="passes", random=Random(0)))
+        router = _router(cache_of(), work, WorkQueue(name="passes", random=Random(0)))
         for day, name in ((3, "a"), (1, "b"), (2, "c")):
             router.note_waiting(floating_ip(name, created=f"2026-01-0{day}T00:00:00Z"), True)
         router.note_waiting(floating_ip("served"), True)
@@ -201,7 +201,7 @@ def test_who_waits_is_served_the_oldest_first() -> None:
 
 def test_an_address_that_is_freed_wakes_only_whom_it_may_concern() -> None:
     async def run() -> set[Key]:
-        world = world_of(
+        cache = cache_of(
             ranges=[
                 POOL,
                 build_range("far", "10.9.0.1"),
@@ -209,7 +209,7 @@ def test_an_address_that_is_freed_wakes_only_whom_it_may_concern() -> None:
             ]
         )
         work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
-        router = _router(world, work, WorkQueue(name="passes", random=Random(0)))
+        router = _router(cache, work, WorkQueue(name="passes", random=Random(0)))
         for name, range_name, ipaddress in (
             ("of-it", "pool", ""),
             ("of-any", None, ""),

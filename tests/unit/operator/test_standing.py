@@ -8,7 +8,7 @@ from fipop.operator.addresses.ownership import (
     is_made_by_us,
     read_addresses,
 )
-from fipop.operator.addresses.range_choice import GuestLink
+from fipop.operator.addresses.range_choice import GuestBinding
 from fipop.operator.addresses.request import read_request
 from fipop.rancher.objects import parse_provisioning_cluster
 from tests.unit.operator.objects import floating_ip, held_by, reservation
@@ -31,15 +31,15 @@ def test_what_is_named_after_its_cluster_was_made_for_a_new_guest(name: str, our
 
 
 def test_the_owner_is_the_floating_ip_as_it_is_now_with_the_cluster_that_it_serves() -> None:
-    owner = build_owner(floating_ip(uid="uid-2"), GuestLink(cluster=DEMO), ())
+    owner = build_owner(floating_ip(uid="uid-2"), GuestBinding(cluster=DEMO), ())
     assert (owner.key, owner.uid, owner.cluster) == (("c-m-1", "web"), "uid-2", "demo")
 
 
 def test_while_rancher_takes_a_guest_apart_its_cluster_stays_known() -> None:
     before = reservation("10.0.0.1", uid="uid-1", cluster="demo")
-    owner = build_owner(floating_ip(uid="uid-2"), GuestLink(cluster=None), (before,))
+    owner = build_owner(floating_ip(uid="uid-2"), GuestBinding(cluster=None), (before,))
     assert (owner.uid, owner.cluster) == ("uid-2", "demo")
-    assert build_owner(floating_ip(), GuestLink(cluster=None), ()).cluster == ""
+    assert build_owner(floating_ip(), GuestBinding(cluster=None), ()).cluster == ""
 
 
 def test_its_own_are_the_addresses_of_its_status_and_for_an_inherited_one_those_of_its_spec() -> None:

@@ -1,13 +1,13 @@
 """Whoever has an address claims it before anything new is given out."""
 
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
-from fipop.operator.adoption import Startup
-from fipop.state.gate import Gates
-from tests.unit.operator.objects import build_floating_ip, world_of
+from fipop.operator.adoption import Adoption
+from fipop.state.gate import AllocationGate
+from tests.unit.operator.objects import build_floating_ip, cache_of
 
 
 async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stops_nobody() -> None:
-    world = world_of(
+    cache = cache_of(
         floating_ips=[
             build_floating_ip("younger", created="2026-02-02T00:00:00Z", ipaddress="10.0.0.1"),
             build_floating_ip("broken", created="2026-02-01T00:00:00Z", ipaddress="10.0.0.2"),
@@ -28,17 +28,17 @@ async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stop
     async def discover(_guest_id: str) -> None:
         return None
 
-    gates = Gates()
-    startup = Startup(
-        world=world,
-        gates=gates,
+    gate = AllocationGate()
+    adoption = Adoption(
+        cache=cache,
+        gate=gate,
         adopt=adopt,
         discover=discover,
         note_inheritance=lambda: steps.append("(what is inherited is noted)"),
         pause_seconds=0.0,
     )
-    await startup.adopt_all()
+    await adoption.adopt_all()
     # A younger one with the same address does not come first because an answer was lost.
     assert steps == ["(what is inherited is noted)", *["oldest"] * 3, "broken", "younger", "held"]
-    assert gates.adopted
-    assert not gates.are_open
+    assert gate.adopted
+    assert not gate.is_open

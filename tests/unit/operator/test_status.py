@@ -6,8 +6,8 @@ import pytest
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.models import FloatingIP, FloatingIPStatus, ReleaseStatus
 from fipop.ipam.addresses import Family
-from fipop.operator.addresses.allocation import Obstacle
-from fipop.operator.addresses.range_choice import GuestLink
+from fipop.operator.addresses.allocation import Blocker
+from fipop.operator.addresses.range_choice import GuestBinding
 from fipop.operator.addresses.status import build_status
 from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.state.observations import Finding, GuestObservation, unreachable
@@ -20,10 +20,10 @@ DEMO = parse_provisioning_cluster(
         "status": {"clusterName": "c-m-1"},
     }
 )
-HERE = GuestLink(cluster=DEMO)
-NOWHERE = GuestLink(cluster=None, obstacle=Obstacle(reason="GuestNotFound", message="no cluster"))
+HERE = GuestBinding(cluster=DEMO)
+NOWHERE = GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message="no cluster"))
 HELD = {V4: reservation("10.0.0.1")}
-FULL = Obstacle(reason="RangeFull", message="full")
+FULL = Blocker(reason="RangeFull", message="full")
 GOOD = Finding(verdict=Verdict.TRUE, reason="Configured")
 BAD = Finding(verdict=Verdict.FALSE, reason="NotReady", message="0 of 3 pods")
 RELEASE = ReleaseStatus(
@@ -41,16 +41,16 @@ def status(
     before: FloatingIP | None = None,
     *,
     held: dict = HELD,
-    obstacles: tuple[Obstacle, ...] = (),
-    link: GuestLink = HERE,
+    blockers: tuple[Blocker, ...] = (),
+    binding: GuestBinding = HERE,
     observation: GuestObservation | None = None,
     later: int = 0,
 ) -> FloatingIPStatus:
     return build_status(
         before or floating_ip(),
         held=held,
-        obstacles=obstacles,
-        link=link,
+        blockers=blockers,
+        binding=binding,
         observation=observation,
         now=NOW + timedelta(seconds=later),
     )
@@ -88,11 +88,11 @@ def test_ready_is_what_the_first_condition_that_is_not_true_says() -> None:
         "CloudProviderReady": "False NotReady",
     }
     assert told(status(observation=seen()))["Ready"] == "True Ready"
-    assert told(status(obstacles=(FULL,), observation=seen()))["Ready"] == "False RangeFull"
+    assert told(status(blockers=(FULL,), observation=seen()))["Ready"] == "False RangeFull"
 
 
 def test_an_obstacle_is_told_together_with_what_stays() -> None:
-    allocated = of_type(status(obstacles=(FULL, FULL)), ConditionType.ALLOCATED)
+    allocated = of_type(status(blockers=(FULL, FULL)), ConditionType.ALLOCATED)
     assert allocated.message == "full; 10.0.0.1 stays"
 
 
@@ -100,16 +100,16 @@ def test_an_obstacle_is_told_together_with_what_stays() -> None:
 def test_an_obstacle_that_is_tolerable_is_a_note_where_there_is_an_address(
     held: dict, verdict: Verdict
 ) -> None:
-    tolerable = Obstacle(reason="RangeFull", message="no IPv6 left", tolerable=True)
-    allocated = of_type(status(held=held, obstacles=(tolerable,)), ConditionType.ALLOCATED)
+    tolerable = Blocker(reason="RangeFull", message="no IPv6 left", tolerable=True)
+    allocated = of_type(status(held=held, blockers=(tolerable,)), ConditionType.ALLOCATED)
     assert allocated.verdict is verdict
     assert "no IPv6 left" in allocated.message
 
 
 def test_without_a_guest_or_an_address_the_guest_is_not_configured_and_says_why() -> None:
-    assert told(status(link=NOWHERE))["GuestConfigured"] == "False GuestNotFound"
-    assert status(link=NOWHERE).guest is None
-    assert told(status(held={}, obstacles=(FULL,)))["GuestConfigured"] == "False NoAddress"
+    assert told(status(binding=NOWHERE))["GuestConfigured"] == "False GuestNotFound"
+    assert status(binding=NOWHERE).guest is None
+    assert told(status(held={}, blockers=(FULL,)))["GuestConfigured"] == "False NoAddress"
 
 
 def test_before_the_first_pass_of_this_process_what_was_found_earlier_stays() -> None:
@@ -130,11 +130,11 @@ def test_of_a_guest_that_is_not_reached_the_releases_are_those_that_were_seen_la
 
 
 def test_a_condition_keeps_its_time_while_its_verdict_stays_and_the_same_facts_make_the_same_status() -> None:
-    first = status(obstacles=(FULL,))
-    again = status(floating_ip_with(first), obstacles=(FULL,), later=60)
+    first = status(blockers=(FULL,))
+    again = status(floating_ip_with(first), blockers=(FULL,), later=60)
     assert again == first
     other = status(
-        floating_ip_with(first), obstacles=(Obstacle(reason="RangeDraining", message="x"),), later=60
+        floating_ip_with(first), blockers=(Blocker(reason="RangeDraining", message="x"),), later=60
     )
     assert of_type(other, ConditionType.ALLOCATED).since == NOW, "another reason, the same verdict"
     better = status(floating_ip_with(first), later=60)
@@ -146,13 +146,15 @@ def floating_ip_with(found: FloatingIPStatus) -> FloatingIP:
 
 
 def test_a_guest_that_is_paused_from_the_start_says_so_until_a_pass_is_made() -> None:
-    link = GuestLink(cluster=replace(DEMO, paused=True))
-    paused = status(link=link)
+    binding = GuestBinding(cluster=replace(DEMO, paused=True))
+    paused = status(binding=binding)
     assert told(paused)["GuestConfigured"] == "Unknown Paused"
-    assert status(floating_ip_with(paused), link=link) == paused
+    assert status(floating_ip_with(paused), binding=binding) == paused
     assert told(status(floating_ip_with(paused)))["GuestConfigured"] == "Unknown Pending"
     served = status(observation=seen(kube_vip=BAD))
-    assert told(status(floating_ip_with(served), link=link)) == told(served), "what a pass found stays told"
+    assert told(status(floating_ip_with(served), binding=binding)) == told(served), (
+        "what a pass found stays told"
+    )
 
 
 def test_a_guest_that_was_told_of_another_address_is_not_configured_with_this_one() -> None:

@@ -56,7 +56,7 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
     passes: WorkQueue[str] = WorkQueue(name="passes", random=Random(1))
     controllers.work = controllers.router.work = work
     controllers.passes = controllers.router.passes = passes
-    discover, looked = controllers.looks.discover, asyncio.Event()
+    discover, looked = controllers.scan.discover, asyncio.Event()
 
     async def discover_after_passes(guest_id: str) -> bool:
         await passes.wait_idle()
@@ -67,14 +67,14 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
             await looked.wait()
         return await controllers.reconcile(key)
 
-    controllers.looks.discover = discover_after_passes
-    controllers.looks.opened = looked.set
+    controllers.scan.discover = discover_after_passes
+    controllers.scan.opened = looked.set
     controllers.start_afresh()
     controllers.enqueue_all()
     tasks = [
         asyncio.create_task(work.run(reconcile, concurrency=4)),
         asyncio.create_task(passes.run(visit, concurrency=128)),
-        asyncio.create_task(controllers.looks.run()),
+        asyncio.create_task(controllers.scan.run()),
     ]
     try:
         with contextlib.suppress(TimeoutError):

@@ -64,7 +64,7 @@ async def test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_names_
 
 async def test_a_range_shows_the_address_that_an_heir_named_in_vain_as_free_once_the_heir_is_gone() -> None:
     operator = await with_an_heir_whose_range_is_gone()
-    operator.controllers.ranges._monotonic = operator.world.monotonic
+    operator.controllers.ranges._monotonic = operator.cache.monotonic
     operator.give_up(B)
     await operator.settle()
     assert free_by_status(operator) == 0

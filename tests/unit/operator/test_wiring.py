@@ -3,7 +3,7 @@
 import pytest
 
 from fipop.control.leadership import LeaseTimes
-from fipop.guest.limits import GuestTools
+from fipop.guest.limits import GuestLimits
 from fipop.kube.resources import FLOATING_IPS, MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
 from fipop.operator.wiring import GUEST_WRITE_SECONDS
 from tests.unit.operator.small_cluster import WORKSPACE
@@ -19,7 +19,7 @@ def test_a_leader_between_two_renewals_still_leads_for_as_long_as_a_write_to_a_g
     left_before_a_renewal = times.duration_seconds - times.renew_seconds
     assert left_before_a_renewal > GUEST_WRITE_SECONDS
     # Slots: a field's default stands in no class attribute, but in the signature.
-    fields = GuestTools.__dataclass_fields__
+    fields = GuestLimits.__dataclass_fields__
     assert fields["request_seconds"].default <= GUEST_WRITE_SECONDS
 
 
@@ -37,7 +37,7 @@ async def test_a_guest_that_left_rancher_is_looked_at_anew_when_it_is_back(
         operator.memory.remove(key)
         if is_noticed:
             await operator.settle()
-    assert A not in operator.controllers.looks._seen
+    assert A not in operator.controllers.scan._seen
     operator.carried.config_maps[A] = f"{X}/32"
     operator.add_guest(A)
     await operator.settle()

@@ -125,10 +125,10 @@ class Simulation:
         return [each for each in reservations if is_held(each)]
 
     def _asks_for(self, owner: Owner, address: Address) -> bool:
-        books = self.operators[0].world.books
+        allocations = self.operators[0].cache.allocations
         return any(
-            books.unsettled(each, name, address.family) == address
-            for each in books.claimants()
+            allocations.unsettled(each, name, address.family) == address
+            for each in allocations.claimants()
             for name in RANGES
             if each != owner
         )

@@ -15,12 +15,12 @@ from fipop.control.workqueue import RetryAfter, WorkQueue
 from fipop.errors import FipopError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.operator.addresses.quarantine import Releaser, Surroundings
+from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
-from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.routing import Key, Kind, Router
-from fipop.state.cache import World
-from fipop.state.gate import Gates
+from fipop.state.cache import ClusterCache
+from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 from tests.faults.history import Change
 from tests.unit.simulation.memory import Json, Memory, MemoryClient
@@ -57,15 +57,15 @@ class SimulatedOperator:
         self.running: dict[Key, Coroutine[Any, Any, RetryAfter | None]] = {}
         self.timers: dict[Key, float] = {}
         self.pending = Pending()
-        self.world = World()
+        self.cache = ClusterCache()
         self._build()
         for key, obj in sorted(
             self._memory.objects.items(), key=lambda item: int(item[1]["metadata"]["resourceVersion"])
         ):
-            self.world.observe(RESOURCES[key[0]], obj)
-        for floating_ip in self.world.floating_ips.all():
+            self.cache.observe(RESOURCES[key[0]], obj)
+        for floating_ip in self.cache.floating_ips.all():
             self.router.add_floating_ip(floating_ip.meta.key)
-        for reservation in self.world.reservations.all():
+        for reservation in self.cache.reservations.all():
             self.router.add_reservation(reservation)
 
     def crash(self) -> None:
@@ -88,14 +88,14 @@ class SimulatedOperator:
         change = self.inbox.popleft()
         resource = RESOURCES[change.plural]
         if change.obj is not None:
-            self.world.observe(resource, change.obj)
+            self.cache.observe(resource, change.obj)
             return
         metadata: Json = {"name": change.name, "resourceVersion": str(change.revision)}
         if change.namespace:
             metadata["namespace"] = change.namespace
-        gone = self.world.store_of(resource).delete({"metadata": metadata})
+        gone = self.cache.store_of(resource).delete({"metadata": metadata})
         if gone is not None:
-            self.world._take(resource, gone)
+            self.cache._take(resource, gone)
 
     def begin(self) -> None:
         key = next(key for key in self.pending.keys if key not in self.running)
@@ -140,34 +140,34 @@ class SimulatedOperator:
         self.inbox.append(change)
 
     def _build(self) -> None:
-        world, client = self.world, cast("KubeClient", self.client)
+        cache, client = self.cache, cast("KubeClient", self.client)
         self.router = Router(
-            world=world,
+            cache=cache,
             work=cast("WorkQueue[Key]", self.pending),
             passes=cast("WorkQueue[str]", Pending()),
         )
-        world.on_change = self.router.route
-        world.monotonic = lambda: self._memory.now.timestamp()
-        guests = GuestDirectory(world=world, client=client)
-        desk = ReservationDesk(
+        cache.on_change = self.router.route
+        cache.monotonic = lambda: self._memory.now.timestamp()
+        guests = GuestDirectory(cache=cache, client=client)
+        reservation_store = ReservationStore(
             client=client,
-            lookup=lambda name: world.reservations.get("", name),
+            lookup=lambda name: cache.reservations.get("", name),
             observe=self._observe,
-            forget=lambda gone: world.forget(FLOATING_IP_RESERVATIONS, gone),
+            forget=lambda gone: cache.forget(FLOATING_IP_RESERVATIONS, gone),
             now=client.server_now,
         )
         silent = {each.name: _ignore for each in fields(Callbacks)}
         told = {"gone": self.router.add_reservation, "waiting": self.router.note_waiting}
-        self._releaser = Releaser(
+        self._releaser = QuarantineReconciler(
             client=client,
-            world=world,
-            desk=desk,
+            cache=cache,
+            reservation_store=reservation_store,
             guests=guests,
             surroundings=Surroundings(
                 **{
                     **{each.name: _ignore for each in fields(Surroundings)},
                     "may_release": lambda _: True,
-                    "look_at_rivals": _nobody,
+                    "look_at_conflicts": _nobody,
                     "owner_changed": self.router.add_floating_ip,
                 }
             ),
@@ -175,16 +175,16 @@ class SimulatedOperator:
         )
         self._floating_ips = FloatingIPReconciler(
             client=client,
-            world=world,
-            desk=desk,
-            gates=Gates(adopted=True, looked=True),
+            cache=cache,
+            reservation_store=reservation_store,
+            gate=AllocationGate(adopted=True, looked=True),
             guests=guests,
             callbacks=Callbacks(**{**silent, **told}),
             carrier_of=self._releaser.carrier_of,
         )
 
     def _observe(self, answer: Json) -> Any:
-        self.world.observe(FLOATING_IP_RESERVATIONS, answer)
+        self.cache.observe(FLOATING_IP_RESERVATIONS, answer)
         return parse_reservation(answer)
 
 

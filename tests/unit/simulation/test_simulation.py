@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from fipop.operator.addresses.reservations import ReservationDesk
+from fipop.operator.addresses.reservations import ReservationStore
 from tests.unit.simulation.chosen import Chosen, interleavings, operators
 from tests.unit.simulation.life import Simulation
 
@@ -32,7 +32,7 @@ def test_a_longer_life_gives_no_address_to_two_and_leaks_none(seed: int) -> None
 
 
 def test_the_simulation_shows_a_protocol_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReservationDesk, "may_take", lambda *_: True)
+    monkeypatch.setattr(ReservationStore, "may_take", lambda *_: True)
     simulation = Simulation(Random(1))
     simulation.run(300)
     assert simulation.memory.judge.found
