@@ -73,7 +73,7 @@ faults-seeded: setup ## Put known bugs into a copy of the program: the plans mus
 	$(BIN)/python -m tests.faults.seeded
 
 simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings chosen by hypothesis (about an hour)
-	$(BIN)/python -m tests.unit.simulation 1000000
+	$(BIN)/python -m tests.scenarios.simulation 1000000
 
 hostile: setup assets ## Have hostile guests of 122 kinds beside 200 well-behaved ones, watched from outside (15 to 30 minutes)
 	$(BIN)/python -m tests.hostile

@@ -1,6 +1,6 @@
 """One pass over one guest: its ConfigMap, its releases, Harvester's kube-vip.
 
-The guest is talked to in at most two talks, before and after helm runs; a quiet pass is one talk of four requests.
+A pass has at most two sessions with its guest, before and after helm runs; a quiet one is a session of four requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, Pa
 from fipop.guest.workloads import parse_daemon_set
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
-from fipop.kube.limits import GUEST_TALK_BYTES, Allowance
+from fipop.kube.limits import GUEST_SESSION_BYTES, Allowance
 from fipop.kube.resources import DAEMON_SETS
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ CONFLICT_SECONDS = 2.0
 
 
 class GuestSessions:
-    """Makes passes over guests and looks into them; all of them share one set of tools."""
+    """Makes passes over guests and looks into them; all of them share one set of limits."""
 
     def __init__(self, limits: GuestLimits) -> None:
         self._limits = limits
@@ -119,7 +119,7 @@ class _Pass:
     observed: ObservedState | None = None
     unlisted: dict[Role, ReleaseState] = field(default_factory=dict)
     missing: dict[Role, tuple[str, ...]] = field(default_factory=dict)
-    allowance: Allowance = field(default_factory=lambda: Allowance(GUEST_TALK_BYTES))
+    allowance: Allowance = field(default_factory=lambda: Allowance(GUEST_SESSION_BYTES))
     outcomes: dict[Role, Outcome] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
     requests: int = 0
@@ -130,7 +130,7 @@ class _Pass:
         return wanted_releases(self.task.settings)
 
     def has_news(self, *, is_known: bool) -> bool:
-        """Whether the first talk has to tell what charts and helm need not be waited for."""
+        """Whether the first session has to tell what charts and helm need not be waited for."""
         if self.config_map.outcome is ConfigMapOutcome.WRITTEN:
             return True
         # To a quiet pass over releases that are there helm has nothing to do, and the whole is told at once.
@@ -143,7 +143,7 @@ class _Pass:
             self.waits.append(CONFLICT_SECONDS)
 
     async def first_session(self, connection: Connection) -> None:
-        """Probe, survey, ConfigMap, and what the survey showed to be due."""
+        """Probe, observe, write the ConfigMap, and do what the observed state showed to be due."""
         async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
             config_maps = await read_config_maps(client)
             self.reachable = True

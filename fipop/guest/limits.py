@@ -17,7 +17,7 @@ from fipop.guest.memory import GuestMemory
 from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
-from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_TALK_BYTES, Allowance, ByteBudget
+from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance, ByteBudget
 
 _USUAL_KUBECONFIG = 16 * 1024
 LEASE_SECONDS = 30.0
@@ -29,7 +29,7 @@ class GuestLimits:
     """Programs, charts, memory and limits of the passes.
 
     `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs, which has a
-    bound of its own (`turns`); a talk that takes longer than `brisk_seconds` moves over to one of
+    bound of its own (`turns`); a session that takes longer than `brisk_seconds` moves over to one of
     `slow_slots`: guests that hang do not keep the slots from those that answer.
     `request_seconds` is for one request, `talk_seconds` for all that a pass asks a guest between two waits.
     `budget` is what answers of all guests may take at once. `observe_request` sees each request (never a body), for
@@ -50,7 +50,7 @@ class GuestLimits:
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(GUEST_BUDGET_BYTES))
     monotonic: Callable[[], float] = time.monotonic
     observe_request: Callable[[RequestRecord], None] | None = None
-    _slow_talks: int = field(default=0, init=False, repr=False)
+    _slow_sessions: int = field(default=0, init=False, repr=False)
 
     @property
     def grace_seconds(self) -> float:
@@ -75,7 +75,7 @@ class GuestLimits:
         *,
         allowance: Allowance | None = None,
     ) -> AsyncIterator[KubeClient]:
-        """Lend a client for one talk with a guest: in a slot, for a bounded time. Raises PassTimeoutError.
+        """Lend a client for one session with a guest: in a slot, for a bounded time. Raises PassTimeoutError.
 
         `allowance` is what the guest may still send, where it is talked to more than once.
         """
@@ -94,8 +94,8 @@ class GuestLimits:
         def move_over() -> None:
             # No turn of the loop lies between the question and the answer: there is no one to wait for.
             nonlocal has_moved
-            if self._slow_talks < self.slow_slots:
-                self._slow_talks += 1
+            if self._slow_sessions < self.slow_slots:
+                self._slow_sessions += 1
                 self.slots.release()
                 has_moved = True
 
@@ -105,7 +105,7 @@ class GuestLimits:
         finally:
             timer.cancel()
             if has_moved:
-                self._slow_talks -= 1
+                self._slow_sessions -= 1
             else:
                 self.slots.release()
 
@@ -131,7 +131,7 @@ class GuestLimits:
             connection,
             timeout_seconds=self.request_seconds,
             limits=GUEST_LIMITS,
-            allowance=allowance or Allowance(GUEST_TALK_BYTES),
+            allowance=allowance or Allowance(GUEST_SESSION_BYTES),
             budget=self.budget,
             max_connections=2,
             on_request=self.observe_all(on_request),

@@ -95,7 +95,7 @@ class GuestMemory:
     def note_failure(
         self, guest_id: str, role: Role, digest: str, now: float, error: FipopError | None = None
     ) -> float:
-        """Count a helm run that failed, or was in vain; give how long helm rests."""
+        """Count a helm run that failed, or changed nothing; give how long helm rests."""
         notes = self._guests.setdefault(guest_id, _Notes())
         before = notes.attempts.get(role)
         failures = before.failures + 1 if before is not None and before.digest == digest else 1

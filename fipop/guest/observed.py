@@ -37,8 +37,8 @@ _OF_HELM = "app.kubernetes.io/managed-by=Helm"
 class ObservedState:
     """Releases and workloads of a guest, at `now` by the guest's own clock.
 
-    `managed`: by role, the release that is ours, by its labels or as the predecessor's heir. `problems`: by role,
-    why no release may be made. `unknown`: by role, a release that may be the heir: helm has to be asked what it is.
+    `managed`: by role, the release that is ours, by its labels or adopted from the predecessor. `problems`: by role,
+    why no release may be made. `unknown`: by role, a release that may have to be adopted, of which helm has to tell.
     """
 
     now: datetime
@@ -90,7 +90,7 @@ async def read_observed_state(
     memory.keep_only(guest_id, records)
     states = build_states(records)
     managed = {one.role: state for one in wanted if (state := find_managed(states, one)) is not None}
-    adopted = _Heirs(guest_id=guest_id, memory=memory, states=states, now=monotonic)
+    adopted = _AdoptedReleases(guest_id=guest_id, memory=memory, states=states, now=monotonic)
     provider = managed.get(Role.CLOUD_PROVIDER) or adopted.known(wanted, Role.CLOUD_PROVIDER)
     workloads = daemon_sets + await _read_deployments(client, provider)
     return _sum_up(client.server_now(), states, workloads, wanted, adopted)
@@ -104,8 +104,8 @@ def look_again(
     *,
     monotonic: float,
 ) -> ObservedState:
-    """Give the survey with what helm told since, without a request."""
-    adopted = _Heirs(guest_id=guest_id, memory=memory, states=observed.states, now=monotonic)
+    """Give the observed state with what helm told since, without a request."""
+    adopted = _AdoptedReleases(guest_id=guest_id, memory=memory, states=observed.states, now=monotonic)
     return _sum_up(observed.now, observed.states, observed.workloads, wanted, adopted)
 
 
@@ -114,7 +114,7 @@ def _sum_up(
     states: Mapping[tuple[str, str], ReleaseState],
     workloads: tuple[Workload, ...],
     wanted: Sequence[WantedRelease],
-    adopted: _Heirs,
+    adopted: _AdoptedReleases,
 ) -> ObservedState:
     managed: dict[Role, ReleaseState] = {}
     problems: dict[Role, FipopError] = {}
@@ -140,7 +140,7 @@ class _Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Heirs:
+class _AdoptedReleases:
     """Finds the releases that kube-fip-operator left: no labels tell them, so their charts must."""
 
     guest_id: str
@@ -149,11 +149,11 @@ class _Heirs:
     now: float
 
     def known(self, wanted: Sequence[WantedRelease], role: Role) -> ReleaseState | None:
-        """Give a role's heir if helm was asked about it before."""
+        """Give the release that a role adopts, if helm was asked about it before."""
         for one in wanted:
             for state in find_candidates(self.states, one, ()) if one.role is role else ():
                 found = self._described(state)
-                if found is not None and _is_of(found, one) and _is_heir(found, state, one):
+                if found is not None and _is_of(found, one) and _is_adopted(found, state, one):
                     return replace(state, description=found)
         return None
 
@@ -175,7 +175,7 @@ class _Heirs:
                 ):
                     return inspection.error
                 return _Unknown(state)
-            if _is_of(found, wanted) and _is_heir(found, state, wanted):
+            if _is_of(found, wanted) and _is_adopted(found, state, wanted):
                 return replace(state, description=found)
             if state.latest.key == (wanted.namespace, wanted.name):
                 return ReleaseTakenError(
@@ -192,7 +192,7 @@ def _is_of(found: ReleaseDescription, wanted: WantedRelease) -> bool:
     return found.chart_name in (wanted.role.value, wanted.source.name)
 
 
-def _is_heir(found: ReleaseDescription, state: ReleaseState, wanted: WantedRelease) -> bool:
+def _is_adopted(found: ReleaseDescription, state: ReleaseState, wanted: WantedRelease) -> bool:
     """Whether a release of the role's chart is to be ours: by the wanted name, or by the predecessor's hand.
 
     kube-fip-operator named a release's objects after the release. A kube-vip under another name without that is

@@ -33,7 +33,7 @@ class Inspector:
     target: HelmTarget
 
     async def find_adopted(self, observed: ObservedState, wanted: Sequence[WantedRelease]) -> ObservedState:
-        """Ask about the releases without our labels until each role has its heir, or none.
+        """Ask about the releases without our labels until each role has adopted one, or none.
 
         One that helm cannot tell about is a problem of its role.
         """

@@ -1,6 +1,6 @@
 """What one range can still give of one family, in its search order.
 
-A lane walks once over its addresses, lazily, and keeps a heap of those that came back behind it. So the next free
+A free list walks once over its addresses, lazily, and keeps a heap of those that came back behind it. So the next free
 address is at hand in constant memory, whatever the size of the pool: only what was given back costs any.
 """
 
@@ -19,7 +19,7 @@ class FreeList:
 
     `taken` holds all addresses of the family that have a record, of whatever range. `used` and `quarantined` count
     records of this range in `addresses`, `outside` those beside them, `foreign` records of others in `addresses`. A
-    `closed` lane is there to be counted only.
+    `closed` list is there to be counted only.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class FreeList:
         self.closed = closed
         self.used = self.quarantined = self.outside = self.foreign = 0
         self._taken = taken
-        # Keys count down in a descending lane, so that "before" means "smaller" in both directions.
+        # Keys count down in a descending list, so that "before" means "smaller" in both directions.
         self._direction = -1 if descending else 1
         self._ahead = addresses.addresses(descending=descending)
         self._position = -_BEYOND * self._direction
@@ -42,7 +42,7 @@ class FreeList:
         return self.addresses.count - self.used - self.quarantined - self.foreign
 
     def next_free(self) -> int | None:
-        """Take the next free address off the lane; the caller records it, or puts it back. None: nothing is free."""
+        """Take the next free address off the list; the caller records it, or puts it back. None: nothing is free."""
         while self._behind:
             key = heappop(self._behind)
             self._in_behind.discard(key)
@@ -57,13 +57,13 @@ class FreeList:
         return None
 
     def put_back(self, value: int) -> None:
-        """Make an address of the lane available again; one that the walk has not met yet needs no note."""
+        """Make an address of the list available again; one that the walk has not met yet needs no note."""
         key = value * self._direction
         if key <= self._position * self._direction and key not in self._in_behind:
             self._in_behind.add(key)
             heappush(self._behind, key)
 
     def first(self, values: Iterable[int]) -> int | None:
-        """Choose among addresses by the search order; None if none is of this lane."""
+        """Choose among addresses by the search order; None if none is of this list."""
         own = (value for value in values if value in self.addresses)
         return min(own, key=lambda value: value * self._direction, default=None)

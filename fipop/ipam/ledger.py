@@ -23,7 +23,7 @@ _new = tuple.__new__
 
 
 class Ledger(Generic[OwnerT]):
-    """The records of one address space and the lanes of its ranges.
+    """The records of one address space and the free lists of its ranges.
 
     `returns_as` gives what a former owner is recognised by when it comes back for an address in quarantine, where that
     differs from the owner itself (a cluster built again has another namespace, but its old name).
@@ -41,7 +41,7 @@ class Ledger(Generic[OwnerT]):
         }
         self._quarantined: dict[Hashable, set[Address]] = {}
         # Empty after a change of the ranges; made anew when next asked for, once for a burst of changes.
-        self._lanes: dict[Family, dict[str, FreeList]] = {family: {} for family in Family}
+        self._free_lists: dict[Family, dict[str, FreeList]] = {family: {} for family in Family}
 
     # Ranges
 
@@ -149,7 +149,7 @@ class Ledger(Generic[OwnerT]):
 
         RangeUnknownError, RangeDrainingError, FamilyMissingError, RangeFullError.
         """
-        free_list = self._lanes[family].get(range_name) or self._free_list(range_name, family)
+        free_list = self._free_lists[family].get(range_name) or self._free_list(range_name, family)
         value = self._next(free_list, range_name, family, owner)
         address = _new(Address, (family, value))
         records = self._records[family]
@@ -163,7 +163,7 @@ class Ledger(Generic[OwnerT]):
     def claim(self, address: Address, owner: OwnerT, range_name: str) -> None:
         """Give the owner this address of the range; what it holds there already stays, also out of range.
 
-        RangeUnknownError, and the errors of `obstacle`.
+        RangeUnknownError, and the errors of `refusal`.
         """
         if (blocker := self.blocker(address, owner, range_name)) is not None:
             raise blocker
@@ -199,7 +199,7 @@ class Ledger(Generic[OwnerT]):
         """Forget the record of an address, held or in quarantine, so that it can be given out; give what was there."""
         record = self._drop(address)
         if record is not None:
-            for free_list in self._lanes[address.family].values():
+            for free_list in self._free_lists[address.family].values():
                 if address.value in free_list.addresses:
                     free_list.put_back(address.value)
         return record
@@ -233,7 +233,7 @@ class Ledger(Generic[OwnerT]):
         return record
 
     def _count(self, address: Address, record: Record[OwnerT], step: int) -> None:
-        for name, free_list in self._lanes[address.family].items():
+        for name, free_list in self._free_lists[address.family].items():
             is_given = address.value in free_list.addresses
             if name != record.range_name:
                 free_list.foreign += step * is_given
@@ -245,7 +245,7 @@ class Ledger(Generic[OwnerT]):
                 free_list.quarantined += step
 
     def _next(self, free_list: FreeList, range_name: str, family: Family, owner: OwnerT) -> int:
-        """Take the owner's next address off the lane: its former one, or a free one."""
+        """Take the owner's next address off the free list: its former one, or a free one."""
         if free_list.closed:
             raise errors.RangeDrainingError(range_name=range_name)
         if self._quarantined and (former := self._former(free_list, range_name, family, owner)) is not None:
@@ -278,22 +278,22 @@ class Ledger(Generic[OwnerT]):
 
     def _free_list(self, range_name: str, family: Family) -> FreeList:
         self.range(range_name)
-        if not self._lanes[family]:
+        if not self._free_lists[family]:
             self._build_lanes()
-        return self._lanes[family][range_name]
+        return self._free_lists[family][range_name]
 
     def _drop_lanes(self) -> None:
-        for lanes in self._lanes.values():
-            lanes.clear()
+        for free_lists in self._free_lists.values():
+            free_lists.clear()
 
     def _build_lanes(self) -> None:
         for each in self._ranges.values():
             addresses = each.pool.addresses
             for older in self._older(each):
                 addresses -= older.pool.addresses
-            for family, lanes in self._lanes.items():
+            for family, free_lists in self._free_lists.items():
                 taken = self._records[family]
-                lanes[each.name] = FreeList(
+                free_lists[each.name] = FreeList(
                     addresses.of(family), taken, descending=each.descending, closed=each.draining
                 )
         for address, record in self.records():

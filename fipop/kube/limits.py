@@ -1,4 +1,4 @@
-"""How much is taken from an API server: of one answer, of one list, of one talk, and by all talks at once.
+"""How much is taken from an API server: of one answer, of one list, of one session, and by all sessions at once.
 
 Text grows when it is parsed: 4 MiB of JSON that was made for it become 135 MiB of objects. So lists come in pages, each
 is cut down to what is wanted before the next is asked for, and what is being received has a budget that all share. One
@@ -88,7 +88,7 @@ class ByteShare:
 
 @dataclass(slots=True)
 class Allowance:
-    """Bytes that one talk, or several in a row, may bring in all."""
+    """Bytes that one session, or several in a row, may bring in all."""
 
     bytes_left: int
 
@@ -108,6 +108,6 @@ class ReadLimits:
 
 
 GUEST_LIMITS = ReadLimits(answer_bytes=MIB, list_bytes=4 * MIB, page_items=50, pages=200)
-GUEST_TALK_BYTES = 8 * MIB
+GUEST_SESSION_BYTES = 8 * MIB
 GUEST_BUDGET_BYTES = 48 * MIB
-"""Of all talks with guests at once, beyond the first 128 KiB of each answer."""
+"""Of all sessions with guests at once, beyond the first 128 KiB of each answer."""

@@ -25,7 +25,7 @@ from fipop.operator.addresses.ownership import read_addresses
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
-IN_VAIN_SECONDS = 5.0
+FAILED_CLAIM_SECONDS = 5.0
 """Until others try for an address whose claim came to nothing: what refused that one may refuse them all."""
 
 
@@ -102,14 +102,14 @@ class Router:
         self.passes.add(guest_id)
 
     def wake_waiting(self) -> None:
-        """Enqueue who waits, the oldest first: an address became free, or a gate opened."""
+        """Enqueue who waits, the oldest first: an address became free, or the gate opened."""
         self._wake(self.waiting.values())
 
-    def address_freed(self, space: str, address: Address, *, in_vain: bool) -> None:
+    def address_freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
         """Enqueue whom an address concerns that is free though no reservation went, and the ranges that counted it.
 
-        After a claim that came to nothing (`in_vain`) they wait: where all fail, they must not wake each other in a
-        circle. Whose own claim it was is tried again anyway.
+        After a claim that came to nothing (`claim_failed`) they wait: where all fail, they must not wake each other in
+        a circle. Whose own claim it was is tried again anyway.
         """
         for each in self.cache.ranges.all():
             if each.address_space == space:
@@ -117,7 +117,7 @@ class Router:
         concerned = self._waiting_for(address)
         self._wake(
             (each for each in concerned if not self.cache.allocations.is_trying_again(each.meta.key)),
-            delay_seconds=IN_VAIN_SECONDS if in_vain else 0.0,
+            delay_seconds=FAILED_CLAIM_SECONDS if claim_failed else 0.0,
         )
 
     def _wake(self, floating_ips: Iterable[FloatingIP], *, delay_seconds: float = 0.0) -> None:

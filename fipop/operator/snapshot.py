@@ -9,7 +9,7 @@ from fipop.operator.wiring import Controllers
 def build_snapshot(
     controllers: Controllers, *, leading: bool, bad_options: int, predecessor_runs: bool
 ) -> FleetSnapshot:
-    """Read stores, books and observations; nothing is counted up or down, so nothing can drift."""
+    """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift."""
     cache = controllers.cache
     ranges = []
     for each in cache.ranges.all():

@@ -283,9 +283,9 @@ class Controllers:
         if not self.guests.exists(guest_id):
             self.scan.forget(guest_id)
 
-    def _freed(self, space: str, address: Address, in_vain: bool) -> None:
+    def _freed(self, space: str, address: Address, claim_failed: bool) -> None:
         if self.is_working:
-            self.router.address_freed(space, address, in_vain=in_vain)
+            self.router.address_freed(space, address, claim_failed=claim_failed)
 
     def _opened(self) -> None:
         """Go on with what waited for the look at the guests."""

@@ -89,18 +89,18 @@ class AllocationIndex:
         self._used_in: dict[str, Counter[str]] = {}
         """How many addresses of a range's name are used in which spaces."""
         self.is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False
-        self.on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _in_vain: None
+        self.on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _claim_failed: None
         """Told the space and the address where one is free by now that no reservation kept from others.
 
         And whether that is so because a claim came to nothing.
         """
         self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
-        self._in_vain: set[OwnerKey] = set()
+        self._failed_claimants: set[OwnerKey] = set()
 
     # What changed
 
     def range_changed(self, old: FloatingIPRange | None, new: FloatingIPRange | None) -> None:
-        """Enter, change or forget a range; what is held stays on the books."""
+        """Enter, change or forget a range; what is held stays held."""
         latest = new if new is not None else old
         assert latest is not None
         is_moved = old is None or new is None or old.address_space != new.address_space
@@ -216,14 +216,14 @@ class AllocationIndex:
     def settle(self, claim: Claim) -> None:
         """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
         if self._settle(claim):
-            self._in_vain.add(claim.owner.key)
+            self._failed_claimants.add(claim.owner.key)
             self.on_free(claim.space, claim.address, True)
 
     def abandon(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
         for family in Family:
             self._abandon(owner, family)
-        self._in_vain.discard(owner)
+        self._failed_claimants.discard(owner)
 
     # What is so
 
@@ -241,7 +241,7 @@ class AllocationIndex:
 
     def is_trying_again(self, owner: OwnerKey) -> bool:
         """Whether a claim of an owner came to nothing, and no round of its got to an end since."""
-        return owner in self._in_vain
+        return owner in self._failed_claimants
 
     def unsettled(self, owner: OwnerKey, range_name: str, family: Family) -> Address | None:
         """Give the address of a claim whose outcome is unknown: it is asked for again before any other."""

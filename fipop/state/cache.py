@@ -1,4 +1,4 @@
-"""What the operator knows of the management cluster: one store per kind, and the books kept from them."""
+"""What the operator knows of the management cluster: one store per kind, and the allocation index kept from them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _reservations() -> Store[Reservation]:
 
 @dataclass(slots=True)
 class ClusterCache:
-    """The stores, and the ledgers that follow them: every change of an object of ours is on the books at once."""
+    """The stores, and the ledgers that follow them: every change of an object of ours is in the index at once."""
 
     ranges: Store[FloatingIPRange] = field(default_factory=lambda: Store(parse_range, kind="FloatingIPRange"))
     floating_ips: Store[FloatingIP] = field(
@@ -89,9 +89,9 @@ class ClusterCache:
     namespaces: Store[NamespaceInfo] = field(default_factory=lambda: Store(parse_namespace, kind="Namespace"))
     allocations: AllocationIndex = field(default_factory=AllocationIndex)
     on_change: Callable[[Resource, Change[Any]], None] = lambda _resource, _change: None
-    """Told of every change after it is on the books, whether an event, a list or the answer of our write brought it."""
+    """Told of every change after it is in the index, whether an event, a list or the answer of our write brought it."""
     on_loss: Callable[[], None] = lambda: None
-    """Told, before it is on the books, that a list lacks what holds an address and no event said was deleted."""
+    """Told, before it is in the index, that a list lacks what holds an address and no event said was deleted."""
     monotonic: Callable[[], float] = time.monotonic
     _as_it_is: dict[str, tuple[int, float]] = field(default_factory=dict)
 

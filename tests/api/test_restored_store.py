@@ -31,7 +31,7 @@ from localfleet.stack import (
     open_stack,
 )
 from localfleet.waiting import eventually
-from tests.faults.history import History, RecordedGuest, Recorder
+from tests.harness.history import History, RecordedGuest, Recorder
 
 TENANT = "tenant"
 INHERITED = "10.0.0.1"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from localfleet.client import Json
 from localfleet.faultproxy import Do, On, Passed, Rule
-from tests.faults.history import FLOATING_IPS, RESERVATIONS
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import allocations, replay
 from tests.faults.plans import Plan
 from tests.faults.runner import NO_ELECTION, SILENCE_SECONDS, Result, quiet_for, start_all, tail
-from tests.faults.stored import is_held, slot_of, slots_named_by
+from tests.harness.history import FLOATING_IPS, RESERVATIONS
+from tests.harness.oracles import allocations, replay
+from tests.harness.stored import is_held, slot_of, slots_named_by
 
 CROWD = "crowd"
 FULL_SIZE = 1000

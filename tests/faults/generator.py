@@ -12,12 +12,12 @@ from typing import Any
 
 from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.waiting import eventually
-from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import Setting, allocations, replay
 from tests.faults.plans import Plan
 from tests.faults.runner import NO_ELECTION, RESYNC, SILENCE_SECONDS, Result, quiet_for, tail, unrest
-from tests.faults.stored import condition, is_held, seconds
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Json
+from tests.harness.oracles import Setting, allocations, replay
+from tests.harness.stored import condition, is_held, seconds
 
 GENERATED = "generated"
 GUESTS = 4

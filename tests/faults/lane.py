@@ -25,7 +25,7 @@ from localfleet.proxy import RancherProxy
 from localfleet.rancher import RancherPlayer
 from localfleet.rancher_plan import Guest, GuestKind
 from localfleet.waiting import eventually
-from tests.faults.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, RecordedGuest, Recorder
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, RecordedGuest, Recorder
 
 GROUP = "/apis/kubefip.k8s.binbash.org/v1"
 HARVESTER = "harvester-1"

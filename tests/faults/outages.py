@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from localfleet.faultproxy import Do, On, Rule, Schedule
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import Setting, allocations, replay
 from tests.faults.plans import Plan
 from tests.faults.runner import RESYNC, Result, tail, unrest
+from tests.harness.oracles import Setting, allocations, replay
 
 OUTAGE = "outage"
 UNREADY_SECONDS = (20.0, 45.0)

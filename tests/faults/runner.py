@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localfleet.faultproxy import Do, Schedule
-from tests.faults.ends import difference, normalize, takes_any, unsettled
 from tests.faults.lane import Lane, Operator
-from tests.faults.oracles import Setting, allocations, creations, given_out, led_by_two, replay
 from tests.faults.plans import Plan
 from tests.faults.scenarios import ALL, Scenario
-from tests.faults.stored import Owner
+from tests.harness.ends import difference, normalize, takes_any, unsettled
+from tests.harness.oracles import Setting, allocations, creations, given_out, led_by_two, replay
+from tests.harness.stored import Owner
 
 PATIENCE_SECONDS = 180.0
 SILENCE_SECONDS = 5.0

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from tests.faults.history import RANGES
 from tests.faults.lane import HARVESTER, Lane
-from tests.faults.stored import condition, is_held, owner_of
+from tests.harness.history import RANGES
+from tests.harness.stored import condition, is_held, owner_of
 
 Act = Callable[[Lane], Awaitable[None]]
 Look = Callable[[Lane], bool]

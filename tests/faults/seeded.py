@@ -29,13 +29,13 @@ from localfleet.arguments import positive
 from localfleet.assets import ensure_all
 from localfleet.fleet import PROGRAMS, LocalFleet
 from tests.faults.bugs import BUGS, Bug, Edit
-from tests.faults.ends import difference, unsettled
-from tests.faults.history import FLOATING_IPS
 from tests.faults.lane import GROUP, Lane
 from tests.faults.plans import Plan, undisturbed
 from tests.faults.runner import PATIENCE_SECONDS, Reference, Result, run_plan
-from tests.faults.stored import slots_named_by
 from tests.faults.unit_bugs import UNIT_BUGS, UnitBug
+from tests.harness.ends import difference, unsettled
+from tests.harness.history import FLOATING_IPS
+from tests.harness.stored import slots_named_by
 
 PACKAGE = Path(fipop.__file__).parent
 ROOT = Path(__file__).parents[2]

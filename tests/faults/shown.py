@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from localfleet.faultproxy import On, Passed
-from tests.faults.history import OURS, History, Key
+from tests.harness.history import OURS, History, Key
 
 Event = tuple[str, str]
 """Type and plural, such as `("DELETED", "floatingips")`."""

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.faults.generator import Operations, close
-from tests.faults.history import Change, History
 from tests.faults.plans import Plan
 from tests.faults.runner import Result
+from tests.harness.history import Change, History
 
 
 def test_an_edit_that_says_nothing_new_does_not_count() -> None:

@@ -4,8 +4,8 @@ import time
 
 from localfleet.faultproxy import Passed
 from localfleet.faultproxy.rules import classify
-from tests.faults.history import Change, History
 from tests.faults.shown import shown_since, shown_to
+from tests.harness.history import Change, History
 
 GROUP = "/apis/kubefip.k8s.binbash.org/v1"
 

@@ -20,13 +20,13 @@ class UnitBug:
 
 
 def _unit_bug(name: str, what: str, edit: tuple[str, str, str], file: str, *tests: str) -> UnitBug:
-    """Give a bug of the package, made in one place, that tests of a file under `tests/unit` catch."""
+    """Give a bug of the package, made in one place, that tests of a file under `tests` catch."""
     edited, before, after = edit
     return UnitBug(
         name=name,
         what=what,
         edits=(Edit(file=edited, before=before, after=after),),
-        file=f"tests/unit/{file}",
+        file=f"tests/{file}",
         tests=tests,
     )
 
@@ -40,7 +40,7 @@ UNIT_BUGS = (
             "self._tombstones[name] = version",
             "self._tombstones.pop(name, None)",
         ),
-        "control/test_store.py",
+        "unit/control/test_store.py",
         "TestDelete::test_a_late_modification_does_not_bring_a_deleted_object_back",
         "TestDelete::test_the_memory_of_the_dead_is_bounded_and_forgets_the_oldest",
         "TestResync::test_what_was_deleted_after_the_list_was_made_does_not_come_back",
@@ -54,7 +54,7 @@ UNIT_BUGS = (
             "if version <= self._known_version(name):",
             "if version < 0:",
         ),
-        "control/test_store.py",
+        "unit/control/test_store.py",
         "TestPut::test_an_older_or_equal_version_is_ignored[4]",
         "TestPut::test_an_older_or_equal_version_is_ignored[5]",
         "TestPut::test_late_news_of_the_one_before_do_not_touch_the_one_that_took_its_name",
@@ -69,7 +69,7 @@ UNIT_BUGS = (
             "return parse_floating_ip(answer)",
             "found = parse_floating_ip(answer)\n        return self.floating_ips.get(*found.meta.key)",
         ),
-        "operator/test_two_writers.py",
+        "scenarios/test_two_writers.py",
         "test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_one",
     ),
     _unit_bug(
@@ -80,7 +80,7 @@ UNIT_BUGS = (
             "lost = find_vanished(floating_ip, request, self._and_released(held, floating_ip))",
             "lost = ()",
         ),
-        "operator/test_missing_reservations.py",
+        "scenarios/test_missing_reservations.py",
         "test_a_reservation_that_vanishes_while_its_owner_waits_for_another_space_is_made_where_it_was",
     ),
     _unit_bug(
@@ -91,7 +91,7 @@ UNIT_BUGS = (
             "            if live is None:\n                return None\n",
             "            if live is None:\n                return await self._grant_anew(claim)\n",
         ),
-        "operator/test_missing_reservations.py",
+        "scenarios/test_missing_reservations.py",
         "test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",
     ),
     _unit_bug(
@@ -102,7 +102,7 @@ UNIT_BUGS = (
             "if earlier and (held or floating_ip.status.addresses):",
             "if earlier is None:",
         ),
-        "operator/test_deleted_ranges.py",
+        "scenarios/test_deleted_ranges.py",
         "test_nor_does_it_move_where_its_reservation_is_gone_too",
     ),
     _unit_bug(
@@ -113,7 +113,7 @@ UNIT_BUGS = (
             "if reservation.name in outcome.created:",
             "if reservation in outcome.fresh and not reservation.history:",
         ),
-        "operator/test_claiming.py",
+        "unit/operator/addresses/test_claiming.py",
         "test_an_undo_does_not_free_what_it_took_out_of_a_quarantine",
     ),
     _unit_bug(
@@ -124,7 +124,7 @@ UNIT_BUGS = (
             "outcome.undone or is_in_vain",
             "outcome.undone",
         ),
-        "operator/test_wishes_in_vain.py",
+        "scenarios/test_unfulfillable_wishes.py",
         (
             "test_the_new_address_of_a_move_is_given_back_where_its_wish_cannot_be_followed_any_more"
             "[make_unreadable]"
@@ -146,7 +146,7 @@ UNIT_BUGS = (
             "            self.on_free(space, address, False)",
             "            pass",
         ),
-        "operator/test_waiting.py",
+        "scenarios/test_waiting.py",
         "test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_is_gone",
         "test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_names_another",
     ),
@@ -158,7 +158,7 @@ UNIT_BUGS = (
             "await self._compare_with_ranges()",
             "await self._keep_all(self._seen)",
         ),
-        "operator/test_looks.py",
+        "unit/operator/guests/test_scan.py",
         "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
         "test_a_changed_range_takes_no_address_that_a_guest_carries_no_more",
     ),
@@ -166,7 +166,7 @@ UNIT_BUGS = (
         "space-changed",
         "a range that is made again in another space gives out what its former holders carry",
         ("state/allocations.py", "        if former is not None:", "        if False:"),
-        "operator/test_changed_spaces.py",
+        "scenarios/test_changed_spaces.py",
         "test_a_range_made_again_in_another_space_gives_out_nothing_and_takes_nothing_away",
         "test_it_gives_out_addresses_once_the_last_one_of_its_name_is_free",
     ),
@@ -178,7 +178,7 @@ UNIT_BUGS = (
             "return len(families) > 1 and any(each.space != to.space for each in found)",
             "return False",
         ),
-        "operator/test_one_space.py",
+        "scenarios/test_one_space.py",
         "test_both_families_stay_where_one_is_not_to_be_had_in_the_new_space[PreferDualStack]",
         "test_a_second_family_comes_after_the_move_and_not_into_another_space",
     ),
@@ -190,7 +190,7 @@ UNIT_BUGS = (
             "return reservation.space == self.had_in and address_of(reservation) in self.had",
             "return address_of(reservation) in self.had",
         ),
-        "operator/test_one_space.py",
+        "scenarios/test_one_space.py",
         (
             "test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is_not_given_back_yet"
             "[ask_for_what_another_has]"
@@ -204,7 +204,7 @@ UNIT_BUGS = (
             " and not wanted_range.is_anothers(address)",
             "",
         ),
-        "operator/test_allocation.py",
+        "unit/operator/addresses/test_allocation.py",
         "test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new_one",
     ),
 )

@@ -1,4 +1,4 @@
-"""The door through which helm talks to one guest: a server on loopback, as long as one helm runs.
+"""The door through which helm reaches one guest: a server on loopback, as long as one helm runs.
 
 helm follows redirects and sends its token along, resolves names by itself, waits as long as it is told to, and takes
 whatever it is sent. So it gets none of that: its kubeconfig names this door and holds no credential, and each request

@@ -2,7 +2,7 @@
 
 Values in, values out: the decision knows no API. Its order of thought is that of a careful admin. What is held
 already comes first; a new address is claimed before an old one is given up; where the new one cannot be had, the
-old one stays and the obstacle is told.
+old one stays and the blocker is told.
 """
 
 from __future__ import annotations
@@ -76,11 +76,10 @@ class DesiredAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`keep` as it is, `claim` in this order, and `obstacles` that need a change of the world first.
+    """`keep` as it is, `claim` in this order, and `blockers` that need a change of the world first.
 
-    `spare` are the reservations of families that are wanted no more, those that the status names where another is held
-    already, by a move that was cut short, and those in whose place something is wanted that is not to be had: they go
-    once nothing stands in the way of what takes their place.
+    `surplus` are reservations to give back once nothing blocks what takes their place: of a family that is wanted no
+    more; what the status names although a move that was cut short holds another; what a blocked address was to replace.
     `all_or_nothing`: so both families are asked for, or they move to another space, which a status has one of.
     """
 
@@ -112,13 +111,13 @@ class AllocationView:
         return reservation.space == self.had_in and address_of(reservation) in self.had
 
 
-def plan_allocation(request: Request, facts: AllocationView) -> Plan:
+def plan_allocation(request: Request, view: AllocationView) -> Plan:
     """Decide for every family that is wanted. See the module's text for the order of thought."""
-    held = _by_family(facts.held, _rank(request, facts))
+    held = _by_family(view.held, _rank(request, view))
     content_with_one = request.policy is IPFamilyPolicy.PREFER_DUAL_STACK
-    families = wanted_families(request, facts.range.families, frozenset(held))
+    families = wanted_families(request, view.range.families, frozenset(held))
     needs_all = needs_every_family(request)
-    relocates = _relocates(families, held, facts.range)
+    relocates = _relocates(families, held, view.range)
     if relocates and not needs_all:
         # What is held moves first; a family that comes on top is asked for once that is done.
         families = tuple(family for family in families if family in held)
@@ -128,12 +127,12 @@ def plan_allocation(request: Request, facts: AllocationView) -> Plan:
     surplus = {family: mine[0] for family, mine in held.items() if family not in families}
     for family in sorted(families):
         mine = held.get(family, [])
-        decision = _decide(family, request.static.get(family), mine, facts)
-        left = _left_by(decision, mine, facts)
+        decision = _decide(family, request.static.get(family), mine, view)
+        left = _left_by(decision, mine, view)
         if left is not None:
             surplus[family] = left
         if isinstance(decision, DesiredAddress):
-            blocker = _find_blocker(decision, facts)
+            blocker = _find_blocker(decision, view)
             if blocker is None:
                 claim.append(decision)
                 continue
@@ -195,7 +194,7 @@ def find_lost(
 
 
 def blocker_of(error: IpamError) -> Blocker:
-    """Give the obstacle that an error of the core is: its class tells the reason."""
+    """Give the blocker that an error of the core is: its class tells the reason."""
     return Blocker(reason=type(error).__name__.removesuffix("Error"), message=str(error))
 
 
@@ -222,16 +221,16 @@ def _relocates(
     return len(families) > 1 and any(each.space != to.space for each in found)
 
 
-def _rank(request: Request, facts: AllocationView) -> Callable[[Reservation], tuple[Any, ...]]:
+def _rank(request: Request, view: AllocationView) -> Callable[[Reservation], tuple[Any, ...]]:
     """Rank the same for every observer: what the spec names, what the status names, the oldest, then by name."""
 
     def rank(reservation: Reservation) -> tuple[Any, ...]:
         address = address_of(reservation)
         return (
             address != request.static.get(address.family),
-            not facts.is_had(reservation),
-            reservation.space != facts.range.space,
-            reservation.range != facts.range.name,
+            not view.is_had(reservation),
+            reservation.space != view.range.space,
+            reservation.range != view.range.name,
             reservation.since,
             reservation.name,
         )
@@ -240,11 +239,11 @@ def _rank(request: Request, facts: AllocationView) -> Callable[[Reservation], tu
 
 
 def _decide(
-    family: Family, static: Address | None, mine: Sequence[Reservation], facts: AllocationView
+    family: Family, static: Address | None, mine: Sequence[Reservation], view: AllocationView
 ) -> Reservation | DesiredAddress:
-    wanted_range = facts.range
+    wanted_range = view.range
     if not mine:
-        had = min((address for address in facts.had if address.family is family), default=None)
+        had = min((address for address in view.had if address.family is family), default=None)
         if static is None:
             # A reservation that vanished is made again, also where the spec was emptied meanwhile.
             return DesiredAddress(
@@ -252,14 +251,14 @@ def _decide(
             )
         if had is not None:
             # Also where another address is wanted by now: the move comes after that, and may be refused.
-            return _confirm(static if static in facts.had else had, made_by_us=facts.made_by_us)
+            return _confirm(static if static in view.had else had, made_by_us=view.made_by_us)
         return DesiredAddress(family=family, address=static, requested=Requested.STATIC)
     held = mine[0]
     address = address_of(held)
     if static is not None and static != address:
         return DesiredAddress(family=family, address=static, requested=Requested.STATIC, replaces=held)
     if held.space == wanted_range.space and held.range == wanted_range.name:
-        if static is not None and _is_asked_for_again(held, mine, facts):
+        if static is not None and _is_asked_for_again(held, mine, view):
             return DesiredAddress(
                 family=family, address=static, requested=Requested.STATIC, confirms=True, renames=True
             )
@@ -269,7 +268,7 @@ def _decide(
     stays = wanted_range.refuses(address) is None and not wanted_range.is_anothers(address)
     if stays or (held.requested is Requested.STATIC and static is not None):
         return DesiredAddress(family=family, address=address, requested=held.requested, replaces=held)
-    told = next((each for each in mine if facts.is_had(each)), None)
+    told = next((each for each in mine if view.is_had(each)), None)
     if static is not None and told is not None and told is not held:
         # The spec is written before the status: who names what was left by now asks for it by name.
         return DesiredAddress(family=family, address=static, requested=Requested.STATIC, replaces=told)
@@ -279,25 +278,25 @@ def _decide(
     return next(begun, new)
 
 
-def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], facts: AllocationView) -> bool:
+def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], view: AllocationView) -> bool:
     """Whether somebody moved back by name to an address that was chosen once, before it was given back.
 
     The status names another one of the same range: nobody but people moves a floating IP within a range.
     """
     elsewhere = (
-        facts.is_had(each) and (each.space, each.range) == (held.space, held.range)
+        view.is_had(each) and (each.space, each.range) == (held.space, held.range)
         for each in mine
         if each is not held
     )
-    return held.requested is Requested.DYNAMIC and not facts.is_had(held) and any(elsewhere)
+    return held.requested is Requested.DYNAMIC and not view.is_had(held) and any(elsewhere)
 
 
 def _left_by(
-    decision: Reservation | DesiredAddress, mine: Sequence[Reservation], facts: AllocationView
+    decision: Reservation | DesiredAddress, mine: Sequence[Reservation], view: AllocationView
 ) -> Reservation | None:
     """Give what the status names and the decision is not about."""
     chosen = decision.replaces if isinstance(decision, DesiredAddress) else decision
-    return next((each for each in mine if each is not chosen and facts.is_had(each)), None)
+    return next((each for each in mine if each is not chosen and view.is_had(each)), None)
 
 
 def _confirm(address: Address, *, made_by_us: bool) -> DesiredAddress:
@@ -306,16 +305,16 @@ def _confirm(address: Address, *, made_by_us: bool) -> DesiredAddress:
     return DesiredAddress(family=address.family, address=address, requested=requested, confirms=True)
 
 
-def _find_blocker(desired: DesiredAddress, facts: AllocationView) -> Blocker | None:
+def _find_blocker(desired: DesiredAddress, view: AllocationView) -> Blocker | None:
     if desired.confirms:
         return None
-    if facts.range.restricted is not None:
-        return facts.range.restricted
+    if view.range.restricted is not None:
+        return view.range.restricted
     if desired.address is not None:
-        refusal = facts.range.refuses(desired.address)
+        refusal = view.range.refuses(desired.address)
         if refusal is not None:
             return blocker_of(refusal)
     is_relabel = desired.replaces is not None and address_of(desired.replaces) == desired.address
-    if facts.range.draining and not is_relabel:
-        return blocker_of(RangeDrainingError(range_name=facts.range.name))
+    if view.range.draining and not is_relabel:
+        return blocker_of(RangeDrainingError(range_name=view.range.name))
     return None

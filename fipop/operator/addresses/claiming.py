@@ -92,7 +92,7 @@ class ContendedError(FipopError):
 
 
 class Claimer:
-    """Turns wants into reservations through the desk.
+    """Turns wants into reservations through the reservation store.
 
     `carrier_of` says who still carries an address in quarantine, by the name of its reservation.
     """
@@ -167,7 +167,7 @@ class Claimer:
                 outcome.keep([await self._reservation_store.confirm(reservation)])
 
     def _preflight(self, plan: Plan, *, owner: Owner, space: str, range_name: str) -> list[Blocker]:
-        """Tell what would stand in the way by all that is known: both families or none begins nothing in vain.
+        """Tell what would block the plan by all that is known, so that nothing is claimed that would have to be undone.
 
         What is begun and undone wakes all who wait for an address: first of all who began it, without end.
         """

@@ -66,7 +66,7 @@ class Callbacks:
     waiting: Callable[[FloatingIP, bool], None]
     """Whether it waits for an address to become free."""
     counted: Callable[[str], None]
-    """An attempt to get an address ended so: `allocated`, or the reason of an obstacle."""
+    """An attempt to get an address ended so: `allocated`, or the reason of a blocker."""
     warn: Callable[[FloatingIP, str, str], None]
     """People should know: an event with this reason and message."""
 
@@ -152,23 +152,23 @@ class FloatingIPReconciler:
             return await self._stand_still(floating_ip, held, binding), None
         guest = self._guests.known(floating_ip.namespace)
         found = find_range(self._cache, floating_ip, held, guest, static=request.static.values())
-        view = found if isinstance(found, Blocker) else self._view(found, floating_ip)
-        if isinstance(view, Blocker):
+        range_view = found if isinstance(found, Blocker) else self._view(found, floating_ip)
+        if isinstance(range_view, Blocker):
             if guest is None and binding.cluster is not None and not self._gate.is_open:
-                raise _GateClosedError  # all guests are found out before the gates open
-            return await self._stand_still(floating_ip, held, binding, view), request
+                raise _GateClosedError  # all guests are found out before the gate opens
+            return await self._stand_still(floating_ip, held, binding, range_view), request
         facts = AllocationView(
-            range=view,
+            range=range_view,
             held=held,
             had=addresses_had(floating_ip, request, self._guests.is_inherited(floating_ip)),
-            had_in=floating_ip.status.address_space or view.space,
+            had_in=floating_ip.status.address_space or range_view.space,
             made_by_us=is_made_by_us(floating_ip),
         )
         plan = plan_allocation(request, facts)
         if not self._gate.is_open and any(not desired.confirms for desired in plan.claim):
             raise _GateClosedError
         outcome = await self._claimer.carry_out(
-            plan, floating_ip=floating_ip, owner=owner, space=view.space, range_name=view.name
+            plan, floating_ip=floating_ip, owner=owner, space=range_view.space, range_name=range_view.name
         )
         return outcome, request
 
@@ -282,8 +282,8 @@ class FloatingIPReconciler:
             return None
         told = read_addresses(live.status.addresses)
         # A wish that this round could not follow keeps nothing that was begun for it, unless it is another by now.
-        is_in_vain = not outcome.is_to_go_on and live.meta.generation == floating_ip.meta.generation
-        asked = read_addresses(() if outcome.undone or is_in_vain else live.ipaddress.split(","))
+        is_unfulfillable = not outcome.is_to_go_on and live.meta.generation == floating_ip.meta.generation
+        asked = read_addresses(() if outcome.undone or is_unfulfillable else live.ipaddress.split(","))
         waits: list[float] = []
         for reservation in extra:
             address = address_of(reservation)

@@ -80,8 +80,8 @@ class ReservationStore:
     def may_take(self, known: Reservation, claim: Claim) -> bool:
         """Tell whether the claim may have a reservation that exists: it is its own, or its own from before.
 
-        Not while the guest that had it lives: a namesake in another workspace, or an imported one that left Rancher
-        and goes on, still carries it.
+        Not while the guest that had it lives: one of the same name in another workspace, or an imported one that left
+        Rancher and goes on, still carries it.
         """
         former = known.owner
         if former.key == claim.owner.key:
@@ -156,7 +156,7 @@ class ReservationStore:
         return quarantined
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
-        """Put an address that a guest carries and nobody owns in quarantine; None where it is on the books by now."""
+        """Put an address that a guest carries and nobody owns in quarantine; None where it has a reservation by now."""
         now = self._now()
         found = replace(_new_reservation(claim, now), quarantined_until=_quarantine_end(now, seconds))
         try:

@@ -86,7 +86,7 @@ class SpecWriter:
         }
 
     def _may_write_back(self, floating_ip: FloatingIP) -> bool:
-        # Beside another obstacle the message alone tells, also after a restart.
+        # Beside another blocker the message alone tells, also after a restart.
         stopped = any(SPEC_REVERTED_MESSAGE in each.message for each in floating_ip.status.conditions)
         return not stopped and self._write_backs.get(floating_ip.uid, 0) < MAX_WRITE_BACKS
 

@@ -99,7 +99,7 @@ class AddressConflicts:
             raise CarriedElsewhereError(address=format_address(address), carrier=carrier)
 
     async def carrier_of(self, address: Address, *, but: str) -> str | None:
-        """Ask the rivals again, one after the other; the first that carries the address, None where none does.
+        """Ask the claimants again, one after the other; the first that carries the address, None where none does.
 
         Raises FipopError where one cannot be asked.
         """

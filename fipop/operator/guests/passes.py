@@ -67,8 +67,8 @@ class PassSchedule:
 class PassParts:
     """What the fleet works with.
 
-    `leads` tells whether this replica leads for as long as a write may take; `gates` and `rivals` what guests were seen
-    to carry; `observed` hears of a guest whose last pass found something new.
+    `leads` tells whether this replica leads for as long as a write may take; `gate` and `conflicts` what guests were
+    seen to carry; `observed` hears of a guest whose last pass found something new.
     """
 
     client: KubeClient
@@ -88,7 +88,7 @@ class PassParts:
 
 
 class PassController:
-    """Makes passes; the work queue brings the ids of the guests, the deadlines are the guest room's."""
+    """Makes passes; the work queue brings the ids of the guests, the deadlines are those of the guest's session."""
 
     def __init__(self, parts: PassParts) -> None:
         self._parts = parts

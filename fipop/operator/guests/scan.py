@@ -34,7 +34,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class GuestScan:
-    """Looks at all guests when there is `doubt`, with the gate closed, and at each that connects later.
+    """Scans all guests when that is required (`require_rescan`), with the gate closed, and at each that connects later.
 
     When ranges change, those are asked again that were seen to carry what would be given out now.
 

@@ -15,7 +15,7 @@ from fipop.kube.resources import (
 )
 from fipop.operator.routing import Key, Kind, Router
 from fipop.state.cache import ClusterCache
-from tests.unit.operator.objects import (
+from tests.harness.objects import (
     Json,
     build_floating_ip,
     build_range,
@@ -219,7 +219,7 @@ def test_an_address_that_is_freed_wakes_only_whom_it_may_concern() -> None:
         ):
             annotations = {"fiprange": range_name} if range_name else {}
             router.note_waiting(floating_ip(name, annotations=annotations, ipaddress=ipaddress), True)
-        router.address_freed("default", v4("10.0.0.1"), in_vain=False)
+        router.address_freed("default", v4("10.0.0.1"), claim_failed=False)
         return await _drain(work)
 
     assert asyncio.run(run()) == {

@@ -6,8 +6,8 @@ from fipop.control.leadership import LeaseTimes
 from fipop.guest.limits import GuestLimits
 from fipop.kube.resources import FLOATING_IPS, MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
 from fipop.operator.wiring import GUEST_WRITE_SECONDS
-from tests.unit.operator.small_cluster import WORKSPACE
-from tests.unit.operator.small_operator import SmallOperator
+from tests.harness.small_cluster import WORKSPACE
+from tests.harness.small_operator import SmallOperator
 
 A, X = "c-m-a", "10.0.0.10"
 PROVISIONING = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{A}")

@@ -1,0 +1,167 @@
+"""States at rest: what keeps one from being so (I2, I4), and where the end states of two runs differ."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Any
+
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, Key
+from tests.harness.stored import (
+    Owner,
+    Slot,
+    is_address,
+    is_held,
+    name_of,
+    of_kind,
+    owner_of,
+    slot_of,
+    slots_named_by,
+)
+
+
+def unsettled(
+    now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, unwritten: Iterable[str] = ()
+) -> list[str]:
+    """What keeps a state from being one at rest: I2, unseen generations, guests that lack what is theirs.
+
+    `unwritten` are guests that are not to be written, such as the loser of an address that was given out twice.
+    """
+    found: list[str] = []
+    floating_ips = {key[1:]: obj for key, obj in now.items() if key[0] == FLOATING_IPS}
+    held = {
+        slot_of(obj): (owner_of(obj), obj["spec"]["owner"].get("uid"))
+        for key, obj in now.items()
+        if key[0] == RESERVATIONS and is_held(obj)
+    }
+    named: dict[Slot, tuple[Owner, str]] = {}
+    for owner, obj in floating_ips.items():
+        for slot in slots_named_by(obj):
+            named[slot] = (owner, obj["metadata"]["uid"])
+    found += [
+        f"{slot} is held by {who}, named by {named.get(slot)}"
+        for slot, who in held.items()
+        if named.get(slot) != who
+    ]
+    found += [f"{slot} is named by {who} and not held" for slot, who in named.items() if slot not in held]
+    for key, obj in now.items():
+        if key[0] in {FLOATING_IPS, RANGES}:
+            seen = (obj.get("status") or {}).get("observedGeneration")
+            if seen != obj["metadata"]["generation"]:
+                found.append(f"{key} was seen at generation {seen} of {obj['metadata']['generation']}")
+    found += _uncounted(now)
+    skipped = set(unwritten)
+    for guest, addresses in carried.items():
+        own = {slot[1] for slot, (owner, _) in named.items() if owner[0] == guest}
+        if guest not in skipped and addresses != own:
+            found.append(f"guest {guest} carries {sorted(addresses)}, its floating IPs hold {sorted(own)}")
+    return sorted(found)
+
+
+def _uncounted(now: Mapping[Key, Json]) -> list[str]:
+    """Ranges whose status counts other than there are reservations."""
+    used: Counter[str] = Counter()
+    waiting: Counter[str] = Counter()
+    for key, obj in now.items():
+        if key[0] == RESERVATIONS:
+            (used if is_held(obj) else waiting)[obj["spec"]["range"]] += 1
+    found = []
+    for key, obj in now.items():
+        capacity = (obj.get("status") or {}).get("capacity") if key[0] == RANGES else None
+        if capacity is None:
+            continue
+        outside = capacity.get("outOfRange", 0)
+        counted = (capacity["used"] + capacity["quarantined"], capacity["total"])
+        there = used[key[2]] + waiting[key[2]]
+        if counted[0] != there - outside and counted[0] != there:
+            found.append(
+                f"range {key[2]} counts {capacity}, there are {used[key[2]]} held, {waiting[key[2]]} waiting"
+            )
+    return found
+
+
+def normalize(
+    now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, chosen: frozenset[Owner] | None = None
+) -> Json:
+    """An end state without uids, times, versions, and without which address was chosen where any would do.
+
+    Which owners take any address, their reservations tell; or `chosen` does, and the reservations' word is left out.
+    """
+    masks: dict[str, str] = {}
+    for obj in of_kind(now, RESERVATIONS):
+        any_will_do = obj["spec"].get("requested") == "dynamic" if chosen is None else owner_of(obj) in chosen
+        if any_will_do:
+            slot = slot_of(obj)
+            masks[slot[1]] = f"any v{ip_address(slot[1]).version} of {obj['spec']['range']}"
+    said = chosen is None
+    return {
+        "reservations": sorted(
+            _plain_reservation(obj, masks, said=said) for obj in of_kind(now, RESERVATIONS)
+        ),
+        "floatingips": {name_of(obj): _plain_floating_ip(obj, masks) for obj in of_kind(now, FLOATING_IPS)},
+        "ranges": {name_of(obj): _plain_range(obj) for obj in of_kind(now, RANGES)},
+        "guests": {
+            guest: sorted(masks.get(address, address) for address in addresses)
+            for guest, addresses in sorted(carried.items())
+            if addresses
+        },
+    }
+
+
+def takes_any(now: Mapping[Key, Json]) -> frozenset[Owner]:
+    """The owners whose addresses were chosen for them."""
+    return frozenset(
+        owner_of(obj) for obj in of_kind(now, RESERVATIONS) if obj["spec"].get("requested") == "dynamic"
+    )
+
+
+def difference(wanted: Any, found: Any, path: str = "") -> list[str]:
+    """Where two normalized states differ, one line each."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        lines = []
+        for key in sorted({*wanted, *found}):
+            lines += difference(wanted.get(key), found.get(key), f"{path}/{key}")
+        return lines
+    return [] if wanted == found else [f"{path}: {found!r} instead of {wanted!r}"]
+
+
+def _plain_reservation(obj: Json, masks: Mapping[str, str], *, said: bool) -> str:
+    spec = obj["spec"]
+    space, address = slot_of(obj)
+    owner = spec.get("owner") or {}
+    state = "held" if is_held(obj) else "waits"
+    who = f"{owner.get('namespace')}/{owner.get('name')} of {owner.get('cluster')}"
+    return f"{space} {masks.get(address, address)} {spec['range']} {state} {who} {spec['requested'] if said else ''}"
+
+
+def _plain_floating_ip(obj: Json, masks: Mapping[str, str]) -> Json:
+    status = obj.get("status") or {}
+    spec = dict(obj.get("spec") or {})
+    address = spec.pop("ipaddress", "")
+    return {
+        "annotations": dict(sorted((obj["metadata"].get("annotations") or {}).items())),
+        "finalizers": obj["metadata"].get("finalizers") or [],
+        "spec": spec,
+        "ipaddress": [
+            masks.get(str(ip_address(part)), part) if is_address(part) else part
+            for part in address.split(",")
+        ],
+        "addresses": [masks.get(text, text) for text in status.get("addresses") or ()],
+        "range": status.get("range"),
+        "space": status.get("addressSpace"),
+        "conditions": _plain_conditions(status),
+    }
+
+
+def _plain_range(obj: Json) -> Json:
+    status = obj.get("status") or {}
+    return {
+        "spec": obj.get("spec"),
+        "finalizers": obj["metadata"].get("finalizers") or [],
+        "capacity": status.get("capacity"),
+        "conditions": _plain_conditions(status),
+    }
+
+
+def _plain_conditions(status: Json) -> list[str]:
+    found = status.get("conditions") or ()
+    return sorted(f"{each['type']}={each['status']} {each.get('reason', '')}" for each in found)

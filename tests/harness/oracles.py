@@ -1,0 +1,422 @@
+"""The invariants of the design as functions over a recorded history: nothing is asked of the product.
+
+`replay` judges every revision (I1 to I3), `led_by_two` what came by from two operators. States at rest are judged in
+`tests.harness.ends`.
+"""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from localfleet.faultproxy import On, Passed
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change, History, Json, Key
+from tests.harness.stored import (
+    Owner,
+    Slot,
+    canonical,
+    is_address,
+    is_held,
+    is_seen,
+    owner_of,
+    seconds,
+    slot_of,
+    slots_named_by,
+)
+
+EARLY_SECONDS = 1.5
+"""The API server's time has whole seconds; by so much a quarantine may seem to have ended early."""
+
+LATE_SECONDS = 20.0
+"""By so much a quarantine may be shorter than its range says: its write may have hung on its way."""
+QUARANTINE_SECONDS = 600.0
+"""What a range asks for that says nothing (DESIGN.md §2)."""
+
+ON_THE_WAY_SECONDS = 0.5
+"""So long a request may be on its way when the Lease changes hands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """An invariant that did not hold, at which revision, and how."""
+
+    rule: str
+    revision: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} at revision {self.revision}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What only the scenario knows: the cluster of each guest, and what an admin did by hand.
+
+    `admin_freed` are names of reservations that the scenario itself deletes.
+    """
+
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    admin_freed: frozenset[str] = frozenset()
+
+
+def replay(history: History, setting: Setting | None = None) -> list[Violation]:
+    """Judge every revision; the violations in their order."""
+    judge = Judge(setting=setting or Setting(), by_people=history.by_people)
+    for step in history.steps():
+        if isinstance(step, Carried):
+            judge.take_carried(step)
+        else:
+            judge.take(step)
+    return judge.found
+
+
+@dataclass(slots=True)
+class Judge:
+    setting: Setting
+    by_people: set[int] = field(default_factory=set)
+    """Revisions of specs and annotations that people wrote."""
+    found: list[Violation] = field(default_factory=list)
+    objects: dict[Key, Json] = field(default_factory=dict)
+    held: dict[Slot, Owner] = field(default_factory=dict)
+    waiting: dict[Slot, Owner] = field(default_factory=dict)
+    """In quarantine, and after whom."""
+    named: dict[Slot, set[Owner]] = field(default_factory=lambda: defaultdict(set))
+    carried: dict[str, frozenset[str]] = field(default_factory=dict)
+    written: dict[Slot, str] = field(default_factory=dict)
+    """Which guest carries an address because we wrote it there."""
+    moved_for: dict[Owner, dict[tuple[str, bool], int]] = field(default_factory=dict)
+    """Of each kind of reason the latest that a family of a floating IP, IPv6 or not, has moved for."""
+    made_at: dict[Owner, int] = field(default_factory=dict)
+    asked_at: dict[Owner, int] = field(default_factory=dict)
+    """When people last changed a floating IP, which may give it another address."""
+    wish: dict[Owner, frozenset[str]] = field(default_factory=dict)
+    """The addresses that people last named in a floating IP's spec."""
+    had: dict[Owner, set[Slot]] = field(default_factory=lambda: defaultdict(set))
+    """What was ever held for a floating IP: what people wrote of these addresses may be an echo of ours."""
+    ranges_at: list[int] = field(default_factory=list)
+    """When any range became another one."""
+    granted_at: dict[Slot, int] = field(default_factory=dict)
+    """When an address that is held, or was last, came to whom it belongs."""
+    adopted: set[Owner] = field(default_factory=set)
+    """Who has what was reserved for another object of his name: what he asks for he has asked for when he was made."""
+    vanished: dict[Slot, Owner] = field(default_factory=dict)
+    """Addresses whose reservations people deleted while their owners were at rest: nothing else may take them away."""
+    shortest: dict[str, float] = field(default_factory=dict)
+    """The shortest quarantine that a range of a name ever asked for, in seconds."""
+
+    def take(self, change: Change) -> None:
+        before = self.objects.get(change.key)
+        if change.obj is None:
+            self.objects.pop(change.key, None)
+        else:
+            self.objects[change.key] = change.obj
+        if change.plural == RESERVATIONS:
+            self._reservation(change, before)
+        elif change.plural == FLOATING_IPS:
+            self._floating_ip(change, before)
+        elif change.plural == RANGES:
+            self._range(change, before)
+
+    def take_carried(self, step: Carried) -> None:
+        before = self.carried.get(step.guest, frozenset())
+        self.carried[step.guest] = step.addresses
+        for slot in [slot for slot, guest in self.written.items() if guest == step.guest]:
+            if slot[1] not in step.addresses:
+                del self.written[slot]
+        if step.by_admin:
+            return
+        for address in sorted(step.addresses - before):
+            self._guest_written(step, address)
+
+    def _guest_written(self, step: Carried, address: str) -> None:
+        """A guest may be written only what a reservation gives to its own floating IP, or gave until just now.
+
+        Between the last look and the write the address may be released; it then waits, and is looked for in the guest
+        before anybody else has it.
+        """
+        granted = {
+            slot
+            for slot, owner in (*self.held.items(), *self.waiting.items())
+            if slot[1] == address and self._is_guest_of(step.guest, owner)
+        }
+        if not granted:
+            self._say(
+                step.revision, "I1", f"guest {step.guest} is written {address}, which nobody holds for it"
+            )
+        for slot in granted:
+            other = self.written.get(slot)
+            if other is not None and self._cluster(other) != self._cluster(step.guest):
+                self._say(step.revision, "I1", f"{slot} is written to {step.guest} while {other} carries it")
+            self.written[slot] = step.guest
+
+    def _reservation(self, change: Change, before: Json | None) -> None:
+        obj = change.obj or before
+        assert obj is not None
+        slot = slot_of(obj)
+        old = owner_of(before) if before is not None and is_held(before) else None
+        new = owner_of(change.obj) if change.obj is not None and is_held(change.obj) else None
+        self.waiting.pop(slot, None)
+        self.vanished.pop(slot, None)
+        if change.revision in self.by_people and change.obj is None:
+            self._deleted_by_people(slot, old)
+            return
+        if new is None and change.obj is not None:
+            self.waiting[slot] = owner_of(change.obj)
+            if before is None or is_held(before):
+                self._quarantined(change, change.obj, slot)
+        if new is None:
+            self.held.pop(slot, None)
+        else:
+            self.held[slot] = new
+        if old is not None and new is not None and old != new:
+            self._say(change.revision, "I3", f"{slot} goes from {old} to {new} without a release")
+        if old is not None and new is None:
+            self._released(change, slot, old)
+        if new is not None and change.obj is not None:
+            self._note_heir(new, change.obj)
+            self.had[new].add(slot)
+        if new is not None and old is None:
+            self.granted_at[slot] = change.revision
+            self._granted(change, slot, new, before)
+        if before is not None and change.obj is None and not is_held(before):
+            self._freed(change, slot, before)
+        self._one_owner(change.revision, slot)
+
+    def _note_heir(self, owner: Owner, reservation: Json) -> None:
+        found = self.objects.get((FLOATING_IPS, *owner))
+        if found is not None and found["metadata"].get("uid") != reservation["spec"]["owner"].get("uid"):
+            self.adopted.add(owner)
+
+    def _deleted_by_people(self, slot: Slot, owner: Owner | None) -> None:
+        """What people delete they may delete; but whoever holds it and is at rest is to keep it."""
+        self.held.pop(slot, None)
+        found = self.objects.get((FLOATING_IPS, *owner)) if owner is not None else None
+        if owner is not None and found is not None and owner in self.named[slot] and is_seen(found):
+            self.vanished[slot] = owner
+
+    def _released(self, change: Change, slot: Slot, owner: Owner) -> None:
+        if change.name not in self.setting.admin_freed and owner in self.named[slot]:
+            self._say(change.revision, "I3", f"{slot} is taken from {owner}, whose status names it")
+        if change.obj is None and change.name not in self.setting.admin_freed and slot in self.written:
+            self._say(change.revision, "I3", f"{slot} is freed while guest {self.written[slot]} carries it")
+
+    def _quarantined(self, change: Change, obj: Json, slot: Slot) -> None:
+        """What waits must wait for as long as its range says, whatever was written."""
+        waits = seconds(obj["spec"]["quarantinedUntil"]) - change.at
+        wanted = self.shortest.get(obj["spec"]["range"], 0.0)
+        if change.at and waits < wanted - LATE_SECONDS:
+            self._say(change.revision, "I3", f"{slot} waits {waits:.0f} s, its range wants {wanted:.0f} s")
+
+    def _granted(self, change: Change, slot: Slot, owner: Owner, before: Json | None) -> None:
+        if before is not None and not _returns(before, change.obj or {}):
+            self._say(
+                change.revision,
+                "I3",
+                f"{slot} is given to {owner} out of the quarantine of {owner_of(before)}",
+            )
+        carrier = self.written.get(slot)
+        if carrier is not None and not self._is_guest_of(carrier, owner):
+            self._say(change.revision, "I3", f"{slot} is given to {owner} while guest {carrier} carries it")
+
+    def _freed(self, change: Change, slot: Slot, before: Json) -> None:
+        if change.name in self.setting.admin_freed:
+            return
+        until = seconds(before["spec"]["quarantinedUntil"])
+        if change.at and change.at < until - EARLY_SECONDS:
+            self._say(change.revision, "I3", f"{slot} leaves quarantine {until - change.at:.1f} s early")
+        if slot in self.written and not self._carried_for_another_space(slot):
+            self._say(change.revision, "I3", f"{slot} is freed while guest {self.written[slot]} carries it")
+
+    def _carried_for_another_space(self, slot: Slot) -> bool:
+        """Whether the guest has the same address in another space too; from now on it carries it for that one.
+
+        Held, or released just now: then it is that quarantine which must not end before the guest is clean.
+        """
+        guest = self.written[slot]
+        for other, owner in (*self.held.items(), *self.waiting.items()):
+            if other != slot and other[1] == slot[1] and self._is_guest_of(guest, owner):
+                del self.written[slot]
+                self.written[other] = guest
+                return True
+        return False
+
+    def _floating_ip(self, change: Change, before: Json | None) -> None:
+        owner = (change.namespace, change.name)
+        former = slots_named_by(before) if before is not None else frozenset[Slot]()
+        for slot in former:
+            self.named[slot].discard(owner)
+        if change.obj is None or change.revision in self.by_people:
+            self.vanished = {slot: each for slot, each in self.vanished.items() if each != owner}
+        by_people = change.revision in self.by_people
+        if before is None:
+            self._made(change, owner)
+        elif by_people:
+            self.asked_at[owner] = change.revision
+        if change.obj is None:
+            return
+        if before is None or by_people:
+            self.wish[owner] = _wished(change.obj)
+        else:
+            self._written_over(change, owner, _wished(before) - _wished(change.obj))
+        now = slots_named_by(change.obj)
+        for slot in sorted(former - now):
+            if self.held.get(slot) == owner:
+                self._left(change, owner, slot)
+        self._lost(change, owner, former - now, now)
+        for slot in now:
+            self.named[slot].add(owner)
+            if self.held.get(slot) != owner and slot not in former:
+                self._say(
+                    change.revision,
+                    "I1",
+                    f"the status of {owner} names {slot}, held by {self.held.get(slot)}",
+                )
+            self._one_owner(change.revision, slot)
+
+    def _made(self, change: Change, owner: Owner) -> None:
+        own = {slot for slot in self.had[owner] if self.held.get(slot) == owner}
+        self.moved_for[owner] = {}
+        self.made_at[owner] = change.revision
+        self.had[owner] = own
+        (self.adopted.add if own else self.adopted.discard)(owner)
+
+    def _written_over(self, change: Change, owner: Owner, gone: frozenset[str]) -> None:
+        """What people asked for stands in the spec until it was held once."""
+        for address in sorted((gone & self.wish[owner]) - {slot[1] for slot in self.had[owner]}):
+            self._say(change.revision, "I3", f"the wish of {owner} for {address} is written over")
+
+    def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
+        """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once.
+
+        A range may be another one again before who was on the move to what it was has got there. Who is made again
+        under his name goes on from where his address is, and may ask for another range. Of two families one may come
+        there later.
+        """
+        wish = self.wish.get(owner, frozenset())
+        used = self.moved_for.setdefault(owner, {})
+        family = ":" in slot[1]
+        made_at = self.made_at.get(owner, 0)
+        asked_at = max(made_at, self.asked_at.get(owner, 0))
+        if asked_at > used.get(("asked", family), 0 if owner in self.adopted else made_at):
+            used["asked", family] = asked_at
+            return
+        began = min(made_at, self.granted_at.get(slot, 0))
+        later = bisect_right(self.ranges_at, max(used.get(("range", family), 0), began))
+        if later < len(self.ranges_at):
+            used["range", family] = self.ranges_at[later]
+            return
+        if not wish or slot[1] in wish:
+            self._say(
+                change.revision, "I3", f"{slot} leaves the status of {owner}, and nobody asked for that"
+            )
+
+    def _lost(self, change: Change, owner: Owner, gone: frozenset[Slot], now: frozenset[Slot]) -> None:
+        """What vanished is made again, or another of its family takes its place: a move may be under way just then."""
+        families = {":" in address for _, address in now}
+        for slot in sorted(gone):
+            if self.vanished.get(slot) == owner and (":" in slot[1]) not in families:
+                self._say(change.revision, "I3", f"{slot} vanished, and nobody keeps it for {owner} any more")
+
+    def _range(self, change: Change, before: Json | None) -> None:
+        spec = (change.obj or {}).get("spec") or {}
+        if spec != ((before or {}).get("spec") or {}):
+            self.ranges_at.append(change.revision)
+        if change.obj is not None:
+            wanted = float(spec.get("quarantineSeconds", QUARANTINE_SECONDS))
+            self.shortest[change.name] = min(wanted, self.shortest.get(change.name, wanted))
+
+    def _one_owner(self, revision: int, slot: Slot) -> None:
+        owners = set(self.named[slot])
+        if slot in self.held:
+            owners.add(self.held[slot])
+        if len({self._identity(owner) for owner in owners}) > 1:
+            self._say(revision, "I1", f"{slot} has the owners {sorted(owners)}")
+
+    def _identity(self, owner: Owner) -> Owner:
+        return self._cluster(owner[0]), owner[1]
+
+    def _cluster(self, guest: str) -> str:
+        return self.setting.clusters.get(guest, guest)
+
+    def _is_guest_of(self, guest: str, owner: Owner) -> bool:
+        return self._cluster(guest) == self._cluster(owner[0])
+
+    def _say(self, revision: int, rule: str, text: str) -> None:
+        self.found.append(Violation(rule=rule, revision=revision, text=text))
+
+
+def led_by_two(passed: Mapping[str, Sequence[Passed]]) -> list[str]:
+    """Writes of our kinds that came from an operator after another one had gained the Lease.
+
+    `passed` is what came by from each operator. What was on its way when the Lease changed hands is let off.
+    """
+    holder, held_since, found = "", 0.0, []
+    for at, name, each in sorted(
+        ((each.at, name, each) for name, requests in passed.items() for each in requests),
+        key=lambda one: one[:2],
+    ):
+        if each.holder and name != holder:
+            holder, held_since = name, at
+        ours = each.seen.verb is On.WRITE and each.seen.plural in {FLOATING_IPS, RANGES, RESERVATIONS}
+        if ours and holder and name != holder and at > held_since + ON_THE_WAY_SECONDS:
+            found.append(
+                f"lease: {name} writes {each.seen.plural} {at - held_since:.1f} s after {holder} took the lead"
+            )
+    return found
+
+
+def creations(history: History) -> Counter[str]:
+    """How many objects of each kind were created (`+`) and deleted (`-`)."""
+    there: set[Key] = set()
+    counted: Counter[str] = Counter()
+    for change in history.changes:
+        if change.obj is None:
+            counted[f"-{change.plural}"] += change.revision > 0
+            there.discard(change.key)
+        elif change.key not in there:
+            counted[f"+{change.plural}"] += change.revision > 0
+            there.add(change.key)
+    return counted
+
+
+def allocations(history: History) -> int:
+    """How often an address came into somebody's possession."""
+    held: set[str] = set()
+    count = 0
+    for change in history.changes:
+        if change.plural != RESERVATIONS:
+            continue
+        if change.obj is not None and is_held(change.obj):
+            count += change.name not in held and change.revision > 0
+            held.add(change.name)
+        else:
+            held.discard(change.name)
+    return count
+
+
+def given_out(history: History) -> int:
+    """How often an address was given out: one that goes back to its owner out of quarantine was so before."""
+    return len(
+        {
+            (slot_of(change.obj), owner_of(change.obj), change.obj["metadata"].get("uid"))
+            for change in history.changes
+            if change.plural == RESERVATIONS and change.obj is not None and is_held(change.obj)
+        }
+    )
+
+
+def _wished(floating_ip: Json) -> frozenset[str]:
+    parts = ((floating_ip.get("spec") or {}).get("ipaddress") or "").split(",")
+    return frozenset(canonical(part) for part in parts if is_address(part))
+
+
+def _returns(before: Json, after: Json) -> bool:
+    """Whether an address goes back to who had it: same floating IP, or same cluster, name and range."""
+    old, new = before["spec"].get("owner") or {}, after["spec"].get("owner") or {}
+    same_name = owner_of(before) == owner_of(after)
+    same_cluster = bool(old.get("cluster")) and old.get("cluster") == new.get("cluster")
+    return same_name or (
+        same_cluster
+        and old.get("name") == new.get("name")
+        and before["spec"]["range"] == after["spec"]["range"]
+    )

@@ -1,0 +1,232 @@
+"""An API server in memory with what people and Rancher make there, and guests that are what a test says they carry."""
+
+import base64
+from datetime import datetime
+from typing import Any
+
+from fipop.api import names
+from fipop.errors import ApiUnreachableError
+from fipop.guest.in_use import InUseAddresses, addresses_in
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+    PROVISIONING_CLUSTERS,
+    SECRETS,
+    Resource,
+)
+from tests.harness.memory import Json, Memory
+from tests.harness.objects import build_reservation
+from tests.harness.stored import is_held
+
+WORKSPACE = "fleet-default"
+
+
+class Guests:
+    """What the guests carry, each by its id; those that are `silent` cannot be asked."""
+
+    def __init__(self) -> None:
+        self.config_maps: dict[str, str] = {}
+        self.services: dict[str, str] = {}
+        self.silent: set[str] = set()
+        self.visited: list[str] = []
+
+    async def look(self, guest_id: str, _kubeconfig: bytes) -> InUseAddresses:
+        if guest_id in self.silent:
+            raise ApiUnreachableError(verb="list", kind="ConfigMap", name="", reason="no answer")
+        config_map = {
+            "metadata": {"name": "kubevip", "namespace": "kube-system"},
+            "data": {"cidr-global": self.config_maps.get(guest_id, "")},
+        }
+        service = {
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"type": "LoadBalancer"},
+            "status": {"loadBalancer": {"ingress": [{"ip": self.services.get(guest_id, "")}]}},
+        }
+        return addresses_in([config_map], [service])
+
+    def forget(self, guest_id: str) -> None:
+        """Nothing is kept for a guest that is gone."""
+
+    def end_visit(self, guest_id: str) -> None:
+        self.visited.append(guest_id)
+
+
+class SmallCluster:
+    """What is there, and what people do to it. Each guest has at most one floating IP, which is named "web"."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.carried = Guests()
+
+    def add_range(self, name: str = "pool", iprange: str = "10.0.0.10-10.0.0.13", **spec: object) -> None:
+        self._put(FLOATING_IP_RANGES, "", name, spec={"iprange": iprange, **spec})
+
+    def change_range(self, name: str = "pool", **spec: object) -> None:
+        self._change(FLOATING_IP_RANGES, "", name, spec)
+
+    def add_guest(
+        self, guest_id: str, *, imported: bool = False, connected: bool = True, named: str = ""
+    ) -> None:
+        """Have a guest in Rancher, of which no floating IP is made by itself; `named` is its cluster's name."""
+        name = named or f"cluster-{guest_id}"
+        annotations = {names.ANNOTATION_FLOATING_IP: "false"}
+        conditions = [{"type": "Connected", "status": "True" if connected else "False"}]
+        self._put(NAMESPACES, "", guest_id)
+        self._put(
+            MANAGEMENT_CLUSTERS,
+            "",
+            guest_id,
+            spec={"displayName": name, "fleetWorkspaceName": WORKSPACE},
+            status={"provider": "k3s", "conditions": conditions},
+        )
+        self._put(
+            SECRETS,
+            WORKSPACE,
+            f"{name}-kubeconfig",
+            data={"value": base64.b64encode(b"kubeconfig").decode()},
+        )
+        self._put(
+            PROVISIONING_CLUSTERS,
+            WORKSPACE,
+            name,
+            annotations=annotations,
+            spec={} if imported else {"rkeConfig": {}},
+            status={"clusterName": guest_id},
+        )
+
+    def label_guest(self, guest_id: str, **labels: str) -> None:
+        """Put labels on a guest's provisioning Cluster."""
+        key = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}")
+        found = self.memory.objects[key]
+        self.memory.put(key, {**found, "metadata": {**found["metadata"], "labels": labels}})
+
+    def connect(self, guest_id: str) -> None:
+        key = (MANAGEMENT_CLUSTERS.plural, "", guest_id)
+        connected = {"provider": "k3s", "conditions": [{"type": "Connected", "status": "True"}]}
+        self.memory.put(key, {**self.memory.objects[key], "status": connected})
+
+    def remove_guest(self, guest_id: str) -> None:
+        """Take a guest out of Rancher; whether it still runs, nobody there knows then."""
+        self.memory.remove((PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}"))
+        self.memory.remove((MANAGEMENT_CLUSTERS.plural, "", guest_id))
+
+    def ask(self, guest_id: str, ipaddress: str = "", *, has: str = "", space: str = "default") -> None:
+        """Make a floating IP of range "pool" for a guest; `has` is the address that its status names already."""
+        status = {"addresses": [has], "range": "pool", "addressSpace": space, "observedGeneration": 1}
+        self._put(
+            FLOATING_IPS,
+            guest_id,
+            "web",
+            annotations={names.ANNOTATION_RANGE: "pool"},
+            spec={"ipaddress": ipaddress or has},
+            **({"status": status} if has else {}),
+        )
+
+    def ask_for_another(self, guest_id: str, ipaddress: str) -> None:
+        self._change(FLOATING_IPS, guest_id, "web", {"ipaddress": ipaddress})
+
+    def ask_for_range(self, guest_id: str, range_name: str) -> None:
+        """Have the floating IP of a guest name another range."""
+        key = (FLOATING_IPS.plural, guest_id, "web")
+        found = self.memory.objects[key]
+        metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: range_name}}
+        self.memory.put(key, {**found, "metadata": metadata})
+
+    def move_to_space(self, *guest_ids: str, iprange: str, space: str = "lab", **spec: object) -> None:
+        """Make a range of a name of its own in another space, and have these guests' floating IPs name it."""
+        self.add_range(space, iprange, addressSpace=space, **spec)
+        for guest_id in guest_ids:
+            self.ask_for_range(guest_id, space)
+
+    def give_up(self, guest_id: str) -> None:
+        """Delete the floating IP of a guest."""
+        self.memory.remove((FLOATING_IPS.plural, guest_id, "web"))
+
+    def reserve(
+        self,
+        address: str,
+        guest_id: str,
+        *,
+        until: datetime | None = None,
+        space: str = "default",
+        before: str = "",
+        range_name: str = "pool",
+    ) -> None:
+        """Have a reservation, of the guest's floating IP if there is one; `before` is a guest that had it once."""
+        owner = self.memory.objects.get((FLOATING_IPS.plural, guest_id, "web"))
+        made = build_reservation(
+            address,
+            "web",
+            range_name=range_name,
+            namespace=guest_id,
+            uid=owner["metadata"]["uid"] if owner else "dead",
+            cluster=f"cluster-{guest_id}",
+            space=space,
+            since=self.memory.timestamp(),
+            quarantined_until=until.strftime("%Y-%m-%dT%H:%M:%SZ") if until is not None else None,
+            history=[{"namespace": before, "name": "web", "releasedAt": self.memory.timestamp()}]
+            if before
+            else None,
+        )
+        self._put(FLOATING_IP_RESERVATIONS, "", made["metadata"]["name"], spec=made["spec"])
+
+    def remove_reservation(self, name: str) -> None:
+        """Delete a reservation by hand."""
+        self.memory.remove((FLOATING_IP_RESERVATIONS.plural, "", name))
+
+    # What is so
+
+    def asked_for(self, guest_id: str) -> str:
+        """Give what the spec of a guest's floating IP names."""
+        return str(self.memory.objects[FLOATING_IPS.plural, guest_id, "web"]["spec"]["ipaddress"])
+
+    def holders(self, address: str) -> set[str]:
+        """Give the guests that have an address, in whatever space: by a reservation, or by a status."""
+        found = set()
+        for (plural, namespace, _), each in self.memory.objects.items():
+            spec = each.get("spec") or {}
+            if plural == FLOATING_IP_RESERVATIONS.plural and spec["address"] == address and is_held(each):
+                found.add(spec["owner"]["namespace"])
+            if plural == FLOATING_IPS.plural and address in (each.get("status") or {}).get("addresses", ()):
+                found.add(namespace)
+        return found
+
+    def quarantined(self) -> set[str]:
+        """Give the names of the reservations that are in quarantine."""
+        return {
+            key[2]
+            for key, each in self.memory.objects.items()
+            if key[0] == FLOATING_IP_RESERVATIONS.plural and not is_held(each)
+        }
+
+    def held(self) -> dict[str, str]:
+        """Give the guest of every reservation that is held, by its name."""
+        return {
+            key[2]: each["spec"]["owner"]["namespace"]
+            for key, each in sorted(self.memory.objects.items())
+            if key[0] == FLOATING_IP_RESERVATIONS.plural and is_held(each)
+        }
+
+    # How
+
+    def _put(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        annotations: dict[str, str] | None = None,
+        **fields: object,
+    ) -> None:
+        metadata: Json = {"name": name, "annotations": annotations or {}}
+        if namespace:
+            metadata["namespace"] = namespace
+        self.memory.put((resource.plural, namespace, name), {"metadata": metadata, **fields})
+
+    def _change(self, resource: Resource, namespace: str, name: str, spec: dict[str, Any]) -> None:
+        key = (resource.plural, namespace, name)
+        found = self.memory.objects[key]
+        self.memory.put(key, {**found, "spec": {**found["spec"], **spec}})

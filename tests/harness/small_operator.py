@@ -1,0 +1,256 @@
+"""The parts of the operator as the program puts them together, over an API server in memory: a SIMULATION.
+
+Wiring, reconcilers, looks, books and stores are the product's. Queue, watch and clock are the test's: every event
+arrives at once, `settle` works until nothing is left to do, `pass_time` moves the clock. No guest is ever written.
+"""
+
+import asyncio
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Collection
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.control.kopf.bridge import EventType
+from fipop.control.workqueue import RetryAfter, WorkQueue
+from fipop.errors import ApiServerError, FipopError
+from fipop.guest.guest_pass import GuestSessions
+from fipop.kube.client import KubeClient, Listing
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
+from fipop.metrics.exposition import Metrics
+from fipop.operator.routing import Key
+from fipop.operator.wiring import Controllers
+from tests.harness.history import Change
+from tests.harness.memory import Json, Memory, MemoryClient
+from tests.harness.small_cluster import SmallCluster
+
+MAX_ROUNDS = 5_000
+"""After so many rounds without a pause something goes round in a circle."""
+
+_WATCHED = {
+    each.plural: each for each in (FLOATING_IP_RANGES, FLOATING_IPS, FLOATING_IP_RESERVATIONS, NAMESPACES)
+}
+
+
+class Pending:
+    """Stands where the work queue does: keys that wait, each once, in their order."""
+
+    def __init__(self, put_off: Callable[[Any, float], None] = lambda *_: None) -> None:
+        self.keys: dict[Any, None] = {}
+        self._put_off = put_off
+
+    def add(self, key: object, *, delay_seconds: float = 0.0, **_: object) -> None:
+        if delay_seconds:
+            self._put_off(key, delay_seconds)
+        else:
+            self.keys[key] = None
+
+
+class PromptClient(MemoryClient):
+    """Answers without a pause.
+
+    `failures` tells how many of the next calls of a verb fail; `on_commit` is told the verb of what was written, while
+    its answer is on the way.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory, Random(1), trouble=0.0)
+        self.failures: Counter[str] = Counter()
+        self.on_commit: Callable[[str], None] | None = None
+
+    async def _before(self, verb: str, resource: Resource, name: str) -> None:
+        if self.failures[verb] > 0:
+            self.failures[verb] -= 1
+            raise ApiServerError(verb=verb, kind=resource.kind, name=name, status=500)
+
+    async def _after(self, *arguments: Any) -> Json:
+        answer: Json = copy.deepcopy(arguments[-1])
+        if self.on_commit is not None:
+            self.on_commit(arguments[0])
+        return answer
+
+
+class SmallOperator(SmallCluster):
+    """One operator that leads from `start` on; what is there by then it finds as after a restart.
+
+    One that comes after a `former` one knows nothing but what that has stored.
+    """
+
+    def __init__(self, former: "SmallOperator | None" = None) -> None:
+        super().__init__()
+        if former is not None:
+            self.memory, self.carried = former.memory, former.carried
+            self.memory.listeners.clear()
+        self.client = PromptClient(self.memory)
+        self.annotations: dict[str, str] = {}
+        """Those of the settings, where people confirm what the operator withholds."""
+        self.complaints: list[str] = []
+        self._deaf = False
+        self._revision = 0
+        self._timers: dict[Key, float] = {}
+        self._pending = Pending(self._put_off)
+        self.controllers = self._build()
+        self.cache = self.controllers.cache
+        self.memory.listeners.append(self._hear)
+        for (plural, namespace, name), each in self.memory.objects.items():
+            version = int(each["metadata"]["resourceVersion"])
+            self._hear(
+                Change(revision=version, at=0.0, plural=plural, namespace=namespace, name=name, obj=each)
+            )
+
+    def miss(self, resource: Resource, guest_ids: Collection[str]) -> None:
+        """Have what guests have of a kind gone, which only a list shows."""
+        self._deaf = True
+        for key, each in list(self.memory.objects.items()):
+            owner = key[1] or ((each.get("spec") or {}).get("owner") or {}).get("namespace")
+            if key[0] == resource.plural and owner in guest_ids:
+                self.memory.remove(key)
+        self._deaf = False
+        left = tuple(each for key, each in self.memory.objects.items() if key[0] == resource.plural)
+        feed = self.cache.feed(resource)
+        listing = Listing(items=left, resource_version=self._revision)
+        feed.take_list(listing, seen_before=feed.store.highest_version)
+
+    def remove_unseen(self, reservation: str) -> None:
+        """Delete a reservation whose event is still on its way."""
+        self._deaf = True
+        self.remove_reservation(reservation)
+        self._deaf = False
+
+    async def start(self) -> None:
+        """Take the lead, adopt, look at the guests, and come to rest."""
+        await self.adopt()
+        await self.look()
+
+    async def adopt(self) -> None:
+        """Take the lead, and come to rest as far as that is possible before the guests were looked at."""
+        self.controllers.start_afresh()
+        await self.controllers.adoption.adopt_all()
+        self.controllers.enqueue_all()
+        await self.settle()
+
+    async def look(self) -> None:
+        """Have the look at all guests that is due, and come to rest."""
+        await self.look_until(lambda: self.controllers.gate.looked)
+        await self.settle()
+
+    async def look_again(self) -> None:
+        """Have another look at all guests, as after a loss."""
+        self.controllers.scan.require_rescan()
+        await self.look()
+
+    async def look_until(self, is_reached: Callable[[], bool]) -> None:
+        """Look until so much is reached; no other round has a turn meanwhile."""
+        looking = asyncio.create_task(self.controllers.scan.run())
+        try:
+            async with asyncio.timeout(5):
+                while not is_reached():  # noqa: ASYNC110 - the store has no event for that
+                    await asyncio.sleep(0)
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Do rounds until none is wanted now."""
+        for _ in range(MAX_ROUNDS):
+            scan = self.controllers.scan
+            if scan._ranges_changed and not scan._rescan_required:
+                await self.look_until(lambda: self.controllers.gate.looked)
+            if not self._pending.keys:
+                return
+            key = next(iter(self._pending.keys))
+            del self._pending.keys[key]
+            await self._round(key)
+        raise AssertionError(f"no rest: {list(self._pending.keys)}")
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let the clock go on, with every round in between that is due."""
+        end = self.memory.now.timestamp() + seconds
+        while self._timers and min(self._timers.values()) <= end:
+            self._move_to(min(self._timers.values()))
+            now = self.memory.now.timestamp()
+            for key in [key for key, at in self._timers.items() if at <= now]:
+                del self._timers[key]
+                self._pending.add(key)
+            await self.settle()
+        self._move_to(end)
+
+    def _put_off(self, key: Key, seconds: float) -> None:
+        due = self.memory.now.timestamp() + seconds
+        self._timers[key] = min(due, self._timers.get(key, due))
+
+    async def may_write(self, address: str, space: str = "default", ignored: Collection[str] = ()) -> None:
+        """Ask what is asked before an address is written to its guest; raises where it may not be."""
+        reservation = self.cache.reservations.get("", f"{space}.{address}")
+        assert reservation is not None
+        await self.controllers.conflicts.check(reservation, ignored)
+
+    async def _round(self, key: Key) -> None:
+        try:
+            again = await self.controllers.reconcile(key)
+        except FipopError:
+            again = RetryAfter(1.0)
+        if again is not None:
+            self._timers[key] = math.ceil(self.memory.now.timestamp() + again.seconds)
+
+    def _move_to(self, timestamp: float) -> None:
+        self.memory.pass_time(max(0.0, timestamp - self.memory.now.timestamp()))
+
+    # How
+
+    def _build(self) -> Controllers:
+        made = Controllers(
+            client=cast("KubeClient", self.client),
+            events=cast("Any", SimpleNamespace(record=lambda *_: None)),
+            configuration=cast(
+                "Any",
+                SimpleNamespace(
+                    settings=SimpleNamespace(trace_ipam_data=False),
+                    annotations=self.annotations,
+                    complain=lambda reason, _message: self.complaints.append(reason),
+                ),
+            ),
+            leadership=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
+            metrics=Metrics(lambda: cast("Any", None), version="0"),
+            sessions=cast("GuestSessions", self.carried),
+        )
+        made.work = made.router.work = cast("WorkQueue[Key]", self._pending)
+        made.passes = made.router.passes = cast("WorkQueue[str]", Pending())
+        made.mass_release.monotonic = made.cache.monotonic = lambda: self.memory.now.timestamp()
+        made.scan.pause_seconds = 0.0
+        return made
+
+    def _hear(self, change: Change) -> None:
+        self._revision = change.revision
+        resource = _resource_of(change)
+        if self._deaf or resource is None:
+            return
+        take = self.controllers.take_event(resource)
+        if change.obj is not None:
+            take(EventType.MODIFIED, change.obj)
+            return
+        known = self.cache.store_of(resource).get(change.namespace, change.name)
+        metadata = {
+            "name": change.name,
+            "namespace": change.namespace,
+            "resourceVersion": str(change.revision),
+            "uid": known.uid if known is not None else "",
+        }
+        take(EventType.DELETED, {"metadata": metadata})
+
+
+def _resource_of(change: Change) -> Resource | None:
+    """Give the kind of what changed; both kinds of Cluster have the same plural. None: it is not watched."""
+    if change.plural == PROVISIONING_CLUSTERS.plural:
+        return PROVISIONING_CLUSTERS if change.namespace else MANAGEMENT_CLUSTERS
+    return _WATCHED.get(change.plural)

@@ -1,0 +1,110 @@
+"""Address spaces: a range never changes its own, and who moves to another takes nothing that somebody carries along."""
+
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
+from tests.harness.memory import Json
+from tests.harness.small_operator import SmallOperator
+
+A, B, NEW = "c-m-a", "c-m-b", "c-m-new"
+X, Y = "10.0.0.10", "10.0.0.11"
+QUARANTINE = 600
+
+
+def allocated(operator: SmallOperator, guest_id: str) -> Json:
+    conditions = operator.memory.objects[FLOATING_IPS.plural, guest_id, "web"]["status"]["conditions"]
+    found: Json = next(each for each in conditions if each["type"] == "Allocated")
+    return found
+
+
+async def made_again_in_another_space() -> SmallOperator:
+    """A holds X; its range was deleted and made again in the space lab."""
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
+    await operator.settle()
+    operator.add_range(addressSpace="lab")
+    await operator.settle()
+    return operator
+
+
+async def test_a_range_made_again_in_another_space_gives_out_nothing_and_takes_nothing_away() -> None:
+    """Both spaces may be one network: a second guest got X there while A's carried it."""
+    operator = await made_again_in_another_space()
+    operator.ask(NEW)
+    operator.ask(B, X)
+    await operator.settle()
+    await operator.pass_time(2 * QUARANTINE)
+    assert operator.held() == {f"default.{X}": A}
+    assert operator.holders(X) == {A}
+    for guest_id in (NEW, B):
+        found = allocated(operator, guest_id)
+        assert (found["status"], found["reason"]) == ("False", "AddressSpaceChanged")
+        assert '"default"' in found["message"]
+    assert allocated(operator, A)["reason"] == "AddressSpaceChanged"
+
+
+async def test_it_gives_out_addresses_once_the_last_one_of_its_name_is_free() -> None:
+    operator = await made_again_in_another_space()
+    operator.ask(NEW)
+    await operator.settle()
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(QUARANTINE - 1)
+    assert operator.holders(X) == set()
+    await operator.pass_time(2)
+    assert operator.held() == {f"lab.{X}": NEW}
+
+
+async def test_who_held_an_address_goes_on_when_the_range_is_made_again_as_it_was() -> None:
+    operator = await made_again_in_another_space()
+    operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
+    operator.add_range()
+    await operator.settle()
+    assert allocated(operator, A)["status"] == "True"
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def quarantined_in_the_old_space(operator: SmallOperator) -> None:
+    """A moved to the new space with its address, which its guest carries; the old space's waits for its end."""
+    operator.add_range(iprange=f"{X}-{X}")
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.carried.services[A] = X
+    operator.move_to_space(A, iprange=f"{X}-{X}")
+    await operator.settle()
+    assert operator.held() == {f"lab.{X}": A}
+    assert operator.quarantined() == {f"default.{X}"}
+
+
+async def test_an_address_that_its_guest_carries_for_the_new_space_is_freed_in_the_old_one() -> None:
+    operator = SmallOperator()
+    await quarantined_in_the_old_space(operator)
+    await operator.pass_time(QUARANTINE + 1)
+    assert operator.quarantined() == set()
+    assert operator.held() == {f"lab.{X}": A}
+
+
+async def test_of_two_spaces_in_quarantine_neither_ends_while_the_guest_carries_the_address() -> None:
+    operator = SmallOperator()
+    await quarantined_in_the_old_space(operator)
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(3 * QUARANTINE)
+    assert operator.quarantined() == {f"default.{X}", f"lab.{X}"}
+    operator.carried.services.clear()
+    await operator.pass_time(QUARANTINE)
+    assert operator.quarantined() == set()
+
+
+async def test_a_hold_in_the_new_space_that_only_a_late_store_still_knows_frees_nothing_in_the_old_one() -> (
+    None
+):
+    operator = SmallOperator()
+    await quarantined_in_the_old_space(operator)
+    operator.remove_unseen(f"lab.{X}")
+    await operator.pass_time(QUARANTINE + 1)
+    assert f"default.{X}" in operator.quarantined()

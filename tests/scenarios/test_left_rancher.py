@@ -1,0 +1,88 @@
+"""An imported guest lives on when Rancher knows it no more: what it may carry waits a day from then."""
+
+from datetime import timedelta
+
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from tests.harness.small_operator import SmallOperator
+
+GUEST, X = "c-m-a", "10.0.0.10"
+NAME = f"default.{X}"
+HOUR = 3600
+
+
+def build(*, imported: bool) -> SmallOperator:
+    """A process that starts: X was released three days ago, and meanwhile its guest was taken out of Rancher."""
+    operator = SmallOperator()
+    operator.add_range()
+    released = operator.memory.now - timedelta(days=3)
+    operator.reserve(X, GUEST, until=released + timedelta(minutes=10))
+    key = (FLOATING_IP_RESERVATIONS.plural, "", NAME)
+    found = operator.memory.objects[key]
+    owner = {**found["spec"]["owner"], "imported": imported}
+    history = [{"namespace": GUEST, "name": "web", "releasedAt": released.strftime("%Y-%m-%dT%H:%M:%SZ")}]
+    operator.memory.put(key, {**found, "spec": {**found["spec"], "owner": owner, "history": history}})
+    return operator
+
+
+async def test_a_process_that_did_not_see_it_leave_counts_the_day_from_its_own_first_look() -> None:
+    """The day counted from the release, which was over: at a restart the address was given to another at once."""
+    operator = build(imported=True)
+    await operator.start()
+    await operator.pass_time(23 * HOUR)
+    assert operator.quarantined() == {NAME}
+    await operator.pass_time(2 * HOUR)
+    assert not operator.quarantined()
+
+
+async def test_one_that_comes_back_and_leaves_again_has_its_day_anew() -> None:
+    operator = build(imported=True)
+    await operator.start()
+    await operator.pass_time(20 * HOUR)
+    operator.add_guest(GUEST, imported=True)
+    operator.carried.services[GUEST] = X
+    await operator.settle()
+    operator.remove_guest(GUEST)
+    await operator.settle()
+    await operator.pass_time(23 * HOUR)
+    assert operator.quarantined() == {NAME}
+    await operator.pass_time(2 * HOUR)
+    assert not operator.quarantined()
+
+
+async def test_an_absence_of_long_ago_does_not_count() -> None:
+    operator = build(imported=True)
+    await operator.start()
+    await operator.pass_time(48 * HOUR)
+    operator.add_guest(GUEST, imported=True)
+    operator.ask(GUEST)
+    await operator.settle()
+    assert operator.held() == {NAME: GUEST}
+    operator.remove_guest(GUEST)
+    operator.give_up(GUEST)
+    await operator.settle()
+    await operator.pass_time(23 * HOUR)
+    assert operator.quarantined() == {NAME}
+    await operator.pass_time(2 * HOUR)
+    assert not operator.quarantined()
+
+
+async def test_a_guest_that_rancher_made_went_with_its_cluster_objects() -> None:
+    operator = build(imported=False)
+    await operator.start()
+    assert not operator.quarantined()
+
+
+async def test_who_takes_the_lead_again_counts_from_what_it_finds_then() -> None:
+    """What it noted when it led before is of an absence that may have ended meanwhile."""
+    operator = build(imported=True)
+    await operator.start()
+    await operator.pass_time(20 * HOUR)
+    operator.controllers.stop_working()
+    operator.add_guest(GUEST, imported=True)
+    operator.carried.services[GUEST] = X
+    operator.remove_guest(GUEST)
+    await operator.start()
+    await operator.pass_time(23 * HOUR)
+    assert operator.quarantined() == {NAME}
+    await operator.pass_time(2 * HOUR)
+    assert not operator.quarantined()

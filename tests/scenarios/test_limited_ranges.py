@@ -1,0 +1,124 @@
+"""Ranges that serve only their own guests, and guests that may have only so much of a range."""
+
+from datetime import timedelta
+
+import pytest
+
+from fipop.kube.resources import FLOATING_IPS
+from tests.harness.small_operator import SmallOperator
+
+A, B = "c-m-a", "c-m-b"
+X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
+BLUE = {"matchLabels": {"net": "blue"}}
+
+
+def build(**spec: object) -> SmallOperator:
+    operator = SmallOperator()
+    operator.add_range(**spec)  # type: ignore[arg-type]
+    operator.add_guest(A)
+    operator.add_guest(B)
+    operator.label_guest(B, net="blue")
+    return operator
+
+
+def reason_of(operator: SmallOperator, guest_id: str) -> str:
+    conditions = operator.memory.objects[FLOATING_IPS.plural, guest_id, "web"]["status"]["conditions"]
+    return str(next(each["reason"] for each in conditions if each["type"] == "Allocated"))
+
+
+@pytest.mark.parametrize("ipaddress", ["", Z])
+async def test_a_restricted_range_serves_only_guests_that_it_would_be_chosen_for(ipaddress: str) -> None:
+    """Four floating IPs of a tenant emptied a range whose selector excluded his guest."""
+    operator = build(restrictToMatching=True, clusterSelector=BLUE)
+    await operator.start()
+    operator.ask(A, ipaddress)
+    operator.ask(B)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": B}
+    assert reason_of(operator, A) == "RangeRestricted"
+
+
+async def test_without_the_restriction_the_word_of_whoever_names_it_counts() -> None:
+    operator = build(clusterSelector=BLUE)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def test_a_restriction_moves_nobody_and_lets_a_guest_in_once_it_matches() -> None:
+    operator = build(clusterSelector=BLUE)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.change_range(restrictToMatching=True)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    operator.ask_for_another(A, Y)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}, (
+        "an address of the range that it does not have is a new one"
+    )
+    assert reason_of(operator, A) == "RangeRestricted"
+    operator.label_guest(A, net="blue")
+    await operator.settle()
+    assert operator.held() == {f"default.{Y}": A}
+
+
+async def test_a_range_that_names_nothing_serves_nobody_where_it_is_restricted() -> None:
+    operator = build(restrictToMatching=True)
+    await operator.start()
+    operator.ask(B)
+    await operator.settle()
+    assert operator.held() == {}
+    assert reason_of(operator, B) == "RangeRestricted"
+
+
+async def test_making_and_deleting_floating_ips_does_not_empty_a_range() -> None:
+    """What waits in quarantine counts: of ten rounds the third and all after it get nothing."""
+    operator = build(maxPerGuest=2, quarantineSeconds=36000)
+    await operator.start()
+    for _ in range(10):
+        operator.ask(
+            A, X if len(operator.quarantined()) == 0 else Y if len(operator.quarantined()) == 1 else Z
+        )
+        await operator.settle()
+        operator.give_up(A)
+        await operator.settle()
+    assert operator.quarantined() == {f"default.{X}", f"default.{Y}"}
+    operator.ask(A, Z)
+    operator.ask(B)
+    await operator.settle()
+    assert reason_of(operator, A) == "QuotaExceeded"
+    assert operator.held() == {f"default.{Z}": B}
+
+
+async def test_who_is_at_its_limit_gets_back_what_it_had_and_more_when_a_quarantine_ends() -> None:
+    operator = build(maxPerGuest=1)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.give_up(A)
+    await operator.settle()
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    operator.give_up(A)
+    await operator.settle()
+    operator.ask(A, Y)
+    await operator.settle()
+    assert (operator.held(), reason_of(operator, A)) == ({}, "QuotaExceeded")
+    await operator.pass_time(2000)
+    assert operator.held() == {f"default.{Y}": A}
+
+
+async def test_a_limit_that_comes_later_moves_nobody() -> None:
+    operator = build(ipFamilies=None)
+    operator.ask(A, has=X)
+    operator.reserve(X, A)
+    operator.reserve(Y, A, until=operator.memory.now + timedelta(hours=1))
+    await operator.start()
+    operator.change_range(maxPerGuest=1)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    assert reason_of(operator, A) == "Allocated"

@@ -1,0 +1,118 @@
+"""What a replica does with what it knew before, and with what a look found out first, when it takes the lead."""
+
+import asyncio
+import contextlib
+from random import Random
+from typing import Any, cast
+
+from fipop.control.workqueue import RetryAfter, WorkQueue
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
+from fipop.operator.routing import Key, Kind
+from tests.harness.memory import Json
+from tests.harness.small_operator import Pending, SmallOperator
+
+A, B = "c-m-a", "c-m-b"
+X = "10.0.0.10"
+GUESTS = 60
+
+
+async def test_a_guest_whose_links_a_look_resolved_first_gets_its_pass_all_the_same() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    operator.ask(A)
+    await operator.start()
+    controllers = operator.controllers
+    controllers.start_afresh()
+    await controllers.guests.discover(A)
+    passes = cast("Pending", controllers.passes)
+    passes.keys.clear()
+    await controllers.reconcile(Key(Kind.GUEST, "", A))
+    assert A in passes.keys
+    passes.keys.clear()
+    await controllers.reconcile(Key(Kind.GUEST, "", A))
+    assert passes.keys == {}, "it is told once"
+
+
+async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come_before_its_own_round() -> (
+    None
+):
+    """Its first pass comes too early, as it is not known; and then the look at all guests is the first to know it."""
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.0/16")
+    for number in range(GUESTS):
+        operator.add_guest(f"c-m-{number:03}")
+        operator.ask(f"c-m-{number:03}")
+    await operator.start()
+    controllers = operator.controllers
+    visited: set[str] = set()
+
+    async def visit(guest_id: str) -> RetryAfter | None:
+        if controllers.guests.known(guest_id) is not None:
+            visited.add(guest_id)
+        return None
+
+    work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(1))
+    passes: WorkQueue[str] = WorkQueue(name="passes", random=Random(1))
+    controllers.work = controllers.router.work = work
+    controllers.passes = controllers.router.passes = passes
+    discover, looked = controllers.scan.discover, asyncio.Event()
+
+    async def discover_after_passes(guest_id: str) -> bool:
+        await passes.wait_idle()
+        return await discover(guest_id)
+
+    async def reconcile(key: Key) -> RetryAfter | None:
+        if key.kind is Kind.GUEST:
+            await looked.wait()
+        return await controllers.reconcile(key)
+
+    controllers.scan.discover = discover_after_passes
+    controllers.scan.opened = looked.set
+    controllers.start_afresh()
+    controllers.enqueue_all()
+    tasks = [
+        asyncio.create_task(work.run(reconcile, concurrency=4)),
+        asyncio.create_task(passes.run(visit, concurrency=128)),
+        asyncio.create_task(controllers.scan.run()),
+    ]
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                while len(visited) < GUESTS:  # noqa: ASYNC110 - a set has no event for that
+                    await asyncio.sleep(0.01)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert len(visited) == GUESTS
+
+
+async def test_a_claim_that_was_cut_off_with_the_lead_keeps_no_address_when_its_owner_is_gone() -> None:
+    operator = SmallOperator()
+    operator.add_range(iprange=f"{X}-{X}")
+    operator.add_guest(A)
+    operator.add_guest(B)
+    await operator.start()
+    create, begun = operator.client.create, asyncio.Event()
+
+    async def hang(resource: Resource, body: Json, **options: Any) -> Json:
+        if resource == FLOATING_IP_RESERVATIONS:
+            begun.set()
+            await asyncio.Event().wait()
+        return await create(resource, body, **options)
+
+    operator.client.create = hang  # type: ignore[method-assign]
+    operator.ask(A)
+    claiming = asyncio.create_task(operator.controllers.floating_ips.reconcile((A, "web")))
+    await asyncio.wait_for(begun.wait(), 5)
+    claiming.cancel()
+    await asyncio.gather(claiming, return_exceptions=True)
+    operator.controllers.stop_working()
+    operator.give_up(A)
+    cast("Pending", operator.controllers.work).keys.clear()
+    operator.client.create = create  # type: ignore[method-assign]
+    await operator.start()
+    operator.ask(B)
+    await operator.settle()
+    assert operator.holders(X) == {B}

@@ -1,0 +1,101 @@
+"""What another operator is about to name is not given back, and nothing is named that another may be giving back."""
+
+from fipop.api import names
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.operator.addresses.reconciler import UNDER_WAY_SECONDS
+from tests.harness.memory import Json
+from tests.harness.small_operator import SmallOperator
+
+A, X = "c-m-a", "10.0.0.10"
+
+
+def stored(operator: SmallOperator, name: str) -> Json:
+    found: Json = operator.memory.objects[FLOATING_IP_RESERVATIONS.plural, "", name]["metadata"]
+    return found
+
+
+async def serving() -> SmallOperator:
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    return operator
+
+
+async def test_what_another_has_just_reserved_is_given_back_only_when_it_can_no_longer_be_named() -> None:
+    """The other one knows already that a range of space "lab" is named: its status comes after its reservation."""
+    operator = await serving()
+    operator.reserve(X, A, space="lab", range_name="lab")
+    await operator.settle()
+    await operator.pass_time(UNDER_WAY_SECONDS - 2)
+    assert operator.held() == {f"default.{X}": A, f"lab.{X}": A}
+    await operator.pass_time(4)
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def test_what_another_wrote_anew_meanwhile_waits_anew() -> None:
+    operator = await serving()
+    operator.reserve(X, A, space="lab", range_name="lab")
+    await operator.pass_time(UNDER_WAY_SECONDS - 2)
+    operator.reserve(X, A, space="lab", range_name="lab")
+    await operator.settle()
+    await operator.pass_time(UNDER_WAY_SECONDS - 2)
+    assert f"lab.{X}" in operator.held()
+    await operator.pass_time(4)
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def test_what_this_operator_reserved_itself_is_given_back_at_once_when_its_move_is_done() -> None:
+    operator = await serving()
+    operator.ask_for_another(A, "10.0.0.12")
+    await operator.settle()
+    assert operator.held() == {"default.10.0.0.12": A}
+
+
+async def test_what_is_found_reserved_is_written_anew_before_a_status_names_it() -> None:
+    """Who has seen that nothing names it, and gives it back as it was then, fails."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.ask(A)
+    operator.reserve(X, A)
+    found = stored(operator, f"default.{X}")["resourceVersion"]
+    await operator.start()
+    assert operator.held() == {f"default.{X}": A}
+    assert stored(operator, f"default.{X}")["resourceVersion"] != found
+    assert names.ANNOTATION_CONFIRMED in stored(operator, f"default.{X}")["annotations"]
+
+
+async def test_what_the_status_names_is_not_written_anew() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.ask(A, has=X)
+    operator.reserve(X, A)
+    await operator.start()
+    mark = stored(operator, f"default.{X}").get("annotations", {}).get(names.ANNOTATION_CONFIRMED)
+    assert mark is None
+
+
+async def test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_one() -> None:
+    """Another operator has moved it meanwhile as people asked, and gives back what this one was about to name."""
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    seen: list[Json] = []
+    operator.memory.listeners.append(
+        lambda change: (
+            seen.append(change.obj) if change.plural == FLOATING_IPS.plural and change.obj else None
+        )
+    )
+
+    def ask_for_another_once(verb: str) -> None:
+        if verb == "patch":
+            operator.client.on_commit = None
+            operator.ask_for_another(A, "10.0.0.12")
+
+    operator.client.on_commit = ask_for_another_once
+    operator.ask(A)
+    await operator.settle()
+    assert operator.held() == {"default.10.0.0.12": A}
+    assert [each["status"]["addresses"] for each in seen if "status" in each][:1] == [["10.0.0.12"]]

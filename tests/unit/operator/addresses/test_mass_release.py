@@ -1,0 +1,180 @@
+from dataclasses import dataclass, field
+
+import pytest
+
+from fipop.api.models import Reservation
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
+from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.state.cache import ClusterCache
+from fipop.state.guests import GuestDirectory
+from tests.harness.objects import build_floating_ip, build_reservation, cache_of
+
+CLUSTER = {"metadata": {"name": "c-m-1", "uid": "uid-c-m-1", "resourceVersion": "1"}, "spec": {}}
+
+
+@dataclass
+class Fleet:
+    """`lost` addresses whose floating IPs nobody saw go, beside `kept` ones, of a guest that is there."""
+
+    lost: int
+    kept: int = 0
+    told: list[int] = field(default_factory=list)
+    confirmed: int = 0
+    with_cluster: bool = True
+
+    def __post_init__(self) -> None:
+        living = [build_floating_ip(f"kept-{index}") for index in range(self.kept)]
+        held = [build_reservation(_address(index), f"kept-{index}") for index in range(self.kept)]
+        held += [build_reservation(_address(5000 + index), f"lost-{index}") for index in range(self.lost)]
+        self.cache: ClusterCache = cache_of(floating_ips=living, reservations=held)
+        if self.with_cluster:
+            self.cache.observe(MANAGEMENT_CLUSTERS, CLUSTER)
+        guests = GuestDirectory(cache=self.cache, client=None)  # type: ignore[arg-type] # asked for nothing
+        self.mass_release = MassReleaseGuard(
+            cache=self.cache, guests=guests, confirmed=lambda: self.confirmed, tell=self.told.append
+        )
+
+    def may_release(self) -> bool:
+        lost = [each for each in self.cache.reservations.all() if each.owner.name.startswith("lost")]
+        answers = {self.mass_release.may_release(each) for each in lost}
+        assert len(answers) == 1
+        return answers.pop()
+
+    def forget(self, lost: list[Reservation]) -> None:
+        """Have the reservations of lost ones gone."""
+        for reservation in lost:
+            self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
+
+    def lose(self, count: int, *, first: int = 0) -> None:
+        """Lose more, named from `first` on."""
+        for index in range(count):
+            self.cache.observe(
+                FLOATING_IP_RESERVATIONS, build_reservation(_address(9000 + index), f"lost-{first + index}")
+            )
+
+
+def _address(number: int) -> str:
+    return f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept", "may"),
+    [
+        (1, 0, True),
+        (10, 0, True),
+        (11, 0, False),
+        (11, 98, False),
+        (11, 99, True),
+        (20, 180, True),
+        (21, 180, False),
+    ],
+)
+def test_more_than_ten_and_more_than_a_tenth_of_the_addresses_lost_unseen_are_not_let_go(
+    lost: int, kept: int, may: bool
+) -> None:
+    assert Fleet(lost=lost, kept=kept).may_release() is may
+
+
+def test_it_is_told_once_how_many_and_their_confirmation_lets_exactly_so_many_go() -> None:
+    fleet = Fleet(lost=30)
+    assert not fleet.may_release()
+    assert fleet.told == [30]
+    fleet.confirmed = 29
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+    assert fleet.told == [30]
+
+
+def test_floating_ips_that_were_seen_to_be_deleted_are_nobodys_loss() -> None:
+    fleet = Fleet(lost=30)
+    for reservation in fleet.cache.reservations.all():
+        fleet.mass_release.note_deleted(reservation.owner.uid)
+    assert fleet.may_release()
+
+
+def test_a_cluster_that_is_gone_takes_its_floating_ips_along() -> None:
+    assert Fleet(lost=30, with_cluster=False).may_release()
+
+
+def test_a_confirmation_holds_for_the_loss_that_it_was_given_for_and_for_no_later_one() -> None:
+    now = 0.0
+    fleet = Fleet(lost=30)
+    fleet.mass_release.monotonic = lambda: now
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+
+    lost = [each for each in fleet.cache.reservations.all() if each.owner.name.startswith("lost")]
+    fleet.forget(lost[12:])
+    now += 60
+    assert fleet.may_release(), "what is left of the confirmed loss goes, too"
+
+    fleet.forget(lost[5:12])
+    now += 60
+    assert fleet.may_release(), "few are no mass"
+    fleet.lose(20)
+    now += 60
+    assert not fleet.may_release()
+    assert fleet.told == [30, 25]
+
+
+def test_an_old_confirmation_is_none_for_a_later_loss_of_the_same_size() -> None:
+    now = 0.0
+    fleet = Fleet(lost=30)
+    fleet.mass_release.monotonic = lambda: now
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+    lost = [each for each in fleet.cache.reservations.all() if each.owner.name.startswith("lost")]
+    fleet.forget(lost[1:])
+    now += 60
+    assert fleet.may_release(), "few are no mass"
+    fleet.lose(29, first=50)
+    now += 60
+    assert not fleet.may_release()
+    assert fleet.told == [30, 30]
+    assert fleet.mass_release.withheld() == 30
+    fleet.confirmed = 0
+    assert not fleet.may_release()
+    fleet.confirmed = 30
+    assert fleet.may_release()
+    assert fleet.mass_release.withheld() == 0
+
+
+def test_many_questions_are_answered_with_one_count() -> None:
+    now = 0.0
+    fleet = Fleet(lost=30)
+    fleet.mass_release.monotonic = lambda: now
+    counts: list[int] = []
+    all_reservations = fleet.cache.reservations.all
+    asked = all_reservations()
+    fleet.cache.reservations.all = lambda: counts.append(1) or all_reservations()  # type: ignore[method-assign,func-returns-value]
+    assert not any(fleet.mass_release.may_release(each) for each in asked)
+    assert len(counts) == 1
+
+
+def test_the_number_that_waits_is_told_until_it_is_confirmed_or_found_again() -> None:
+    fleet = Fleet(lost=30, kept=50)
+    assert fleet.mass_release.withheld() == 0, "nobody has asked to release any"
+    assert not fleet.may_release()
+    assert fleet.mass_release.withheld() == 30
+    fleet.confirmed = 30
+    assert fleet.mass_release.withheld() == 0
+    fleet.confirmed = 0
+    for index in range(25):
+        fleet.cache.observe(FLOATING_IPS, build_floating_ip(f"lost-{index}"))
+    fleet.mass_release.count_again()
+    assert fleet.mass_release.withheld() == 0
+
+
+def test_a_count_from_before_a_list_that_lacks_floating_ips_is_not_used() -> None:
+    fleet = Fleet(lost=1, kept=60)
+    fleet.mass_release.monotonic = lambda: 0.0
+    assert fleet.may_release()
+    for index in range(40):
+        floating_ip = fleet.cache.floating_ips.get("c-m-1", f"kept-{index}")
+        assert floating_ip is not None
+        fleet.cache.forget(FLOATING_IPS, floating_ip)
+    fleet.mass_release.count_again()
+    assert not fleet.may_release()

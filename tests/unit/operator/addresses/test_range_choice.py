@@ -1,0 +1,167 @@
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fipop.ipam.addresses import parse_address
+from fipop.kube.resources import PROVISIONING_CLUSTERS
+from fipop.operator.addresses.allocation import Blocker
+from fipop.operator.addresses.range_choice import bind_guest, choose_for_guest, find_range
+from fipop.rancher.matching import Guest
+from fipop.rancher.objects import ObjectRef
+from fipop.state.cache import ClusterCache
+from tests.harness.objects import (
+    build_range,
+    build_reservation,
+    cache_of,
+    floating_ip,
+    held_by,
+    reservation,
+)
+
+GUEST = Guest(
+    id="c-m-1",
+    cluster_namespace="fleet-default",
+    cluster_name="demo",
+    cluster_uid="uid-demo",
+    created=datetime(2026, 1, 1, tzinfo=UTC),
+    labels={},
+    opted_in=False,
+    connected=True,
+    paused=False,
+    deleting=False,
+    wants_floating_ip=True,
+    imported=False,
+    on_harvester=True,
+    harvester_cluster_name="harvester",
+    networks=("default/vlan10",),
+    kubeconfig_secret=ObjectRef(namespace="fleet-default", name="demo-kubeconfig"),
+)
+
+
+def build_cluster(name: str, cluster_name: str) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "fleet-default",
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "status": {"clusterName": cluster_name},
+    }
+
+
+def serving(name: str, iprange: str, network: str | None = None, **fields: Any) -> dict[str, Any]:
+    annotations = {"harvesterClusterName": "harvester"} | (
+        {"harvesterNetworkName": network} if network else {}
+    )
+    return build_range(name, iprange, annotations=annotations, **fields)
+
+
+def world_with_clusters(*clusters: dict[str, Any]) -> ClusterCache:
+    cache = cache_of()
+    for cluster in clusters:
+        cache.observe(PROVISIONING_CLUSTERS, cluster)
+    return cache
+
+
+@pytest.mark.parametrize("annotations", [{}, {"clustername": "demo"}])
+def test_the_guest_is_the_cluster_whose_namespace_it_is(annotations: dict[str, str]) -> None:
+    cache = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
+    binding = bind_guest(cache, floating_ip(annotations=annotations))
+    assert (binding.cluster_name, binding.blocker) == ("demo", None)
+
+
+def test_an_annotation_can_object_to_the_guest_and_never_choose_another() -> None:
+    cache = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
+    binding = bind_guest(cache, floating_ip(annotations={"clustername": "shop"}))
+    assert binding.cluster_name == "demo"
+    assert binding.blocker is not None
+    assert binding.blocker.reason == "ClusterMismatch"
+
+
+def test_a_namespace_of_no_cluster_has_no_guest() -> None:
+    binding = bind_guest(world_with_clusters(build_cluster("shop", "c-m-2")), floating_ip())
+    assert binding.blocker is not None
+    assert (binding.cluster_name, binding.blocker.reason) == ("", "GuestNotFound")
+
+
+def found(
+    cache: ClusterCache,
+    *,
+    guest: Guest | None = GUEST,
+    held: tuple[str, ...] = (),
+    static: str = "",
+    **fields: Any,
+) -> str:
+    """The name of the range, or the reason why there is none."""
+    result = find_range(
+        cache,
+        floating_ip(**fields),
+        tuple(reservation(each, range_name="held-from") for each in held),
+        guest,
+        static=[parse_address(static)] if static else [],
+    )
+    return result.reason if isinstance(result, Blocker) else result.name
+
+
+RANGES = [
+    serving("held-from", "10.9.0.0/24", "vlan99"),
+    serving("first", "10.1.0.0/24"),
+    serving("second", "10.2.0.0/24"),
+]
+
+
+def test_the_range_that_is_named_serves_and_no_other_where_it_is_missing() -> None:
+    cache = cache_of(ranges=RANGES)
+    assert found(cache, annotations={"fiprange": "second"}, held=("10.9.0.1",)) == "second"
+    assert found(cache, annotations={"fiprange": "third"}) == "RangeNotFound"
+
+
+def test_without_a_name_it_is_that_of_the_address_that_is_held_then_that_of_the_status() -> None:
+    cache = cache_of(ranges=RANGES)
+    assert found(cache, held=("10.9.0.1",), status=held_by([], range_name="second")) == "held-from"
+    assert found(cache, status=held_by([], range_name="second")) == "second"
+    assert found(cache, guest=None, status=held_by([], range_name="second")) == "second"
+
+
+def test_else_one_is_chosen_as_for_a_new_guest_for_a_static_address_one_that_gives_it_out() -> None:
+    cache = cache_of(ranges=RANGES)
+    assert found(cache) == "first"
+    assert found(cache, static="10.2.0.7") == "second"
+    assert found(cache, static="10.3.0.7") == "first", "which then says why it does not"
+
+
+def test_a_full_range_is_passed_over_and_is_all_there_is_where_no_other_serves() -> None:
+    full = [build_reservation("10.1.0.1", "other")]
+    both = cache_of(ranges=[serving("first", "10.1.0.1"), serving("second", "10.2.0.1")], reservations=full)
+    assert found(both) == "second"
+    assert found(cache_of(ranges=[serving("first", "10.1.0.1")], reservations=full)) == "first"
+
+
+@pytest.mark.parametrize(
+    ("ranges", "reason"),
+    [
+        ([], "NoMatchingRange"),
+        ([build_range("unnamed", "10.1.0.0/24")], "NoMatchingRange"),
+        ([serving("other", "10.1.0.0/24", "vlan20")], "NetworkMismatch"),
+        ([serving("drained", "10.1.0.0/24", draining=True)], "RangeDraining"),
+    ],
+)
+def test_where_no_range_serves_the_reason_is_told(ranges: list[dict[str, Any]], reason: str) -> None:
+    assert found(cache_of(ranges=ranges)) == reason
+
+
+def test_a_guest_that_is_not_known_yet_waits() -> None:
+    assert found(cache_of(ranges=RANGES), guest=None) == "GuestNotFound"
+
+
+def test_ranges_that_are_being_deleted_or_cannot_be_read_serve_no_new_guest() -> None:
+    leaving = serving("leaving", "10.1.0.0/24")
+    leaving["metadata"]["deletionTimestamp"] = "2026-02-01T00:00:00Z"
+    cache = cache_of(ranges=[leaving, serving("broken", "10.1.0.9-10.1.0.1"), serving("good", "10.2.0.0/24")])
+    assert choose_for_guest(cache, GUEST).candidates == ("good",)
+    elsewhere = replace(GUEST, harvester_cluster_name="another")
+    assert not choose_for_guest(cache, elsewhere).matches

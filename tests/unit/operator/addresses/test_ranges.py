@@ -1,0 +1,76 @@
+from fipop.api.conditions import Verdict
+from fipop.api.models import INT64_MAX
+from fipop.operator.addresses.ranges import build_conditions, describe
+from fipop.state.cache import ClusterCache
+from tests.harness.objects import build_range, build_reservation, cache_of
+
+
+def conditions(
+    cache: ClusterCache, name: str = "pool"
+) -> tuple[tuple[Verdict, str, str], tuple[Verdict, str, str]]:
+    """Ready and Conflict of a range: verdict, reason and message."""
+    found = cache.ranges.get("", name)
+    assert found is not None
+    ready, conflict = build_conditions(found, cache.allocations, cache.allocations.capacity(name))
+    return (ready.verdict, ready.reason, ready.message), (conflict.verdict, conflict.reason, conflict.message)
+
+
+def test_a_good_range_says_how_many_addresses_it_has() -> None:
+    ready, conflict = conditions(cache_of(ranges=[build_range("pool", "10.0.0.192/26")]))
+    assert ready == (Verdict.TRUE, "Ready", "62 addresses")
+    assert conflict == (Verdict.FALSE, "NoOverlap", "")
+
+
+def test_what_was_understood_otherwise_than_it_was_written_is_said() -> None:
+    cache = cache_of(ranges=[build_range("pool", "10.0.0.200/24, fd00::7/64")])
+    (_, _, message), _ = conditions(cache)
+    assert "10.0.0.200/24 means 10.0.0.0/24" in message
+    assert "fd00::7/64 means fd00::/64" in message
+    assert f"counts above {INT64_MAX} are shown as that" in message
+
+
+def test_of_many_masked_parts_a_few_are_named() -> None:
+    cache = cache_of(ranges=[build_range("pool", ",".join(f"10.{part}.0.1/24" for part in range(50)))])
+    found, capacity = cache.ranges.get("", "pool"), cache.allocations.capacity("pool")
+    assert found is not None
+    assert capacity is not None
+    assert describe(found, cache.allocations, capacity).count("means") == 5
+
+
+def test_a_range_that_cannot_be_read_quotes_what_is_wrong() -> None:
+    ready, _ = conditions(cache_of(ranges=[build_range("pool", "10.0.0.0/24, 10.0.0.9-10.0.0.1")]))
+    assert ready[:2] == (Verdict.FALSE, "Invalid")
+    assert '"10.0.0.9-10.0.0.1"' in ready[2]
+
+
+def test_a_range_that_is_shut_by_its_former_space_says_so() -> None:
+    cache = cache_of(
+        ranges=[build_range("pool", "10.0.0.0/24", addressSpace="lab")],
+        reservations=[build_reservation("10.0.0.1")],
+    )
+    ready, _ = conditions(cache)
+    assert ready[:2] == (Verdict.FALSE, "AddressSpaceChanged")
+    assert "under another name" in ready[2]
+
+
+def test_a_draining_range_is_not_ready() -> None:
+    ready, _ = conditions(cache_of(ranges=[build_range("pool", "10.0.0.0/24", draining=True)]))
+    assert ready[:2] == (Verdict.FALSE, "Draining")
+
+
+def test_the_younger_names_all_older_ones_that_take_addresses_from_it() -> None:
+    cache = cache_of(
+        ranges=[
+            build_range("old", "10.0.0.0/28"),
+            build_range("older", "10.0.0.16/28", created="2025-01-01T00:00:00Z"),
+            build_range("pool", "10.0.0.0/24", created="2026-02-01T00:00:00Z"),
+            build_range("away", "10.0.0.0/24", created="2024-01-01T00:00:00Z", addressSpace="away"),
+        ]
+    )
+    _, conflict = conditions(cache)
+    assert conflict == (
+        Verdict.TRUE,
+        "Overlap",
+        "addresses in common are given out by the older: older, old",
+    )
+    assert conditions(cache, "older")[1][0] is Verdict.FALSE

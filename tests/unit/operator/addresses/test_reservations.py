@@ -1,0 +1,339 @@
+"""The protocol of reservations, against a store in memory that knows names, uids and versions as an API server does."""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from fipop.api.models import Owner, Requested, Reservation
+from fipop.api.parsing import parse_reservation
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiUnreachableError
+from fipop.ipam.addresses import parse_address
+from fipop.operator.addresses.reservations import Denied, Granted, ReservationStore, is_former_owner
+from fipop.state.claims import Claim, reservation_name
+from tests.harness.objects import NOW, Json
+from tests.harness.reservation_store import Reservations
+
+
+class Operator:
+    """A desk with its own view of the store, which may be behind."""
+
+    def __init__(self, api: Reservations, now: datetime = NOW) -> None:
+        self.known: dict[str, Reservation] = {}
+        self.api = api
+        self.reservation_store = ReservationStore(
+            client=api,  # type: ignore[arg-type] # the four calls that a desk makes
+            lookup=self.known.get,
+            observe=self._observe,
+            forget=lambda gone: self.known.pop(gone.name, None),
+            now=lambda: now,
+        )
+
+    def look(self) -> None:
+        """Take in all there is, as watches do sooner or later."""
+        self.known.clear()
+        for name, obj in self.api.objects.items():
+            self.known[name] = parse_reservation(obj)
+
+    def _observe(self, answer: Json) -> Reservation:
+        found = parse_reservation(answer)
+        self.known[found.name] = found
+        return found
+
+
+def owner(name: str = "web", *, namespace: str = "c-m-1", uid: str = "uid-1", cluster: str = "demo") -> Owner:
+    return Owner(namespace=namespace, name=name, uid=uid, cluster=cluster)
+
+
+def claim(
+    who: Owner,
+    address: str = "10.0.0.1",
+    *,
+    range_name: str = "pool",
+    requested: Requested = Requested.DYNAMIC,
+) -> Claim:
+    return Claim(
+        space="default", address=parse_address(address), range=range_name, owner=who, requested=requested
+    )
+
+
+def held(api: Reservations) -> dict[str, Owner]:
+    found = {name: parse_reservation(obj) for name, obj in api.objects.items()}
+    return {name: each.owner for name, each in found.items() if each.is_held}
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("10.0.0.1", "default.10.0.0.1"), ("fd00::1", "default.fd000000000000000000000000000001")],
+)
+def test_the_name_of_a_reservation_is_its_space_and_address(address: str, name: str) -> None:
+    assert reservation_name("default", parse_address(address)) == name
+
+
+async def test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_told_whose_it_is() -> None:
+    api = Reservations()
+    first = await Operator(api).reservation_store.claim(claim(owner("first")))
+    second = await Operator(api).reservation_store.claim(claim(owner("second")))
+    assert isinstance(first, Granted)
+    assert first.is_new
+    assert isinstance(second, Denied)
+    assert second.reservation.owner.name == "first"
+    assert held(api) == {"default.10.0.0.1": owner("first")}
+
+
+async def test_what_is_mine_is_granted_again_without_a_write() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    await operator.reservation_store.claim(claim(owner()))
+    api.writes.clear()
+    again = await operator.reservation_store.claim(claim(owner()))
+    other = await Operator(api).reservation_store.claim(claim(owner()))
+    assert isinstance(again, Granted)
+    assert isinstance(other, Granted)
+    assert (again.is_new, other.is_new, api.writes) == (False, False, [])
+
+
+async def test_a_lost_answer_is_asked_for_again_under_the_same_name_and_found_granted() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    api.cut = True
+    with pytest.raises(ApiUnreachableError) as error:
+        await operator.reservation_store.claim(claim(owner()))
+    assert error.value.outcome_unknown
+    assert isinstance(await operator.reservation_store.claim(claim(owner())), Granted)
+    assert api.writes == ["create default.10.0.0.1"]
+
+
+async def test_an_owner_that_was_made_again_takes_its_address_over_by_a_swap() -> None:
+    api = Reservations()
+    await Operator(api).reservation_store.claim(claim(owner(uid="uid-1")))
+    before = parse_reservation(api.objects["default.10.0.0.1"])
+    answer = await Operator(api, NOW + timedelta(days=1)).reservation_store.claim(claim(owner(uid="uid-2")))
+    assert isinstance(answer, Granted)
+    assert answer.reservation.owner.uid == "uid-2"
+    assert (answer.reservation.uid, answer.reservation.since) == (before.uid, before.since)
+    assert not answer.is_new
+
+
+async def test_nobody_is_refused_on_the_word_of_a_store_that_may_be_behind() -> None:
+    api = Reservations()
+    behind, other = Operator(api), Operator(api)
+    await other.reservation_store.claim(claim(owner("first")))
+    behind.look()
+    other.look()
+    assert await other.reservation_store.free(other.known["default.10.0.0.1"])
+    assert await behind.reservation_store.claim(claim(owner("second"))) is None, (
+        "its owner may still name it: look again"
+    )
+    assert isinstance(await behind.reservation_store.claim(claim(owner("second"))), Granted)
+    assert held(api) == {"default.10.0.0.1": owner("second")}
+
+
+async def test_a_release_keeps_who_had_it_and_for_how_long_nobody_else_gets_it() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    granted = await operator.reservation_store.claim(claim(owner()))
+    released = await operator.reservation_store.quarantine(granted.reservation, seconds=600)
+    assert released.quarantined_until == NOW + timedelta(seconds=600)
+    assert [(past.name, past.cluster, past.released_at) for past in released.history] == [
+        ("web", "demo", NOW)
+    ]
+    assert isinstance(await operator.reservation_store.claim(claim(owner("other"))), Denied)
+
+
+async def test_a_quarantine_is_never_shorter_than_its_range_says_though_written_in_whole_seconds() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    granted = await operator.reservation_store.claim(claim(owner()))
+    operator.reservation_store._now = lambda: NOW + timedelta(milliseconds=300)
+    released = await operator.reservation_store.quarantine(granted.reservation, seconds=2)
+    assert released.quarantined_until == NOW + timedelta(seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("who", "range_name", "returns"),
+    [
+        (owner(), "pool", True),
+        (owner(uid="uid-2"), "pool", True),
+        (owner(namespace="c-m-2"), "pool", True),
+        (owner(), "other", True),
+        (owner(namespace="c-m-2"), "other", False),
+        (owner(namespace="c-m-2", cluster="shop"), "pool", False),
+        (owner("api", cluster="demo"), "pool", False),
+    ],
+)
+async def test_a_quarantined_address_goes_back_to_the_floating_ip_of_that_name_of_that_cluster_and_range(
+    who: Owner, range_name: str, returns: bool
+) -> None:
+    api = Reservations()
+    operator = Operator(api)
+    granted = await operator.reservation_store.claim(claim(owner()))
+    await operator.reservation_store.quarantine(granted.reservation, seconds=600)
+    answer = await operator.reservation_store.claim(claim(who, range_name=range_name))
+    assert isinstance(answer, Granted) is returns
+
+
+def test_who_has_no_cluster_is_nobodys_former_owner() -> None:
+    known = parse_reservation(
+        {"metadata": {"name": "x"}, "spec": {"owner": {"namespace": "a", "name": "web"}, "range": "pool"}}
+    )
+    assert not is_former_owner(known, Owner(namespace="b", name="web", uid="u"), "pool")
+
+
+async def test_the_history_of_owners_is_short() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    for _ in range(9):
+        granted = await operator.reservation_store.claim(claim(owner()))
+        await operator.reservation_store.quarantine(granted.reservation, seconds=1)
+    assert len(operator.known["default.10.0.0.1"].history) == 5
+
+
+async def test_what_changed_since_it_was_seen_is_neither_freed_nor_released() -> None:
+    api = Reservations()
+    operator, other = Operator(api), Operator(api)
+    granted = await operator.reservation_store.claim(claim(owner()))
+    released = await operator.reservation_store.quarantine(granted.reservation, seconds=1)
+    await other.reservation_store.claim(claim(owner()))
+    operator.look()  # a watch may have brought the news while the free was being decided
+    assert not await operator.reservation_store.free(released)
+    with pytest.raises(ApiConflictError):
+        await operator.reservation_store.quarantine(granted.reservation, seconds=1)
+    assert held(api) == {"default.10.0.0.1": owner()}
+    assert operator.known["default.10.0.0.1"].is_held, "the next round starts from the truth"
+
+
+async def test_a_guest_is_written_only_with_what_is_still_its_own() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    granted = await operator.reservation_store.claim(claim(owner()))
+    name = "default.10.0.0.1"
+    assert await operator.reservation_store.is_held_by(name, owner())
+    assert not await operator.reservation_store.is_held_by(name, owner(uid="uid-2"))
+    assert not await operator.reservation_store.is_held_by(name, owner("other"))
+    await operator.reservation_store.quarantine(granted.reservation, seconds=1)
+    assert not await operator.reservation_store.is_held_by(name, owner())
+    assert not await operator.reservation_store.is_held_by("default.10.0.0.2", owner())
+
+
+async def test_an_address_found_in_a_guest_is_quarantined_unless_it_is_on_the_books() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    found = claim(Owner(namespace="c-m-1", name="", uid="", cluster="demo"))
+    quarantined = await operator.reservation_store.quarantine_unowned(found, seconds=60)
+    assert quarantined is not None
+    assert quarantined.quarantined_until == NOW + timedelta(seconds=60)
+    assert await operator.reservation_store.quarantine_unowned(found, seconds=60) is None
+    assert isinstance(await operator.reservation_store.claim(claim(owner("other", cluster="shop"))), Denied)
+
+
+class ManyDesks(RuleBasedStateMachine):
+    """Desks that are behind, whose answers get lost, on the same addresses: each has one owner at most, always."""
+
+    @initialize()
+    def start(self) -> None:
+        self.api = Reservations()
+        self.operators = [Operator(self.api) for _ in range(3)]
+        self.before: dict[str, Owner] = {}
+        self.released: set[str] = set()
+
+    def _run(self, coroutine: Any) -> Any:
+        try:
+            return asyncio.run(coroutine)
+        except (ApiConflictError, ApiAlreadyExistsError, ApiUnreachableError):
+            return None
+
+    @rule(index=st.integers(0, 2))
+    def look(self, index: int) -> None:
+        self.operators[index].look()
+
+    @rule()
+    def lose_the_next_answer(self) -> None:
+        self.api.cut = True
+
+    @rule(
+        index=st.integers(0, 2),
+        host=st.integers(1, 2),
+        name=st.sampled_from(["a", "b"]),
+        uid=st.sampled_from(["u1", "u2"]),
+    )
+    def claim(self, index: int, host: int, name: str, uid: str) -> None:
+        wanted = claim(owner(name, uid=uid), f"10.0.0.{host}")
+        answer = self._run(self.operators[index].reservation_store.claim(wanted))
+        # What it held before rests on what it knows; what it is given now is its own.
+        if isinstance(answer, Granted) and answer.is_new:
+            assert held(self.api)[wanted.name] == wanted.owner
+
+    @rule(index=st.integers(0, 2), host=st.integers(1, 2), ends=st.booleans())
+    def let_go(self, index: int, host: int, ends: bool) -> None:
+        operator, name = self.operators[index], f"default.10.0.0.{host}"
+        known = operator.known.get(name)
+        if known is None:
+            return
+        self.released.add(name)
+        if known.is_held:
+            self._run(operator.reservation_store.quarantine(known, seconds=1))
+        elif ends:
+            self._run(operator.reservation_store.free(known))
+
+    @invariant()
+    def an_address_changes_its_owner_through_release_only(self) -> None:
+        if not hasattr(self, "api"):
+            return
+        now = held(self.api)
+        for name, who in now.items():
+            before = self.before.get(name)
+            assert before is None or before.key == who.key or name in self.released
+        self.before = now
+        self.released.clear()
+
+
+TestManyDesks = ManyDesks.TestCase
+TestManyDesks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+async def test_a_reservation_that_came_while_its_absence_was_on_its_way_is_not_forgotten() -> None:
+    api = Reservations()
+    operator = Operator(api)
+    other = Operator(api)
+
+    class SlowToSayNo:
+        """Answers that there is none, and before that answer arrives a watch event brings one."""
+
+        async def get(self, _resource: object, _name: str) -> Json | None:
+            await other.reservation_store.claim(claim(owner("other")))
+            operator.look()
+            return None
+
+    operator.reservation_store._client = SlowToSayNo()  # type: ignore[assignment]
+    assert not await operator.reservation_store.is_held_by("default.10.0.0.1", owner())
+    assert operator.known["default.10.0.0.1"].owner.name == "other"
+
+
+@pytest.mark.parametrize(
+    ("lives", "imported", "namespace", "returns"),
+    [
+        (False, False, "c-m-2", True),
+        (True, False, "c-m-2", False),
+        (False, True, "c-m-2", False),
+        (True, True, "c-m-1", True),
+    ],
+)
+async def test_an_address_in_quarantine_returns_to_a_namesake_only_when_the_former_guest_is_gone(
+    lives: bool, imported: bool, namespace: str, returns: bool
+) -> None:
+    api = Reservations()
+    operator = Operator(api)
+    operator.reservation_store._lives = lambda guest_id: lives and guest_id == "c-m-1"
+    former = replace(owner(), imported=imported)
+    granted = await operator.reservation_store.claim(claim(former))
+    assert isinstance(granted, Granted)
+    await operator.reservation_store.quarantine(granted.reservation, seconds=600)
+
+    answer = await operator.reservation_store.claim(claim(owner(namespace=namespace, uid="uid-2")))
+    assert isinstance(answer, Granted) is returns

@@ -1,0 +1,170 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fipop.api.conditions import Condition, ConditionType, Verdict
+from fipop.api.models import FloatingIP, FloatingIPStatus, ReleaseStatus
+from fipop.ipam.addresses import Family
+from fipop.operator.addresses.allocation import Blocker
+from fipop.operator.addresses.range_choice import GuestBinding
+from fipop.operator.addresses.status import build_status
+from fipop.rancher.objects import parse_provisioning_cluster
+from fipop.state.observations import Finding, GuestObservation, unreachable
+from tests.harness.objects import NOW, floating_ip, reservation
+
+V4, V6 = Family.IPV4, Family.IPV6
+DEMO = parse_provisioning_cluster(
+    {
+        "metadata": {"name": "demo", "namespace": "fleet-default", "uid": "uid-demo", "resourceVersion": "1"},
+        "status": {"clusterName": "c-m-1"},
+    }
+)
+HERE = GuestBinding(cluster=DEMO)
+NOWHERE = GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message="no cluster"))
+HELD = {V4: reservation("10.0.0.1")}
+FULL = Blocker(reason="RangeFull", message="full")
+GOOD = Finding(verdict=Verdict.TRUE, reason="Configured")
+BAD = Finding(verdict=Verdict.FALSE, reason="NotReady", message="0 of 3 pods")
+RELEASE = ReleaseStatus(
+    role="kube-vip",
+    name="kube-vip",
+    namespace="kube-system",
+    revision=1,
+    digest="d",
+    version="1",
+    status="deployed",
+)
+
+
+def status(
+    before: FloatingIP | None = None,
+    *,
+    held: dict = HELD,
+    blockers: tuple[Blocker, ...] = (),
+    binding: GuestBinding = HERE,
+    observation: GuestObservation | None = None,
+    later: int = 0,
+) -> FloatingIPStatus:
+    return build_status(
+        before or floating_ip(),
+        held=held,
+        blockers=blockers,
+        binding=binding,
+        observation=observation,
+        now=NOW + timedelta(seconds=later),
+    )
+
+
+def seen(*, addresses: tuple[str, ...] = ("10.0.0.1",), **findings: Finding) -> GuestObservation:
+    return GuestObservation(
+        reachable=True,
+        configured={("c-m-1", "web"): GOOD},
+        served={("c-m-1", "web"): addresses},
+        releases=(RELEASE,),
+        **findings,
+    )
+
+
+def told(found: FloatingIPStatus) -> dict[str, str]:
+    return {each.type.value: f"{each.verdict.value} {each.reason}" for each in found.conditions}
+
+
+def of_type(found: FloatingIPStatus, kind: ConditionType) -> Condition:
+    return next(each for each in found.conditions if each.type is kind)
+
+
+def test_what_is_held_stands_in_the_status_ipv4_first_with_range_and_space() -> None:
+    found = status(held={V6: reservation("fd00::1"), V4: reservation("10.0.0.1")})
+    assert (found.addresses, found.range, found.address_space) == (("10.0.0.1", "fd00::1"), "pool", "default")
+
+
+def test_ready_is_what_the_first_condition_that_is_not_true_says() -> None:
+    assert told(status(observation=seen(kube_vip=GOOD, cloud_provider=BAD))) == {
+        "Ready": "False NotReady",
+        "Allocated": "True Allocated",
+        "GuestConfigured": "True Configured",
+        "KubeVipReady": "True Configured",
+        "CloudProviderReady": "False NotReady",
+    }
+    assert told(status(observation=seen()))["Ready"] == "True Ready"
+    assert told(status(blockers=(FULL,), observation=seen()))["Ready"] == "False RangeFull"
+
+
+def test_an_obstacle_is_told_together_with_what_stays() -> None:
+    allocated = of_type(status(blockers=(FULL, FULL)), ConditionType.ALLOCATED)
+    assert allocated.message == "full; 10.0.0.1 stays"
+
+
+@pytest.mark.parametrize(("held", "verdict"), [(HELD, Verdict.TRUE), ({}, Verdict.FALSE)])
+def test_an_obstacle_that_is_tolerable_is_a_note_where_there_is_an_address(
+    held: dict, verdict: Verdict
+) -> None:
+    tolerable = Blocker(reason="RangeFull", message="no IPv6 left", tolerable=True)
+    allocated = of_type(status(held=held, blockers=(tolerable,)), ConditionType.ALLOCATED)
+    assert allocated.verdict is verdict
+    assert "no IPv6 left" in allocated.message
+
+
+def test_without_a_guest_or_an_address_the_guest_is_not_configured_and_says_why() -> None:
+    assert told(status(binding=NOWHERE))["GuestConfigured"] == "False GuestNotFound"
+    assert status(binding=NOWHERE).guest is None
+    assert told(status(held={}, blockers=(FULL,)))["GuestConfigured"] == "False NoAddress"
+
+
+def test_before_the_first_pass_of_this_process_what_was_found_earlier_stays() -> None:
+    earlier = status(observation=seen(kube_vip=BAD))
+    after_a_restart = status(floating_ip_with(earlier), later=99)
+    assert after_a_restart == earlier
+    assert told(status())["GuestConfigured"] == "Unknown Pending"
+
+
+def test_of_a_guest_that_is_not_reached_the_releases_are_those_that_were_seen_last() -> None:
+    earlier = status(observation=seen())
+    found = status(
+        floating_ip_with(earlier), observation=unreachable("GuestUnreachable", "timeout", installs=False)
+    )
+    assert found.guest is not None
+    assert (found.guest.reachable, found.guest.releases) == (False, (RELEASE,))
+    assert told(found)["GuestConfigured"] == "False GuestUnreachable"
+
+
+def test_a_condition_keeps_its_time_while_its_verdict_stays_and_the_same_facts_make_the_same_status() -> None:
+    first = status(blockers=(FULL,))
+    again = status(floating_ip_with(first), blockers=(FULL,), later=60)
+    assert again == first
+    other = status(
+        floating_ip_with(first), blockers=(Blocker(reason="RangeDraining", message="x"),), later=60
+    )
+    assert of_type(other, ConditionType.ALLOCATED).since == NOW, "another reason, the same verdict"
+    better = status(floating_ip_with(first), later=60)
+    assert of_type(better, ConditionType.ALLOCATED).since == NOW + timedelta(seconds=60)
+
+
+def floating_ip_with(found: FloatingIPStatus) -> FloatingIP:
+    return replace(floating_ip(), status=found)
+
+
+def test_a_guest_that_is_paused_from_the_start_says_so_until_a_pass_is_made() -> None:
+    binding = GuestBinding(cluster=replace(DEMO, paused=True))
+    paused = status(binding=binding)
+    assert told(paused)["GuestConfigured"] == "Unknown Paused"
+    assert status(floating_ip_with(paused), binding=binding) == paused
+    assert told(status(floating_ip_with(paused)))["GuestConfigured"] == "Unknown Pending"
+    served = status(observation=seen(kube_vip=BAD))
+    assert told(status(floating_ip_with(served), binding=binding)) == told(served), (
+        "what a pass found stays told"
+    )
+
+
+def test_a_guest_that_was_told_of_another_address_is_not_configured_with_this_one() -> None:
+    """A move looked ready at once, while the guest still had the old address."""
+    found = told(status(observation=seen(addresses=("10.0.0.9",))))
+    assert (found["GuestConfigured"], found["Ready"]) == ("Unknown Pending", "Unknown Pending")
+    assert told(status(observation=seen()))["Ready"] == "True Ready"
+
+
+def test_what_an_earlier_process_found_of_another_address_does_not_stay() -> None:
+    configured = status(observation=seen())
+    moved = status(floating_ip_with(configured), held={V4: reservation("10.0.0.2")})
+    assert told(moved)["Ready"] == "Unknown Pending"

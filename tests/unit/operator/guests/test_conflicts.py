@@ -1,0 +1,160 @@
+"""What two guests have a claim to after a restored backup is written to neither anew."""
+
+import pytest
+
+from fipop.errors import CarriedElsewhereError
+from fipop.guest.in_use import InUseAddresses, addresses_in
+from fipop.ipam.addresses import Address, format_address
+from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.state.cache import ClusterCache
+from tests.harness.objects import build_floating_ip, build_reservation, cache_of, held_by
+
+OWNER, RIVAL = "c-m-owner", "c-m-rival"
+
+
+class Guests:
+    """Guests by what their ConfigMaps say now; `gone` are those that Rancher no longer knows."""
+
+    def __init__(self, cache: ClusterCache, **carried: str) -> None:
+        self.carried = {f"c-m-{name}": value for name, value in carried.items()}
+        self.gone: set[str] = set()
+        self.asked: list[str] = []
+        self.conflicts = AddressConflicts(
+            cache=cache,
+            exists=lambda guest_id: guest_id not in self.gone,
+            look=self._look,
+            carries=self._carries,
+            reaches=lambda *_: True,
+        )
+        self.conflicts.learn({guest_id: self.around(guest_id) for guest_id in self.carried})
+
+    def around(self, guest_id: str) -> InUseAddresses:
+        metadata = {"name": "kubevip", "namespace": "kube-system"}
+        carried = self.carried.get(guest_id, "")
+        return addresses_in([{"metadata": metadata, "data": {"cidr-global": carried}}], [])
+
+    async def _carries(self, guest_id: str, address: Address) -> bool:
+        return self.around(guest_id).carrier_of(format_address(address)) is not None
+
+    async def _look(self, guest_id: str, address: Address) -> str | None:
+        self.asked.append(guest_id)
+        carrier = self.around(guest_id).carrier_of(format_address(address))
+        return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
+
+
+def held_world(**fields: object) -> ClusterCache:
+    return cache_of(reservations=[build_reservation("10.0.0.1", namespace=OWNER, **fields)])  # type: ignore[arg-type]
+
+
+async def check(guests: Guests, cache: ClusterCache) -> None:
+    (reservation,) = cache.reservations_of((OWNER, "web"))
+    await guests.conflicts.check(reservation)
+
+
+async def test_an_address_that_another_guest_carries_is_not_written_until_that_one_gives_it_up() -> None:
+    cache = held_world()
+    guests = Guests(cache, owner="10.0.0.6/32", rival="10.0.0.1/32")
+    for _ in range(2):
+        with pytest.raises(CarriedElsewhereError, match=r"10\.0\.0\.1 .* ConfigMap .* in guest c-m-rival"):
+            await check(guests, cache)
+    guests.carried[RIVAL] = ""
+    await check(guests, cache)
+    await check(guests, cache)
+    assert guests.asked == [RIVAL, RIVAL, RIVAL], "once it is given up nobody is asked any more"
+
+
+async def test_one_that_its_owner_did_not_tell_of_counts_as_not_carried_by_it() -> None:
+    cache = held_world()
+    with pytest.raises(CarriedElsewhereError):
+        await check(Guests(cache, rival="10.0.0.1/32"), cache)
+
+
+async def test_a_rival_that_left_rancher_is_asked_no_more() -> None:
+    cache = held_world()
+    guests = Guests(cache, owner="", rival="10.0.0.1/32")
+    guests.gone.add(RIVAL)
+    await check(guests, cache)
+    assert guests.asked == []
+
+
+async def test_what_both_carry_the_owner_keeps() -> None:
+    cache = held_world()
+    guests = Guests(cache, owner="10.0.0.1/32", rival="10.0.0.1/32")
+    await check(guests, cache)
+    assert guests.asked == []
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"reservations": [build_reservation("10.0.0.1", namespace=RIVAL, space="blue")]},
+        {
+            "reservations": [
+                build_reservation(
+                    "10.0.0.1", namespace=RIVAL, space="blue", quarantined_until="2026-03-01T00:00:00Z"
+                )
+            ]
+        },
+        {
+            "floating_ips": [
+                build_floating_ip("own", namespace=RIVAL, status=held_by(["10.0.0.1"], space="blue"))
+            ]
+        },
+    ],
+    ids=["held", "in quarantine", "named"],
+)
+async def test_the_same_address_of_another_space_is_carried_by_right(right: dict[str, list[object]]) -> None:
+    own = build_reservation("10.0.0.1", namespace=OWNER)
+    cache = cache_of(**{**right, "reservations": [own, *right.get("reservations", [])]})  # type: ignore[arg-type]
+    guests = Guests(cache, owner="", rival="10.0.0.1/32")
+    await check(guests, cache)
+    assert guests.asked == []
+
+
+async def test_a_later_look_replaces_what_an_earlier_one_found() -> None:
+    cache = held_world()
+    guests = Guests(cache, owner="", rival="10.0.0.1/32")
+    guests.conflicts.learn({RIVAL: InUseAddresses()})
+    await check(guests, cache)
+    assert guests.asked == []
+
+
+async def test_a_guest_that_is_forgotten_is_asked_no_more_and_is_no_carrier_either() -> None:
+    cache = held_world()
+    guests = Guests(cache, owner="10.0.0.1/32", rival="10.0.0.1/32")
+    guests.conflicts.forget(OWNER)
+    guests.carried[OWNER] = ""
+    with pytest.raises(CarriedElsewhereError):
+        await check(guests, cache)
+    guests.conflicts.forget(RIVAL)
+    await check(guests, cache)
+    assert guests.asked == [RIVAL]
+
+
+async def test_a_rival_that_is_forgotten_while_it_is_asked_stands_in_nobodys_way() -> None:
+    cache = held_world()
+    guests = Guests(cache, owner="", rival="10.0.0.1/32")
+    guests.carried[RIVAL] = ""
+    look = guests.conflicts.look
+
+    async def look_and_forget(guest_id: str, address: Address) -> str | None:
+        guests.conflicts.forget(guest_id)
+        return await look(guest_id, address)
+
+    guests.conflicts.look = look_and_forget
+    await check(guests, cache)
+
+
+async def test_two_that_ask_the_same_rival_at_once_both_learn_that_it_gave_the_address_up() -> None:
+    """A look that ends in between strikes the address off, which was an error in the answer of the other."""
+    cache = held_world()
+    guests = Guests(cache, owner="", rival="10.0.0.1/32")
+    guests.carried[RIVAL] = ""
+    look = guests.conflicts.look
+
+    async def look_and_learn(guest_id: str, address: Address) -> str | None:
+        guests.conflicts.learn({guest_id: guests.around(guest_id)})
+        return await look(guest_id, address)
+
+    guests.conflicts.look = look_and_learn
+    await check(guests, cache)

@@ -1,0 +1,44 @@
+"""Whoever has an address claims it before anything new is given out."""
+
+from fipop.errors import ApiForbiddenError, ApiUnreachableError
+from fipop.operator.adoption import Adoption
+from fipop.state.gate import AllocationGate
+from tests.harness.objects import build_floating_ip, cache_of
+
+
+async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stops_nobody() -> None:
+    cache = cache_of(
+        floating_ips=[
+            build_floating_ip("younger", created="2026-02-02T00:00:00Z", ipaddress="10.0.0.1"),
+            build_floating_ip("broken", created="2026-02-01T00:00:00Z", ipaddress="10.0.0.2"),
+            build_floating_ip("oldest", created="2026-01-02T00:00:00Z", ipaddress="10.0.0.1"),
+            build_floating_ip("held", created="2026-03-01T00:00:00Z", status={"addresses": ["10.0.0.3"]}),
+            build_floating_ip("without"),
+        ]
+    )
+    steps: list[str] = []
+
+    async def adopt(key: tuple[str, str]) -> None:
+        steps.append(key[1])
+        if key[1] == "broken":
+            raise ApiForbiddenError(verb="create", kind="FloatingIPReservation", status=403)
+        if key[1] == "oldest" and steps.count("oldest") < 3:
+            raise ApiUnreachableError(verb="create", kind="FloatingIPReservation", outcome_unknown=True)
+
+    async def discover(_guest_id: str) -> None:
+        return None
+
+    gate = AllocationGate()
+    adoption = Adoption(
+        cache=cache,
+        gate=gate,
+        adopt=adopt,
+        discover=discover,
+        note_inheritance=lambda: steps.append("(what is inherited is noted)"),
+        pause_seconds=0.0,
+    )
+    await adoption.adopt_all()
+    # A younger one with the same address does not come first because an answer was lost.
+    assert steps == ["(what is inherited is noted)", *["oldest"] * 3, "broken", "younger", "held"]
+    assert gate.adopted
+    assert not gate.is_open

@@ -1,0 +1,365 @@
+"""kube-fip-config as admins write it: defaults, live values, bad values."""
+
+import re
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.settings.options import (
+    DEFAULTS,
+    BadOption,
+    GuestInstall,
+    LogLevel,
+    Settings,
+    parse_settings,
+    settings_data,
+    warnings,
+)
+
+OPTIONS = sorted(settings_data(DEFAULTS))
+ODD_TEXTS = st.text(max_size=200) | st.sampled_from(
+    [
+        "",
+        " ",
+        "0",
+        "-1",
+        "1e9",
+        "8081",
+        "8080",
+        "true",
+        "T",
+        "[",
+        "{",
+        "- a",
+        "a: b",
+        "&a [*a]",
+        "oci://",
+        "\ud800",
+    ]
+)
+
+
+def parse_one(
+    option: str, text: str, last_good: Settings = DEFAULTS
+) -> tuple[Settings, tuple[BadOption, ...]]:
+    return parse_settings({option: text}, last_good)
+
+
+def taken(option: str, text: str) -> Settings:
+    settings, bad = parse_one(option, text)
+    assert bad == ()
+    return settings
+
+
+def refused(option: str, text: str) -> BadOption:
+    settings, bad = parse_one(option, text)
+    assert settings == DEFAULTS
+    assert [each.option for each in bad] == [option]
+    return bad[0]
+
+
+def test_an_empty_config_map_gives_the_documented_defaults() -> None:
+    settings, bad = parse_settings({}, replace(DEFAULTS, metrics_port=9000))
+
+    assert bad == ()
+    assert settings == DEFAULTS
+    assert settings.log_level is LogLevel.INFO
+    assert settings.operate_guest_cluster_interval_seconds == 480
+    assert settings.metrics_port == 8080
+    assert settings.trace_ipam_data is False
+    assert settings.kubevip_guest_install is GuestInstall.CLUSTER_LABEL
+    assert settings.kubevip_update is False
+    assert settings.kubevip_namespace == "kube-system"
+    assert settings.kubevip_release_name == "kube-vip"
+    assert settings.kubevip_chart_repo_url == "https://kube-vip.io/helm-charts"
+    assert settings.kubevip_chart_ref == ""
+    assert settings.kubevip_chart_version == ""
+    assert settings.kubevip_chart_values.values == {
+        "config": {"vip_interface": "enp1s0"},
+        "image": {"repository": "plndr/kube-vip", "tag": "v0.6.4"},
+        "env": {"prometheus_server": ":8080"},
+        "nodeSelector": {"node-role.kubernetes.io/master": "true"},
+    }
+    assert settings.kubevip_cloud_provider_release_name == "kube-vip-cloud-provider"
+    assert settings.kubevip_cloud_provider_chart_ref == ""
+    assert settings.kubevip_cloud_provider_chart_version == ""
+    assert settings.kubevip_cloud_provider_chart_values.values == {
+        "image": {"repository": "kubevip/kube-vip-cloud-provider", "tag": "v0.0.7"}
+    }
+
+
+def test_every_field_has_an_option_of_its_own() -> None:
+    assert len(OPTIONS) == len(fields(Settings)) == 16
+
+
+def test_the_option_table_in_the_documentation_has_every_option_with_its_default() -> None:
+    table = Path(__file__).parents[3].joinpath("docs/options.md").read_text()
+
+    for option, default in settings_data(DEFAULTS).items():
+        shown = "see below" if option.endswith("Values") else f"`{default}`" if default else "none"
+        assert re.search(rf"^\| `{option}` \|.*\| {re.escape(shown)}.* \|$", table, re.MULTILINE), option
+        if option.endswith("Values"):
+            assert f"# {option}\n{default}" in table
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "field", "value"),
+    [
+        ("logLevel", "Trace", "log_level", LogLevel.TRACE),
+        ("logLevel", " debug ", "log_level", LogLevel.DEBUG),
+        ("logLevel", "Panic", "log_level", LogLevel.PANIC),
+        ("operateGuestClusterInterval", "1", "operate_guest_cluster_interval_seconds", 1),
+        ("operateGuestClusterInterval", "0900\n", "operate_guest_cluster_interval_seconds", 900),
+        ("metricsPort", "65535", "metrics_port", 65535),
+        ("traceIpamData", "T", "trace_ipam_data", True),
+        ("traceIpamData", "0", "trace_ipam_data", False),
+        ("kubevipGuestInstall", "enabled", "kubevip_guest_install", GuestInstall.ENABLED),
+        ("kubevipGuestInstall", "disabled", "kubevip_guest_install", GuestInstall.DISABLED),
+        ("kubevipUpdate", "TRUE", "kubevip_update", True),
+        ("kubevipNamespace", "vip-system", "kubevip_namespace", "vip-system"),
+        ("kubevipReleaseName", "edge", "kubevip_release_name", "edge"),
+        ("kubevipChartRepoUrl", "http://[::1]:8879/charts", "kubevip_chart_repo_url", "http://[::1]:8879/charts"),
+        ("kubevipChartRef", "oci://reg.example:5000/a/b_c/kube-vip", "kubevip_chart_ref",
+         "oci://reg.example:5000/a/b_c/kube-vip"),
+        ("kubevipChartVersion", "v0.11.0-rc.1+build.5", "kubevip_chart_version", "v0.11.0-rc.1+build.5"),
+        ("kubevipCloudProviderReleaseName", "ccm", "kubevip_cloud_provider_release_name", "ccm"),
+        ("kubevipCloudProviderChartRef", "", "kubevip_cloud_provider_chart_ref", ""),
+        ("kubevipCloudProviderChartVersion", "0.2.10", "kubevip_cloud_provider_chart_version", "0.2.10"),
+    ],
+)  # fmt: skip
+def test_a_good_value_is_taken(option: str, text: str, field: str, value: object) -> None:
+    assert taken(option, text) == replace(DEFAULTS, **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("logLevel", "loud"),
+        ("logLevel", ""),
+        ("operateGuestClusterInterval", "0"),
+        ("operateGuestClusterInterval", "-5"),
+        ("operateGuestClusterInterval", "8m"),
+        ("operateGuestClusterInterval", "4.5"),
+        ("operateGuestClusterInterval", "٣"),
+        ("operateGuestClusterInterval", "9" * 5000),
+        ("metricsPort", "8081"),
+        ("metricsPort", "08081"),
+        ("metricsPort", "65536"),
+        ("metricsPort", "http"),
+        ("traceIpamData", "yes"),
+        ("kubevipUpdate", ""),
+        ("kubevipGuestInstall", "label"),
+        ("kubevipNamespace", "Kube-System"),
+        ("kubevipNamespace", "a.b"),
+        ("kubevipNamespace", "../../secrets"),
+        ("kubevipNamespace", "n" * 64),
+        ("kubevipReleaseName", "r" * 54),
+        ("kubevipReleaseName", "--kube-insecure-skip-tls-verify"),
+        ("kubevipChartRepoUrl", "ftp://example.org/charts"),
+        ("kubevipChartRepoUrl", "https://"),
+        ("kubevipChartRepoUrl", "http://169.254.169.254/latest"),
+        ("kubevipChartRepoUrl", "http://[64:ff9b:1::a9fe:a9fe]/"),
+        ("kubevipChartRepoUrl", "http://[2002:a9fe:a9fe::]/"),
+        ("kubevipChartRepoUrl", "http://0xa9fea9fe/"),
+        ("kubevipChartRepoUrl", "http://[fd20:ce::254]/computeMetadata"),
+        ("kubevipChartRef", "oci://169.254.169.254/charts/kube-vip"),
+        ("kubevipChartRepoUrl", "https://example.org:99999/"),
+        ("kubevipChartRepoUrl", "https://[::1/"),
+        ("kubevipChartRepoUrl", "https://example.org/a b"),
+        ("kubevipChartRepoUrl", "--post-renderer=/bin/sh"),
+        ("kubevipChartRepoUrl", ""),
+        ("kubevipChartRef", "https://example.org/kube-vip"),
+        ("kubevipChartRef", "oci://example.org"),
+        ("kubevipChartRef", "oci://example.org/kube-vip:0.9.9"),
+        ("kubevipChartRef", "oci://user:word@example.org/kube-vip"),
+        ("kubevipChartRef", "oci://example.org/../kube-vip"),
+        ("kubevipChartVersion", "newest"),
+        ("kubevipChartVersion", "0.9"),
+        ("kubevipChartVersion", ">=0.9.0"),
+        ("kubevipChartVersion", "0.9.9 --debug"),
+        ("kubevipChartVersion", "1.0.0-" + "a" * 200),
+        ("kubevipChartValues", "- a\n- list"),
+        ("kubevipChartValues", "text"),
+        ("kubevipChartValues", "a: [1, 2"),
+        ("kubevipChartValues", "a: " + "x" * 70_000),
+    ],
+)
+def test_a_bad_value_is_reported_and_the_default_stays_where_nothing_better_was_known(
+    option: str, text: str
+) -> None:
+    bad = refused(option, text)
+
+    assert bad.reason
+    assert len(bad.value) <= 101
+
+
+def test_a_bad_value_keeps_the_last_good_one_and_the_other_options_are_taken() -> None:
+    before, _ = parse_settings({"metricsPort": "9100", "kubevipNamespace": "vips"}, DEFAULTS)
+
+    after, bad = parse_settings({"metricsPort": "8081", "kubevipNamespace": "other"}, before)
+
+    assert after.metrics_port == 9100
+    assert after.kubevip_namespace == "other"
+    assert bad == (
+        BadOption(option="metricsPort", value="8081", reason="8081 is the port of the health probes"),
+    )
+
+
+def test_an_option_that_is_taken_away_is_its_default_again_whatever_was_good_before() -> None:
+    before, _ = parse_settings({"metricsPort": "9100"}, DEFAULTS)
+
+    assert parse_settings({}, before) == (DEFAULTS, ())
+
+
+def test_an_unknown_option_is_reported_without_its_value() -> None:
+    settings, bad = parse_settings({"kubevipChartValue": "bgp_peerpass: hunter2", "Z": "1"}, DEFAULTS)
+
+    assert settings == DEFAULTS
+    assert [(each.option, each.value) for each in bad] == [
+        ("Z", "(1 characters)"),
+        ("kubevipChartValue", "(21 characters)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["env: {bgp_peerpass: hunter2", "env: !!hunter2 x", "hunter2", "? [hunter2]\n: a"]
+)
+def test_bad_chart_values_never_show_what_they_hold(text: str) -> None:
+    bad = refused("kubevipChartValues", text)
+
+    assert "hunter2" not in bad.value + bad.reason
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:hunter2@example.org/charts",
+        "https://example.org/charts?token=hunter2",
+        "https://example.org?hunter2",
+        "https://example.org/charts#token=hunter2",
+        "ftp://example.org/charts?token=hunter2",
+        "ftp://example.org/charts#hunter2",
+    ],
+)
+def test_a_bad_url_never_shows_a_password_or_token(url: str) -> None:
+    bad = refused("kubevipChartRepoUrl", url)
+
+    assert "hunter2" not in bad.value + bad.reason
+
+
+@pytest.mark.parametrize("end", ["?token=hunter2", "?", "#hunter2", "#"])
+def test_a_repository_with_a_query_or_a_fragment_is_refused(end: str) -> None:
+    """A token in the query was taken, and shown in conditions, in logs and on helm's command line."""
+    bad = refused("kubevipChartRepoUrl", f"https://example.org/charts{end}")
+
+    assert (
+        bad.reason == "must not hold a query or fragment, which conditions, logs and command lines would show"
+    )
+
+
+def test_settings_show_no_chart_values_when_they_are_printed() -> None:
+    settings = taken("kubevipChartValues", "env: {bgp_peerpass: hunter2}")
+
+    assert settings.kubevip_chart_values.values == {"env": {"bgp_peerpass": "hunter2"}}
+    assert "hunter2" not in repr(settings)
+
+
+def test_the_repository_may_be_empty_only_while_both_charts_come_from_elsewhere() -> None:
+    refs = {
+        "kubevipChartRef": "oci://example.org/kube-vip",
+        "kubevipCloudProviderChartRef": "oci://example.org/kube-vip-cloud-provider",
+    }
+
+    without, bad = parse_settings({**refs, "kubevipChartRepoUrl": ""}, DEFAULTS)
+    assert (without.kubevip_chart_repo_url, bad) == ("", ())
+
+    again, bad = parse_settings({"kubevipChartRepoUrl": ""}, without)
+    assert again.kubevip_chart_repo_url == DEFAULTS.kubevip_chart_repo_url
+    assert [each.option for each in bad] == ["kubevipChartRepoUrl"]
+
+
+def test_empty_chart_values_are_none() -> None:
+    assert taken("kubevipChartValues", "\n# nothing\n").kubevip_chart_values.values == {}
+
+
+def test_values_that_differ_only_in_type_are_different_settings() -> None:
+    assert taken("kubevipChartValues", "a: true") != taken("kubevipChartValues", "a: 1")
+
+
+def test_the_data_of_settings_gives_the_same_settings_again() -> None:
+    settings, _ = parse_settings(
+        {
+            "logLevel": "Trace",
+            "traceIpamData": "1",
+            "kubevipChartValues": "env: {vip_arp: 'false'}",
+            "kubevipChartVersion": "0.9.9",
+        },
+        DEFAULTS,
+    )
+
+    for each in (DEFAULTS, settings):
+        data = settings_data(each)
+        assert all(isinstance(text, str) for text in data.values())
+        assert parse_settings(data, DEFAULTS) == (each, ())
+
+
+def cloud_provider_image(tag: str, namespace: str) -> Settings:
+    settings, bad = parse_settings(
+        {"kubevipCloudProviderChartValues": f"image: {{tag: {tag}}}", "kubevipNamespace": namespace}, DEFAULTS
+    )
+    assert bad == ()
+    return settings
+
+
+def test_a_cloud_provider_that_reads_only_kube_system_is_warned_of_elsewhere() -> None:
+    assert warnings(DEFAULTS) == ()
+    assert warnings(cloud_provider_image("v0.0.9", "vips")) == ()
+    assert warnings(cloud_provider_image("main", "vips")) == ()
+    for tag in ("v0.0.7", "0.0.4"):
+        assert "kube-system only" in warnings(cloud_provider_image(tag, "vips"))[0]
+    assert "namespace default" in warnings(cloud_provider_image("v0.0.8", "kube-system"))[0]
+
+
+@pytest.mark.parametrize(
+    ("tag", "warned"), [("v1.0.1", True), ("v1.2.2", True), ("v1.2.3", False), ("v1.0.4", False)]
+)
+def test_kube_vip_versions_that_lose_addresses_are_warned_of(tag: str, warned: bool) -> None:
+    assert bool(warnings(taken("kubevipChartValues", f"image: {{tag: {tag}}}"))) is warned
+
+
+@given(st.dictionaries(st.sampled_from(OPTIONS) | st.text(max_size=20), ODD_TEXTS, max_size=8))
+def test_whatever_stands_in_the_config_map_settings_come_out(data: dict[str, str]) -> None:
+    settings, bad = parse_settings(data, DEFAULTS)
+
+    again, still_bad = parse_settings(settings_data(settings), DEFAULTS)
+    assert (again, still_bad) == (settings, ())
+    assert {each.option for each in bad} <= {*data} | {
+        "".join(c if c.isprintable() else "?" for c in k) for k in data
+    }
+    for each in bad:
+        assert each.value.isprintable()
+        assert each.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 60_000,
+        "{" * 60_000,
+        "- " * 30_000,
+        "a: &a [x]\n" + "b: *a\n" * 5000,
+        "x" * 1_000_000,
+        "?" * 60_000,
+    ],
+    ids=["lists", "mappings", "dashes", "aliases", "long", "marks"],
+)
+def test_hostile_chart_values_are_refused_in_no_time(text: str) -> None:
+    started = time.perf_counter()
+
+    refused("kubevipChartValues", text)
+
+    assert time.perf_counter() - started < 1

@@ -1,0 +1,207 @@
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fipop.kube.resources import (
+    FLOATING_IPS,
+    HARVESTER_CONFIGS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
+from fipop.rancher.discovery import Discovery, Waiting
+from fipop.rancher.matching import Guest
+from fipop.state.cache import ClusterCache
+from fipop.state.guests import GuestDirectory
+from fipop.state.observations import unreachable
+from tests.harness.objects import Json, build_floating_ip, cache_of
+
+GUEST = "c-m-1"
+POOL = {
+    "name": "pool1",
+    "controlPlaneRole": True,
+    "machineConfigRef": {"kind": "HarvesterConfig", "name": "nc-demo"},
+}
+ON_HARVESTER = {"cloudCredentialSecretName": "cattle-global-data:cc-1", "rkeConfig": {"machinePools": [POOL]}}
+
+
+class NothingToRead:
+    """Neither the HarvesterConfig nor the credential can be had."""
+
+    async def get(self, _resource: Resource, _name: str, **_: object) -> Json | None:
+        return None
+
+
+class HeldReads:
+    """Shows a guest's HarvesterConfig as it is when it is asked for, and hands the answer out when a test lets it.
+
+    `meanwhile` is done before an answer arrives, with the number of the question.
+    """
+
+    def __init__(self, meanwhile: Callable[[int], None] = lambda _number: None) -> None:
+        self.network = "default/vlan-1"
+        self.meanwhile = meanwhile
+        self.asked = 0
+        self.held: list[asyncio.Event] = []
+
+    async def get(self, resource: Resource, _name: str, **_: object) -> Json | None:
+        if resource != HARVESTER_CONFIGS:
+            return {"data": {}}
+        self.asked += 1
+        answer = {"networkInfo": f'{{"interfaces": [{{"networkName": "{self.network}"}}]}}'}
+        self.meanwhile(self.asked)
+        if self.held:
+            await self.held.pop(0).wait()
+        return answer
+
+
+_versions = itertools.count(7)
+
+
+def _observe(cache: ClusterCache, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
+    version = str(next(_versions))
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version}
+    cache.observe(resource, {"metadata": metadata, **parts})
+
+
+def _connect(cache: ClusterCache, *, connected: bool) -> None:
+    conditions = [{"type": "Connected", "status": str(connected)}]
+    status = {"conditions": conditions, "provider": "rke2"}
+    _observe(cache, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
+
+
+def _directory(spec: Mapping[str, Any], client: object | None = None) -> GuestDirectory:
+    cache = cache_of()
+    _connect(cache, connected=True)
+    _observe(cache, NAMESPACES, GUEST)
+    _observe(cache, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST})
+    return GuestDirectory(cache=cache, client=client or NothingToRead())  # type: ignore[arg-type]
+
+
+async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -> None:
+    directory = _directory({"rkeConfig": {"machinePools": [POOL]}})
+    found = await directory.discover(GUEST)
+    assert isinstance(found, Waiting)
+    known = directory.known(GUEST)
+    assert known is not None
+    assert known.connected
+    assert [each.id for each in directory.all()] == [GUEST]
+
+
+async def test_a_leader_starts_with_nothing_that_was_found_before() -> None:
+    directory = _directory({"rkeConfig": {}})
+    await directory.discover(GUEST)
+    directory.observe(GUEST, unreachable("GuestUnreachable", "no answer", installs=False))
+    directory.start_afresh()
+    assert directory.known(GUEST) is None
+    assert directory.observation(GUEST) is None
+
+
+async def begin_slow_lookup(
+    directory: GuestDirectory, client: HeldReads
+) -> tuple[asyncio.Task[Discovery | None], asyncio.Event]:
+    """Begin a lookup whose first request is answered when the event is set."""
+    answer = asyncio.Event()
+    client.held.append(answer)
+    slow = asyncio.create_task(directory.discover(GUEST))
+    async with asyncio.timeout(5):
+        while not client.asked:  # noqa: ASYNC110 - a number has no event for that
+            await asyncio.sleep(0)
+    return slow, answer
+
+
+async def test_what_changed_while_a_slow_lookup_was_under_way_is_known_at_its_end() -> None:
+    """Nothing would have resolved the links again before Rancher's next change."""
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    slow, answer = await begin_slow_lookup(directory, client)
+    _connect(directory.cache, connected=False)
+    quick = await directory.discover(GUEST)
+    assert isinstance(quick, Guest)
+    assert not quick.connected
+    answer.set()
+    assert await slow == quick
+    assert directory.known(GUEST) == quick
+
+
+async def test_a_lookup_that_changes_overtook_again_and_again_says_nothing() -> None:
+    """The last of the changes brings another one about."""
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    before = await directory.discover(GUEST)
+    client.asked = 0
+    client.meanwhile = lambda number: _connect(directory.cache, connected=number % 2 == 0)
+    await directory.discover(GUEST)
+    assert 1 < client.asked < 10
+    assert directory.known(GUEST) == before
+
+
+async def test_a_guest_that_goes_while_its_links_are_looked_up_is_not_known_afterwards() -> None:
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    (cluster,) = directory.cache.guest_clusters(GUEST)
+    client.meanwhile = lambda _number: directory.cache.forget(PROVISIONING_CLUSTERS, cluster)
+    assert await directory.discover(GUEST) is None
+    assert directory.known(GUEST) is None
+
+
+async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None:
+    """Nobody tells of a changed HarvesterConfig: it is not watched."""
+    client = HeldReads()
+    directory = _directory(ON_HARVESTER, client)
+    slow, answer = await begin_slow_lookup(directory, client)
+    client.network = "default/vlan-2"
+    later = await directory.discover(GUEST)
+    answer.set()
+    await slow
+    assert directory.known(GUEST) == later
+    assert isinstance(later, Guest)
+    assert later.networks == ("default/vlan-2",)
+
+
+def test_an_object_of_the_predecessor_is_inherited_until_it_is_served() -> None:
+    refused = {"conditions": [{"type": "Ready", "status": "False", "reason": "RangeNotFound"}]}
+    served = refused | {"addresses": ["10.0.0.1"]}
+    cache = cache_of(
+        floating_ips=[
+            build_floating_ip("old", status=refused),
+            build_floating_ip("served", status=served),
+            build_floating_ip("new", created="2026-09-01T00:00:00Z"),
+        ]
+    )
+    directory = GuestDirectory(
+        cache=cache,
+        client=NothingToRead(),  # type: ignore[arg-type]
+        ours_since=datetime(2026, 6, 1, tzinfo=UTC),
+    )
+    inherited = {each.name for each in cache.floating_ips.all() if directory.is_inherited(each)}
+    assert inherited == {"old"}
+
+
+def test_what_a_spec_names_after_the_adoption_is_no_inheritance() -> None:
+    """Any address, the gateway too, could have been had by an old object that had none."""
+    out_of_range = {"conditions": [{"type": "Allocated", "status": "False", "reason": "AddressOutOfRange"}]}
+    cache = cache_of(
+        floating_ips=[
+            build_floating_ip("kept", ipaddress="10.0.0.1"),
+            build_floating_ip("empty"),
+            build_floating_ip("refused", ipaddress="10.0.0.254", status=out_of_range),
+        ]
+    )
+    directory = GuestDirectory(
+        cache=cache,
+        client=NothingToRead(),  # type: ignore[arg-type]
+        ours_since=datetime(2026, 6, 1, tzinfo=UTC),
+    )
+    directory.note_inheritance()
+    for later in (
+        build_floating_ip("empty", ipaddress="10.0.0.254"),
+        build_floating_ip("young", ipaddress="10.0.0.2"),
+    ):
+        cache.observe(FLOATING_IPS, later)
+    assert {each.name for each in cache.floating_ips.all() if directory.is_inherited(each)} == {"kept"}
+    directory.start_afresh()
+    assert directory.inheritance is None
