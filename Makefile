@@ -64,7 +64,10 @@ bench: setup ## Measure the IPAM core beside netaddr and ipaddress; writes bench
 bench-fleet: setup assets ## Measure bursts, new guests and passes over 1,000 simulated guests; writes bench/RESULTS.md
 	$(BIN)/python -m bench.fleet
 
-.PHONY: bench bench-fleet
+bench-start: setup assets ## Measure a start with 10,000 floating IPs and 2,000 simulated guests; writes bench/RESULTS.md
+	$(BIN)/python -m bench.start
+
+.PHONY: bench bench-fleet bench-start
 
 faults: setup ## Disturb the operator in some 750 ways and judge every revision (under 45 minutes on 2 cores)
 	$(BIN)/python -m tests.faults

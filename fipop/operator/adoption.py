@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP
 from fipop.errors import PASSING_ERRORS, FipopError
+from fipop.operator.addresses.ownership import is_settled
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 
@@ -21,7 +22,7 @@ TURN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """Adoption. `adopt` does a round over one floating IP; `discover` resolves the links of a guest.
+    """Adoption at a start. `adopt` does a round over one floating IP; `discover` resolves the links of a guest.
 
     `note_inheritance` is called before: what specs name by then may have come from the predecessor. `pause_seconds` is
     the first wait after trouble of the API server.
@@ -35,7 +36,10 @@ class Adoption:
     pause_seconds: float = 0.5
 
     async def adopt_all(self) -> None:
-        """Let every floating IP that has an address claim it, the oldest first, before anything new is given out."""
+        """Let every floating IP that has an address claim it, the oldest first, before anything new is given out.
+
+        Where reservation, spec and status agree there is nothing to claim: those are only counted.
+        """
         self.note_inheritance()
         by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))
         for number, floating_ip in enumerate(by_age):
@@ -68,4 +72,9 @@ class Adoption:
                 return
 
     def _having_addresses(self) -> Iterable[FloatingIP]:
-        return (each for each in self.cache.floating_ips.all() if each.status.addresses or each.ipaddress)
+        return (
+            each
+            for each in self.cache.floating_ips.all()
+            if (each.status.addresses or each.ipaddress)
+            and not is_settled(each, self.cache.reservations_of(each.meta.key))
+        )

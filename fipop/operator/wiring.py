@@ -15,7 +15,7 @@ from fipop.control.kopf.bridge import Callback
 from fipop.control.kopf.bridge import EventType as EventKind
 from fipop.control.leadership import Leadership
 from fipop.control.store import Change
-from fipop.control.workqueue import Backoff, Outcome, RetryAfter, Run, WorkQueue
+from fipop.control.workqueue import Backoff, Outcome, Priority, RetryAfter, Run, WorkQueue
 from fipop.guest.guest_pass import GuestSessions
 from fipop.ipam.addresses import Address
 from fipop.kube.client import Json, KubeClient
@@ -30,6 +30,7 @@ from fipop.kube.resources import (
 )
 from fipop.metrics import Metrics
 from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.operator.addresses.ownership import is_settled
 from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
 from fipop.operator.addresses.ranges import RangeReconciler
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
@@ -222,7 +223,10 @@ class Controllers:
         for each in self.cache.ranges.all():
             self.work.add(Key(Kind.RANGE, "", each.name))
         for floating_ip in self.cache.floating_ips.all():
-            self.router.add_floating_ip(floating_ip.meta.key)
+            settled = is_settled(floating_ip, self.cache.reservations_of(floating_ip.meta.key))
+            # Ten thousand that are as they should be do not come before the one that is new.
+            priority = Priority.BACKGROUND if settled else Priority.NORMAL
+            self.router.add_floating_ip(floating_ip.meta.key, priority=priority)
         for owner in self.cache.allocations.claimants():
             # A claim of before whose floating IP is gone by now: nobody else would give its address free.
             self.router.add_floating_ip(owner)
@@ -230,7 +234,9 @@ class Controllers:
             self.router.add_reservation(reservation)
         for cluster in self.cache.clusters.all():
             if cluster.cluster_name:
-                self.work.add(Key(Kind.GUEST, "", cluster.cluster_name))
+                served = bool(self.cache.floating_ips_of(cluster.cluster_name))
+                priority = Priority.BACKGROUND if served else Priority.NORMAL
+                self.work.add(Key(Kind.GUEST, "", cluster.cluster_name), priority=priority)
                 self.router.add_routine_pass(cluster.cluster_name)
 
     def start_afresh(self) -> None:

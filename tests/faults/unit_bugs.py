@@ -121,7 +121,7 @@ UNIT_BUGS = (
         "what a move began stays held when its wish cannot be followed any more",
         (
             "operator/addresses/reconciler.py",
-            "outcome.undone or is_in_vain",
+            "outcome.undone or is_unfulfillable",
             "outcome.undone",
         ),
         "scenarios/test_unfulfillable_wishes.py",

@@ -10,7 +10,7 @@ from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, Requested, Res
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
-from fipop.operator.addresses.allocation import DesiredAddress, find_lost
+from fipop.operator.addresses.allocation import DesiredAddress, address_of, find_lost
 from fipop.operator.addresses.range_choice import GuestBinding
 from fipop.operator.addresses.request import Request
 
@@ -67,6 +67,19 @@ def find_vanished(
         return ()
     asked_for = () if is_made_by_us(floating_ip) else tuple(request.static)
     return find_lost(own, read_addresses(status.addresses), space=space_named(status), asked_for=asked_for)
+
+
+def is_settled(floating_ip: FloatingIP, own: Iterable[Reservation]) -> bool:
+    """Whether its reservations, its status and its spec name the same addresses, so that nothing is left to claim."""
+    held = [each for each in own if each.is_held]
+    named = read_addresses(floating_ip.status.addresses)
+    space = space_named(floating_ip.status)
+    return (
+        bool(held)
+        and all(each.owner.uid == floating_ip.uid and each.space == space for each in held)
+        and frozenset(address_of(each) for each in held) == named
+        and read_addresses(floating_ip.ipaddress.split(",")) == named
+    )
 
 
 def space_named(status: FloatingIPStatus) -> str:
