@@ -20,6 +20,7 @@ import click
 from fipop.api import names
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.control.leadership import LeaderWorkStuckError
+from fipop.deadlines import STOP_SECONDS
 from fipop.errors import FipopError
 from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
 from fipop.operator.app import Operator
@@ -28,8 +29,6 @@ from fipop.settings.values import SettingsError, parse_namespace
 
 logger = logging.getLogger(__name__)
 
-STOP_SECONDS = 25.0
-"""A stop that takes longer is ended: the pod's grace period is 30 s."""
 LOOKUP_THREADS = 64
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)

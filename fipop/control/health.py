@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from fipop.deadlines import SILENCE_LIMIT_SECONDS
 from fipop.errors import StartError
 from fipop.listening import HttpListener
 
-SILENCE_LIMIT_SECONDS = 110.0
-"""A stream that works shows it at least every 60 s; one that does not must be found out within 120 s."""
 ANSWER_LIMIT_SECONDS = 30.0
 """The API server is away when it has given no good answer (below 500) for so long."""
 

@@ -10,6 +10,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from fipop.deadlines import (
+    LEASE_DURATION_SECONDS,
+    LEASE_RENEW_DEADLINE_SECONDS,
+    LEASE_RENEW_SECONDS,
+    LEASE_RETRY_SECONDS,
+    STOP_MARGIN_SECONDS,
+)
 from fipop.errors import FipopError
 
 logger = logging.getLogger(__name__)
@@ -44,10 +51,10 @@ class LeaseTimes:
     A new leader is there after `retry` when the old one left, after `duration` + 2 `retry` when it was killed.
     """
 
-    duration_seconds: int = 15
-    renew_deadline_seconds: float = 10.0
-    renew_seconds: float = 2.0
-    retry_seconds: float = 1.0
+    duration_seconds: int = LEASE_DURATION_SECONDS
+    renew_deadline_seconds: float = LEASE_RENEW_DEADLINE_SECONDS
+    renew_seconds: float = LEASE_RENEW_SECONDS
+    retry_seconds: float = LEASE_RETRY_SECONDS
 
     def __post_init__(self) -> None:
         if (
@@ -70,8 +77,6 @@ class LeaderWorkStuckError(FipopError):
         )
 
 
-_STOP_MARGIN_SECONDS = 0.5
-"""So long before the lease ends, work that has not stopped is given up on."""
 _STOP_GRACE_SECONDS = 1.0
 """What work gets to stop when the lease is gone already: it was cancelled, and looks before each write."""
 _RELEASE_SECONDS = 2.0
@@ -185,7 +190,7 @@ class Leadership:
 
     async def _stop_work(self, lease: Lease, working: asyncio.Task[None]) -> None:
         working.cancel()
-        left = (lease.valid_until or 0.0) - self._clock() - _STOP_MARGIN_SECONDS
+        left = (lease.valid_until or 0.0) - self._clock() - STOP_MARGIN_SECONDS
         patience = max(_STOP_GRACE_SECONDS, left)
         done, _ = await asyncio.wait({working}, timeout=patience)
         if not done:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from fipop.deadlines import HELM_TURN_SECONDS
 from fipop.errors import (
     ApiConflictError,
     ApiError,
@@ -22,7 +23,7 @@ from fipop.guest.configmap.writer import find_namespace, settle_config_maps
 from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked, needs_parking
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
-from fipop.guest.helm.runner import TURN_SECONDS, HelmTarget
+from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.in_use import InUseAddresses
 from fipop.guest.limits import GuestLimits
 from fipop.guest.memory import Place
@@ -178,7 +179,7 @@ class _Pass:
         target = HelmTarget(
             connection=connection,
             # One deadline for all that the turn is for: a slow guest has its names and retries in it, too.
-            deadline=asyncio.get_running_loop().time() + TURN_SECONDS,
+            deadline=asyncio.get_running_loop().time() + HELM_TURN_SECONDS,
             on_request=self.limits.observe_request,
         )
         if (self.observed.unknown or self.unlisted) and self.limits.turns.take(self.task.guest_id):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from fipop.deadlines import FOREIGN_LEASE_SECONDS, GUEST_REQUEST_SECONDS, GUEST_SESSION_SECONDS
 from fipop.errors import PassTimeoutError
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner
@@ -20,8 +21,6 @@ from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance, ByteBudget
 
 _USUAL_KUBECONFIG = 16 * 1024
-LEASE_SECONDS = 30.0
-"""Longer than a lease holds: a leader that lost touch has stopped its helm by then."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +30,7 @@ class GuestLimits:
     `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs, which has a
     bound of its own (`turns`); a session that takes longer than `brisk_seconds` moves over to one of
     `slow_slots`: guests that hang do not keep the slots from those that answer.
-    `request_seconds` is for one request, `talk_seconds` for all that a pass asks a guest between two waits.
+    `request_seconds` is for one request, `session_seconds` for all that a pass asks a guest between two waits.
     `budget` is what answers of all guests may take at once. `observe_request` sees each request (never a body), for
     logs and metrics.
     """
@@ -44,9 +43,9 @@ class GuestLimits:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     brisk_seconds: float = 2.0
     slow_slots: int = 128
-    request_seconds: float = 10.0
-    session_seconds: float = 45.0
-    lease_seconds: float = LEASE_SECONDS
+    request_seconds: float = GUEST_REQUEST_SECONDS
+    session_seconds: float = GUEST_SESSION_SECONDS
+    lease_seconds: float = FOREIGN_LEASE_SECONDS
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(GUEST_BUDGET_BYTES))
     monotonic: Callable[[], float] = time.monotonic
     observe_request: Callable[[RequestRecord], None] | None = None

@@ -12,6 +12,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Generic, Self, TypeVar, overload
 
+from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import ApiAnswerError, ApiUnreachableError, NotLeadingError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.answers import (
@@ -55,11 +56,6 @@ __all__ = [
     "connection_in_cluster",
 ]
 
-DEFAULT_TIMEOUT_SECONDS = 15.0
-LONGEST_WATCH_SECONDS = 60
-_WATCH_GRACE_SECONDS = 15.0
-"""How much later than asked for the server may end a watch before the stream counts as dead."""
-
 
 _LONGEST_TOKEN = 8192
 
@@ -92,7 +88,7 @@ class KubeClient:
         self,
         connection: Connection,
         *,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        timeout_seconds: float = REQUEST_SECONDS,
         limits: ReadLimits | None = None,
         allowance: Allowance | None = None,
         budget: ByteBudget | None = None,
@@ -355,7 +351,7 @@ class KubeClient:
         lines = self._transport.lines(
             call,
             headers_deadline=now + self._timeout_seconds,
-            deadline=now + timeout_seconds + _WATCH_GRACE_SECONDS,
+            deadline=now + timeout_seconds + WATCH_GRACE_SECONDS,
             max_line_bytes=self._limits.answer_bytes,
         )
         async with aclosing(lines):

@@ -9,8 +9,9 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from fipop.deadlines import LONGEST_WATCH_SECONDS
 from fipop.errors import ApiGoneError, ApiThrottledError, FipopError
-from fipop.kube.client import LONGEST_WATCH_SECONDS, Json, KubeClient
+from fipop.kube.client import Json, KubeClient
 from fipop.kube.resources import Resource
 
 _FIRST_BACKOFF_SECONDS = 0.5

@@ -16,6 +16,7 @@ from fipop.control.kopf.bridge import EventType as EventKind
 from fipop.control.leadership import Leadership
 from fipop.control.store import Change
 from fipop.control.workqueue import Backoff, Outcome, Priority, RetryAfter, Run, WorkQueue
+from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.guest.guest_pass import GuestSessions
 from fipop.ipam.addresses import Address
 from fipop.kube.client import Json, KubeClient
@@ -50,12 +51,6 @@ from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
-
-GUEST_WRITE_SECONDS = 10.0
-"""A guest is written only while this replica surely leads for so long: as long as one request to a guest may take.
-
-Less than what a lease has left between two renewals, else no guest was ever written; shorter than any quarantine.
-"""
 
 Served = tuple[object, ...]
 

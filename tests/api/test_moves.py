@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from fipop.operator.addresses.reconciler import UNDER_WAY_SECONDS
+from fipop.deadlines import UNDER_WAY_SECONDS
 from localfleet.fleet import LocalFleet
 from localfleet.stack import RESERVATIONS, Stack, condition, open_stack
 from localfleet.waiting import eventually

@@ -1,8 +1,8 @@
 """What another operator is about to name is not given back, and nothing is named that another may be giving back."""
 
 from fipop.api import names
+from fipop.deadlines import UNDER_WAY_SECONDS
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.operator.addresses.reconciler import UNDER_WAY_SECONDS
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from fipop.api import names
+from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiError, ApiNotFoundError, FipopError
 from fipop.guest.configmap.intervals import MAX_PARTS
 from fipop.guest.configmap.plan import DesiredKeys, Patch, Plan, build_keys, plan_patch
@@ -23,13 +24,6 @@ Json: TypeAlias = dict[str, Any]
 
 PREDECESSOR_NAMESPACE = "kube-system"
 """Where kube-fip-operator wrote, whatever `kubevipNamespace` said."""
-
-PERMIT_SECONDS = 5.0
-"""How long the answer of `before_write` holds: a process that was stopped in between must not write.
-
-With the deadline of the write itself, far less than any quarantine.
-"""
-
 
 _LOGGED_KEYS = 20
 MAX_NAMESPACES = 8

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TERMINATION_SECONDS = 3.0
-"""How long a program may tidy up after SIGTERM before SIGKILL: less than a leader whose lease runs out has left."""
+from fipop.deadlines import HELM_TERMINATION_SECONDS
 
 DATA_BYTES = 208 * 1024 * 1024
 """How much writable memory a program may map, touched or not (RLIMIT_DATA): it shares our container's limit.
@@ -72,7 +71,7 @@ async def run_process(
     folder: Path,
     stdin: bytes | None,
     deadline_seconds: float,
-    termination_seconds: float = TERMINATION_SECONDS,
+    termination_seconds: float = HELM_TERMINATION_SECONDS,
     stdout_bytes: int = STDOUT_BYTES,
     file_bytes: int = FILE_BYTES,
 ) -> Finished:

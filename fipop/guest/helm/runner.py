@@ -23,6 +23,7 @@ from typing import Any
 import pyhelm3
 import yaml
 
+from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.errors import HelmError, HelmFailure, StartError
 from fipop.guest.helm.door import Door, RefusedAnswerError, open_door
 from fipop.guest.helm.failures import classify
@@ -34,12 +35,6 @@ from fipop.kube.transport import RequestRecord
 from fipop.texts import clean
 
 log = logging.getLogger(__name__)
-
-DEADLINE_SECONDS = 120.0
-"""Of one helm process. None of them waits for workloads, so each is done within seconds where all is well."""
-
-TURN_SECONDS = 180.0
-"""Of all that helm does in one guest's turn, also for names that are taken and releases that it describes."""
 
 _UPGRADE, _DESCRIBE, _FETCH = "upgrade", "inspection", "fetch"
 _HISTORY = 10
@@ -114,7 +109,7 @@ class HelmRunner:
         executable: str,
         *,
         concurrency: int = 2,
-        deadline_seconds: float = DEADLINE_SECONDS,
+        deadline_seconds: float = HELM_DEADLINE_SECONDS,
         environ: Mapping[str, str] | None = None,
         observe: Callable[[str, bool], None] | None = None,
     ) -> None:

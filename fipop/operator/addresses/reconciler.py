@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.workqueue import RetryAfter
+from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
 from fipop.errors import AddressSpaceChangedError, ApiConflictError
-from fipop.kube.client import DEFAULT_TIMEOUT_SECONDS, KubeClient
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.allocation import (
     AllocationView,
@@ -47,10 +48,6 @@ from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
-NAMING_SECONDS = 10.0
-"""A round that takes longer between its claims and the status that names them begins anew."""
-UNDER_WAY_SECONDS = NAMING_SECONDS + DEFAULT_TIMEOUT_SECONDS
-"""So long after its reservation was written an address may still come to be named by who wrote it."""
 CLOSED_GATE_SECONDS = 5.0
 CONTENTION_SECONDS = 0.1
 

@@ -326,7 +326,7 @@ async def test_one_deadline_is_for_all_that_a_turn_of_helm_does(
     proxy: RancherProxy, busy: BusyRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guest that is slow held a turn for as long as each helm in it may take, one after the other."""
-    monkeypatch.setattr("fipop.guest.guest_pass.TURN_SECONDS", 1.0)
+    monkeypatch.setattr("fipop.guest.guest_pass.HELM_TURN_SECONDS", 1.0)
     report = await asyncio.wait_for(busy.visit(replace(add_guest(proxy, "c-m-a"), opted_in=True)), 30)
     assert busy.runner.runs == 1, "there is no time left for the second"
     assert all("longer than its deadline" in str(one.error) for one in report.releases)

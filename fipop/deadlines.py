@@ -1,0 +1,72 @@
+"""The durations whose order safety depends on, in seconds, and that order.
+
+Two operators may work at once, or one may sleep and go on, so every step must be over before another relies on it.
+A leader renews its lease long before the lease ends. One that cannot renew it stops its work while others still wait:
+helm has ended by then, and a leader looks for a foreign helm for longer than a lease lasts. A guest is written only by
+who leads for as long as that write may take, by a permit that is younger than that. A status names an address within
+NAMING_SECONDS of the claim or confirmation behind it, and a reservation that nothing names is given back by somebody
+else only when no such write can be under way any more. A watch that is silent for longer than the server lets any
+watch live is dead, and found out within two minutes. A process that stops is gone before its pod is killed.
+"""
+
+from __future__ import annotations
+
+# Requests
+REQUEST_SECONDS = 15.0
+"""One request to our own API server, with its tries."""
+GUEST_REQUEST_SECONDS = 10.0
+GUEST_SESSION_SECONDS = 45.0
+"""All that a pass asks a guest between two waits."""
+
+# Allocation
+NAMING_SECONDS = 10.0
+"""A round that takes longer between its claims and the status that names them begins anew."""
+UNDER_WAY_SECONDS = NAMING_SECONDS + REQUEST_SECONDS
+"""So long after its reservation was written an address may still come to be named by who wrote it."""
+PERMIT_SECONDS = 5.0
+"""How long the answer holds that addresses may be written to a guest: a process that slept must not write."""
+
+# Leading
+LEASE_RETRY_SECONDS = 1.0
+LEASE_RENEW_SECONDS = 2.0
+LEASE_RENEW_DEADLINE_SECONDS = 10.0
+LEASE_DURATION_SECONDS = 15
+STOP_MARGIN_SECONDS = 0.5
+"""So long before the lease ends, work that has not stopped is given up on."""
+GUEST_WRITE_SECONDS = 10.0
+"""A guest is written only while this replica surely leads for so long."""
+
+# helm
+HELM_TERMINATION_SECONDS = 3.0
+"""How long a program may tidy up after SIGTERM before SIGKILL."""
+HELM_DEADLINE_SECONDS = 120.0
+"""Of one helm process. None of them waits for workloads, so each is done within seconds where all is well."""
+HELM_TURN_SECONDS = 180.0
+"""Of all that helm does in one guest's turn, also for names that are taken and releases that it describes."""
+FOREIGN_LEASE_SECONDS = 30.0
+"""Until a leader that lost touch has stopped its helm."""
+
+# Health and end
+LONGEST_WATCH_SECONDS = 60
+"""So long a server is asked to let a watch live."""
+WATCH_GRACE_SECONDS = 15.0
+"""How much later than asked for the server may end a watch before the stream counts as dead."""
+SILENCE_LIMIT_SECONDS = 110.0
+"""A stream that shows no sign of life for so long is dead."""
+SILENCE_PROMISE_SECONDS = 120.0
+"""Within so long a dead stream is found out."""
+STOP_SECONDS = 25.0
+"""A stop that takes longer is ended."""
+POD_GRACE_SECONDS = 30
+"""`terminationGracePeriodSeconds` of the chart."""
+
+assert 0 < LEASE_RETRY_SECONDS <= LEASE_RENEW_SECONDS < LEASE_RENEW_DEADLINE_SECONDS < LEASE_DURATION_SECONDS
+assert HELM_TERMINATION_SECONDS < LEASE_DURATION_SECONDS - LEASE_RENEW_DEADLINE_SECONDS - STOP_MARGIN_SECONDS
+assert LEASE_DURATION_SECONDS + HELM_TERMINATION_SECONDS <= FOREIGN_LEASE_SECONDS
+assert PERMIT_SECONDS < GUEST_REQUEST_SECONDS <= GUEST_WRITE_SECONDS
+assert GUEST_WRITE_SECONDS < LEASE_DURATION_SECONDS - LEASE_RENEW_SECONDS, "else no guest is ever written"
+assert GUEST_REQUEST_SECONDS < GUEST_SESSION_SECONDS
+assert UNDER_WAY_SECONDS >= NAMING_SECONDS + REQUEST_SECONDS
+assert HELM_DEADLINE_SECONDS <= HELM_TURN_SECONDS
+assert LONGEST_WATCH_SECONDS + WATCH_GRACE_SECONDS < SILENCE_LIMIT_SECONDS < SILENCE_PROMISE_SECONDS
+assert HELM_TERMINATION_SECONDS < STOP_SECONDS < POD_GRACE_SECONDS
