@@ -80,9 +80,9 @@ class Router:
         else:
             self.waiting.pop(floating_ip.meta.key, None)
 
-    def add_floating_ip(self, key: tuple[str, str], *, priority: Priority = Priority.NORMAL) -> None:
+    def add_floating_ip(self, key: tuple[str, str]) -> None:
         """Enqueue a floating IP."""
-        self.work.add(Key(Kind.FLOATING_IP, *key), priority=priority)
+        self.work.add(Key(Kind.FLOATING_IP, *key))
 
     def add_guest_floating_ips(self, guest_id: str) -> None:
         """Enqueue all floating IPs of a guest."""

@@ -74,6 +74,8 @@ class Controllers:
         self._metrics = metrics
         self.is_working = False
         self._served: dict[tuple[str, str], Served] = {}
+        self._to_check: list[Key] = []
+        self._are_passes_due = False
         random = SystemRandom()
         self.cache = ClusterCache()
         self._tracer = IpamTracer(self.cache, wanted=lambda: configuration.settings.trace_ipam_data)
@@ -214,14 +216,20 @@ class Controllers:
             self._tracer.note_round()
 
     def enqueue_all(self) -> None:
-        """Look at everything once: what happened while nobody looked causes no event."""
+        """Look at everything once: what happened while nobody looked causes no event.
+
+        What is as it should be waits until the gate opens, so that it does not come before what is new. So do passes:
+        no guest is written before.
+        """
         for each in self.cache.ranges.all():
             self.work.add(Key(Kind.RANGE, "", each.name))
+        self._to_check = []
         for floating_ip in self.cache.floating_ips.all():
-            settled = is_settled(floating_ip, self.cache.reservations_of(floating_ip.meta.key))
-            # Ten thousand that are as they should be do not come before the one that is new.
-            priority = Priority.BACKGROUND if settled else Priority.NORMAL
-            self.router.add_floating_ip(floating_ip.meta.key, priority=priority)
+            key = Key(Kind.FLOATING_IP, *floating_ip.meta.key)
+            if is_settled(floating_ip, self.cache.reservations_of(floating_ip.meta.key)):
+                self._to_check.append(key)
+            else:
+                self.work.add(key)
         for owner in self.cache.allocations.claimants():
             # A claim of before whose floating IP is gone by now: nobody else would give its address free.
             self.router.add_floating_ip(owner)
@@ -229,10 +237,14 @@ class Controllers:
             self.router.add_reservation(reservation)
         for cluster in self.cache.clusters.all():
             if cluster.cluster_name:
-                served = bool(self.cache.floating_ips_of(cluster.cluster_name))
-                priority = Priority.BACKGROUND if served else Priority.NORMAL
-                self.work.add(Key(Kind.GUEST, "", cluster.cluster_name), priority=priority)
-                self.router.add_routine_pass(cluster.cluster_name)
+                key = Key(Kind.GUEST, "", cluster.cluster_name)
+                if self.cache.floating_ips_of(cluster.cluster_name):
+                    self._to_check.append(key)
+                else:
+                    self.work.add(key)
+        self._are_passes_due = True
+        if self.gate.is_open:
+            self._opened()
 
     def start_afresh(self) -> None:
         """Forget what an earlier time of leading found: another replica may have led meanwhile."""
@@ -293,6 +305,14 @@ class Controllers:
         self.router.wake_waiting()
         for guest_id in self.pass_controller.held_up():
             self.router.add_pass(guest_id)
+        to_check, self._to_check = self._to_check, []
+        for key in to_check:
+            self.work.add(key, priority=Priority.BACKGROUND)
+        if self._are_passes_due:
+            self._are_passes_due = False
+            for cluster in self.cache.clusters.all():
+                if cluster.cluster_name:
+                    self.router.add_routine_pass(cluster.cluster_name)
 
     def _lost_unseen(self) -> None:
         """Distrust the ledger: an object is gone that no event said was deleted."""

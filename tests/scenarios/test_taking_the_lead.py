@@ -12,7 +12,7 @@ from tests.harness.memory import Json
 from tests.harness.small_operator import Pending, SmallOperator
 
 A, B = "c-m-a", "c-m-b"
-X = "10.0.0.10"
+X, Y = "10.0.0.10", "10.0.0.11"
 GUESTS = 60
 
 
@@ -67,8 +67,14 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
             await looked.wait()
         return await controllers.reconcile(key)
 
+    go_on = controllers.scan.opened
+
+    def open_the_gate() -> None:
+        looked.set()
+        go_on()
+
     controllers.scan.discover = discover_after_passes
-    controllers.scan.opened = looked.set
+    controllers.scan.opened = open_the_gate
     controllers.start_afresh()
     controllers.enqueue_all()
     tasks = [
@@ -116,3 +122,25 @@ async def test_a_claim_that_was_cut_off_with_the_lead_keeps_no_address_when_its_
     operator.ask(B)
     await operator.settle()
     assert operator.holders(X) == {B}
+
+
+async def test_what_is_as_it_should_be_is_looked_at_after_what_is_new() -> None:
+    """Ten thousand floating IPs had their rounds, and all guests a pass, before a new guest got its address."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    operator.ask(A)
+    await operator.start()
+    next_one = SmallOperator(former=operator)
+    next_one.ask(B)
+    controllers = next_one.controllers
+    controllers.start_afresh()
+    await controllers.adoption.adopt_all()
+    controllers.enqueue_all()
+    waiting = [key for key in next_one._pending.keys if key.kind in (Kind.FLOATING_IP, Kind.GUEST)]
+    passes = cast("Pending", controllers.passes)
+    assert waiting == [Key(Kind.FLOATING_IP, B, "web")]
+    assert not passes.keys, "no guest is written before the gate opens"
+    await next_one.look()
+    assert next_one.holders(Y) == {B}
+    assert A in passes.keys

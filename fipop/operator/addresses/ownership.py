@@ -70,12 +70,14 @@ def find_vanished(
 
 
 def is_settled(floating_ip: FloatingIP, own: Iterable[Reservation]) -> bool:
-    """Whether its reservations, its status and its spec name the same addresses, so that nothing is left to claim."""
+    """Whether its reservations, its status and its spec say the same, so that nothing is left to claim."""
     held = [each for each in own if each.is_held]
     named = read_addresses(floating_ip.status.addresses)
     space = space_named(floating_ip.status)
     return (
         bool(held)
+        and floating_ip.status.observed_generation == floating_ip.meta.generation
+        and floating_ip.range in (None, floating_ip.status.range)
         and all(each.owner.uid == floating_ip.uid and each.space == space for each in held)
         and frozenset(address_of(each) for each in held) == named
         and read_addresses(floating_ip.ipaddress.split(",")) == named

@@ -48,11 +48,22 @@ async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stop
     assert not gate.is_open
 
 
-async def adopted(*, spec: str = "10.0.0.1", status: str = "10.0.0.1", **reservation: object) -> list[str]:
+async def adopted(
+    *,
+    spec: str = "10.0.0.1",
+    status: str = "10.0.0.1",
+    generation: int = 1,
+    annotations: dict[str, str] | None = None,
+    **reservation: object,
+) -> list[str]:
     """Who is adopted one by one, where one floating IP names these and has this reservation."""
     named = {"addresses": [status], "range": "pool", "addressSpace": "default", "observedGeneration": 1}
+    asked = build_floating_ip(
+        "web", namespace="c-m-1", ipaddress=spec, status=named, annotations=annotations or {}
+    )
+    asked["metadata"]["generation"] = generation
     cache = cache_of(
-        floating_ips=[build_floating_ip("web", namespace="c-m-1", ipaddress=spec, status=named)],
+        floating_ips=[asked],
         reservations=[build_reservation("10.0.0.1", **reservation)] if reservation else [],  # type: ignore[arg-type]
     )
     found: list[str] = []
@@ -84,6 +95,8 @@ async def test_where_reservation_spec_and_status_agree_there_is_nothing_to_adopt
     [
         {},
         MINE | {"spec": "10.0.0.2"},
+        MINE | {"annotations": {"fiprange": "another"}},
+        MINE | {"generation": 2},
         MINE | {"spec": ""},
         MINE | {"status": "10.0.0.2"},
         MINE | {"uid": "of-a-former-object"},
