@@ -21,7 +21,7 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.addresses.ownership import read_addresses
+from fipop.operator.addresses.ownership import is_settled, read_addresses
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
@@ -81,8 +81,12 @@ class Router:
             self.waiting.pop(floating_ip.meta.key, None)
 
     def add_floating_ip(self, key: tuple[str, str]) -> None:
-        """Enqueue a floating IP."""
-        self.work.add(Key(Kind.FLOATING_IP, *key))
+        """Enqueue a floating IP; one that has all that it asks for does not come before those that have not."""
+        found = self.cache.floating_ips.get(*key)
+        is_served = found is not None and is_settled(found, self.cache.reservations_of(key))
+        self.work.add(
+            Key(Kind.FLOATING_IP, *key), priority=Priority.BACKGROUND if is_served else Priority.NORMAL
+        )
 
     def add_guest_floating_ips(self, guest_id: str) -> None:
         """Enqueue all floating IPs of a guest."""

@@ -230,3 +230,29 @@ def test_an_address_that_is_freed_wakes_only_whom_it_may_concern() -> None:
         Key(Kind.RANGE, "", "pool"),
         Key(Kind.RANGE, "", "far"),
     }
+
+
+async def test_who_has_all_that_it_asks_for_does_not_come_before_who_has_not() -> None:
+    """A start woke thousands of them, guest by guest, before a new one had its address."""
+    served = build_floating_ip(
+        "served", namespace="c-m-1", ipaddress="10.0.0.1", status=held_by(["10.0.0.1"])
+    )
+    cache = cache_of(
+        ranges=[POOL],
+        floating_ips=[served, build_floating_ip("new", namespace="c-m-2")],
+        reservations=[build_reservation("10.0.0.1", "served", namespace="c-m-1", uid="uid-c-m-1-served")],
+    )
+    work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
+    router = _router(cache, work, WorkQueue(name="passes", random=Random(0)))
+    seen: list[Key] = []
+
+    async def note(key: Key) -> None:
+        seen.append(key)
+
+    for key in (("c-m-1", "served"), ("c-m-2", "new"), ("c-m-1", "gone")):
+        router.add_floating_ip(key)
+    running = asyncio.create_task(work.run(note, concurrency=1))
+    await work.wait_idle()
+    work.stop(deadline_seconds=1)
+    await running
+    assert seen == [fip("new", "c-m-2"), fip("gone"), fip("served")]
