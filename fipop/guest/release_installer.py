@@ -28,7 +28,7 @@ class Outcome:
 
     ran: bool = False
     drift: str = ""
-    require_rescan: str = ""
+    doubt: str = ""
     error: FipopError | None = None
     wait_seconds: float | None = None
     queued: bool = False
@@ -56,7 +56,7 @@ class ReleaseInstaller:
         if decision.action not in _RUNS_HELM:
             return Outcome(
                 drift=self._drift(decision, wanted, chart),
-                require_rescan=str(chart_error or ""),
+                doubt=str(chart_error or ""),
                 wait_seconds=decision.wait_seconds,
             )
         now = self.limits.monotonic()

@@ -57,7 +57,7 @@ def sum_up_release(
         version=state.chart_version,
         status=state.latest.status.value,
         drift=outcome.drift,
-        require_rescan=outcome.require_rescan,
+        doubt=outcome.doubt,
         renamed=is_renamed(state, wanted),
         readiness=readiness,
         error=error,

@@ -99,7 +99,7 @@ class ReleaseReport:
     version: str = ""
     status: str = ""
     drift: str = ""
-    require_rescan: str = ""
+    doubt: str = ""
     renamed: bool = False
     readiness: Readiness
     error: FipopError | None = None

@@ -52,18 +52,18 @@ class Probes:
 
     operator: Operator
     began: float = field(default_factory=time.monotonic)
-    scan: list[Look] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
 
     @property
     def ready(self) -> bool:
         """Whether readiness was green at last."""
-        return bool(self.scan) and self.scan[-1].ready
+        return bool(self.looks) and self.looks[-1].ready
 
     async def look(self) -> None:
         """Ask both once."""
         process = self.operator.process
         live, ready = await process.is_live(), await process.is_ready()
-        self.scan.append(Look(at=time.monotonic() - self.began, live=live, ready=ready))
+        self.looks.append(Look(at=time.monotonic() - self.began, live=live, ready=ready))
 
     async def look_for_ever(self) -> None:
         while True:
@@ -128,7 +128,7 @@ async def run_outage(lane: Lane, plan: Plan) -> Result:
                 await looking
         await lane.wait(lambda: not unrest(lane), seconds=START_SECONDS)
         result.violations += [f"I4: {problem}" for problem in unrest(lane)]
-        result.violations += judge(probes.scan, over=over, back_after=away)
+        result.violations += judge(probes.looks, over=over, back_after=away)
         if operator.ended or operator.process.process.pid != process:
             result.violations.append(f"I6: the operator was restarted: it ended with {operator.ended}")
     finally:
@@ -147,26 +147,26 @@ async def run_outage(lane: Lane, plan: Plan) -> Result:
     return result
 
 
-def judge(scan: Sequence[Look], *, over: float, back_after: float) -> list[str]:
+def judge(looks: Sequence[Look], *, over: float, back_after: float) -> list[str]:
     """What health said wrongly, and whether work went on too late; `over` is when the API server was to come back."""
     found = []
-    dead = [look.at for look in scan if not look.live]
+    dead = [look.at for look in looks if not look.live]
     if dead:
         found.append(f"I6: liveness was red after {dead[0]:.1f} s: a restart would not have helped")
-    unready_after = next((look.at for look in scan if not look.ready), None)
+    unready_after = next((look.at for look in looks if not look.ready), None)
     first, last = UNREADY_SECONDS
     if unready_after is None or not first < unready_after < last:
         found.append(f"I6: readiness turned red after {unready_after} s")
     early = [
         look.at
-        for look in scan
+        for look in looks
         if look.ready and unready_after is not None and unready_after < look.at < over
     ]
     if early:
         found.append(
             f"I6: readiness turned green after {early[0]:.1f} s, though the API server was away for {over:.1f} s"
         )
-    ready = bool(scan) and scan[-1].ready
+    ready = bool(looks) and looks[-1].ready
     if not ready or back_after > BACK_SECONDS:
         found.append(f"I4: back at work after {back_after:.1f} s, ready: {ready}")
     return found

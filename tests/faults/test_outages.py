@@ -7,27 +7,27 @@ from tests.faults.outages import Look, judge, outages
 from tests.faults.plans import Plan
 
 
-def scan(*, red: tuple[float, ...] = (30.0, 320.0), dead: float | None = None) -> list[Look]:
+def looks(*, red: tuple[float, ...] = (30.0, 320.0), dead: float | None = None) -> list[Look]:
     """A look each second of an outage of 300 and 30 more; readiness turns with each time of `red`."""
     times = [float(at) for at in range(1, 331)]
     return [Look(at=at, live=at != dead, ready=sum(turn <= at for turn in red) % 2 == 0) for at in times]
 
 
 def test_health_that_told_the_truth_is_no_violation() -> None:
-    assert judge(scan(), over=300.0, back_after=3.0) == []
+    assert judge(looks(), over=300.0, back_after=3.0) == []
 
 
 @pytest.mark.parametrize(
     ("seen", "back_after", "sign"),
     [
-        (scan(dead=5.0), 3.0, "liveness was red after 5.0 s"),
-        (scan(dead=325.0), 3.0, "liveness was red after 325.0 s"),
-        (scan(red=()), 3.0, "readiness turned red after None"),
-        (scan(red=(90.0, 320.0)), 3.0, "readiness turned red after 90"),
-        (scan(red=(2.0, 320.0)), 3.0, "readiness turned red after 2"),
-        (scan(red=(30.0, 100.0, 101.0, 320.0)), 3.0, "readiness turned green after 100.0 s"),
-        (scan(red=(30.0,)), 3.0, "ready: False"),
-        (scan(), 31.0, "back at work after 31.0 s"),
+        (looks(dead=5.0), 3.0, "liveness was red after 5.0 s"),
+        (looks(dead=325.0), 3.0, "liveness was red after 325.0 s"),
+        (looks(red=()), 3.0, "readiness turned red after None"),
+        (looks(red=(90.0, 320.0)), 3.0, "readiness turned red after 90"),
+        (looks(red=(2.0, 320.0)), 3.0, "readiness turned red after 2"),
+        (looks(red=(30.0, 100.0, 101.0, 320.0)), 3.0, "readiness turned green after 100.0 s"),
+        (looks(red=(30.0,)), 3.0, "ready: False"),
+        (looks(), 31.0, "back at work after 31.0 s"),
     ],
 )
 def test_health_that_did_not_is_one(seen: list[Look], back_after: float, sign: str) -> None:
@@ -36,7 +36,7 @@ def test_health_that_did_not_is_one(seen: list[Look], back_after: float, sign: s
 
 
 def test_readiness_may_flap_once_the_api_server_is_back() -> None:
-    assert judge(scan(red=(30.0, 305.0, 306.0, 310.0)), over=300.0, back_after=3.0) == []
+    assert judge(looks(red=(30.0, 305.0, 306.0, 310.0)), over=300.0, back_after=3.0) == []
 
 
 def test_an_outage_spares_no_request() -> None:

@@ -58,7 +58,7 @@ class Waits:
 class Trap:
     """Where redirects lead: nobody may come. `visits` counts who did."""
 
-    schedule: int = 0
+    visits: int = 0
     port: int = 0
     _server: asyncio.Server | None = field(default=None, repr=False)
 
@@ -66,7 +66,7 @@ class Trap:
         """Listen, in plain HTTP."""
 
         async def caught(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self.schedule += 1
+            self.visits += 1
             writer.close()
 
         self._server = await asyncio.start_server(caught, "127.0.0.1", 0)
@@ -323,7 +323,7 @@ async def open_stage(fleet: LocalFleet, name: str, *, neighbours: int) -> AsyncI
             yield stage
         finally:
             await watch.stop()
-            if trap.schedule:
+            if trap.visits:
                 watch.findings.append(f"{trap.visits} connections to where a redirect led")
 
 

@@ -97,16 +97,16 @@ async def run_process(
     assert process.stdout is not None
     assert process.stderr is not None
     stdout, stderr = _Kept(stdout_bytes), _Kept(STDERR_BYTES, is_tail=True)
-    session = asyncio.gather(
+    talk = asyncio.gather(
         stdout.read(process.stdout), stderr.read(process.stderr), _feed(process.stdin, stdin), process.wait()
     )
     try:
-        await asyncio.wait({session}, timeout=deadline_seconds)
-        timed_out = not session.done()
+        await asyncio.wait({talk}, timeout=deadline_seconds)
+        timed_out = not talk.done()
     finally:
-        if not session.done():
-            await _end(process.pid, session, termination_seconds)
-    await session
+        if not talk.done():
+            await _end(process.pid, talk, termination_seconds)
+    await talk
     return Finished(
         returncode=process.returncode or 0,
         timed_out=timed_out,
@@ -144,16 +144,16 @@ async def _feed(pipe: asyncio.StreamWriter | None, data: bytes | None) -> None:
 
 
 async def _end(
-    group: int, session: asyncio.Future[tuple[None, None, None, int]], patience_seconds: float
+    group: int, talk: asyncio.Future[tuple[None, None, None, int]], patience_seconds: float
 ) -> None:
     # `talk` goes on reading: a program whose pipes are full could not even say goodbye.
     try:
         _signal(group, signal.SIGTERM)
-        await asyncio.wait({session}, timeout=patience_seconds)
+        await asyncio.wait({talk}, timeout=patience_seconds)
     finally:
-        if not session.done():
+        if not talk.done():
             _signal(group, signal.SIGKILL)
-            await asyncio.wait({session})
+            await asyncio.wait({talk})
 
 
 def _signal(group: int, number: signal.Signals) -> None:

@@ -365,7 +365,7 @@ async def test_a_chart_source_that_is_away_is_told_and_hurts_no_installed_guest(
     report = await bench.run()
     assert report.error is None
     assert release_of(report, Role.KUBE_VIP).readiness.ready
-    assert "did not answer" in release_of(report, Role.KUBE_VIP).require_rescan
+    assert "did not answer" in release_of(report, Role.KUBE_VIP).doubt
 
 
 async def test_a_release_that_unpacks_to_much_costs_its_guest_an_upgrade_and_us_no_memory(

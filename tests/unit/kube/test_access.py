@@ -53,9 +53,9 @@ def encoded(pem: bytes) -> str:
 
 
 def test_a_kubeconfig_with_everything_inside_is_read_and_leaves_no_file(authority, tmp_path, monkeypatch):
-    work_folder = tmp_path / "scratch"
-    work_folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(work_folder))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
     pair = authority.issue_client("admin")
     path = kubeconfig(
         tmp_path,
@@ -71,7 +71,7 @@ def test_a_kubeconfig_with_everything_inside_is_read_and_leaves_no_file(authorit
         assert connection.tls_server_name == "api.test"
         assert connection.authorization() is None
         assert connection.ca_path is None
-        assert list(work_folder.iterdir()) == []
+        assert list(scratch.iterdir()) == []
     KubeClient(connection)
 
 

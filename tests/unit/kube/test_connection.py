@@ -90,9 +90,9 @@ def test_an_encrypted_client_key_fails_at_once_and_asks_nobody(authority):
 async def test_a_client_certificate_is_shown_and_leaves_no_file(authority, tmp_path, monkeypatch, in_memory):
     if not in_memory:
         monkeypatch.delattr(os, "memfd_create")
-    work_folder = tmp_path / "scratch"
-    work_folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(work_folder))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
     pair = authority.issue_client("fipop-test")
     tls = server_tls(authority.issue_server(["127.0.0.1"]), tmp_path, client_ca=authority.pem)
     subjects = []
@@ -108,7 +108,7 @@ async def test_a_client_certificate_is_shown_and_leaves_no_file(authority, tmp_p
             client_certificate_pem=pair.certificate.decode(), client_key_pem=pair.key.decode()
         )
         async with KubeClient(connection) as client:
-            assert list(work_folder.iterdir()) == []
+            assert list(scratch.iterdir()) == []
             await client.get(CONFIG_MAPS, "x", namespace="a")
         assert subjects == ["fipop-test"]
 
