@@ -39,6 +39,8 @@ from localfleet.waiting import eventually
 BURST_NAMESPACES = 10
 WRITERS = 32
 DEADLINE_SECONDS = 300.0
+UP_TO_LINK = REAL_ORDER[: REAL_ORDER.index(Step.LINK) + 1]
+"""What Rancher does until a guest can get its floating IP."""
 
 
 async def main(guests: int, pace: int, burst: int) -> None:
@@ -100,8 +102,14 @@ async def time_bare_writes(stack: Stack, count: int) -> float:
         async def write() -> None:
             path = floating_ips("bare")
             made = await client.create(path, build_floating_ip("bare", f"bare-{number}", range_name="none"))
-            uid = made["metadata"]["uid"]
-            await client.create(RESERVATIONS, build_reservation(address, f"bare-{number}", uid))
+            owner = {
+                "namespace": "bare",
+                "name": f"bare-{number}",
+                "uid": made["metadata"]["uid"],
+                "cluster": "bare",
+            }
+            body = build_reservation(address, owner, space="bare", range_name="none")
+            await client.create(RESERVATIONS, body)
             await client.patch(f"{path}/bare-{number}", {"metadata": {"labels": {"step": "1"}}})
             await client.patch(f"{path}/bare-{number}", {"metadata": {"labels": {"step": "2"}}})
 
@@ -115,19 +123,19 @@ async def time_bare_writes(stack: Stack, count: int) -> float:
     return took
 
 
-def build_reservation(address: str, name: str, uid: str) -> dict[str, Any]:
-    """A reservation as the operator makes them, in a space of its own."""
+def build_reservation(address: str, owner: dict[str, str], *, space: str, range_name: str) -> dict[str, Any]:
+    """A reservation of a chosen address as the operator makes them."""
     return {
         "apiVersion": "kubefip.k8s.binbash.org/v1",
         "kind": "FloatingIPReservation",
-        "metadata": {"name": f"bare.{address}"},
+        "metadata": {"name": f"{space}.{address}"},
         "spec": {
             "address": address,
-            "space": "bare",
-            "range": "none",
+            "space": space,
+            "range": range_name,
             "requested": "dynamic",
             "since": "2026-01-01T00:00:00Z",
-            "owner": {"namespace": "bare", "name": name, "uid": uid, "cluster": "bare"},
+            "owner": owner,
         },
     }
 
@@ -167,16 +175,15 @@ async def bring_up_guests(stack: Stack, operator: OperatorProcess, count: int, p
 
     The next guest does not wait for the ones before: where the operator falls behind, waits grow.
     """
-    up_to_link = REAL_ORDER[: REAL_ORDER.index(Step.LINK) + 1]
     linked: dict[str, float] = {}
     served: dict[str, float] = {}
     watching = asyncio.create_task(note_served(stack.client, served))
 
     async def create(number: int) -> None:
         plan = stack.player.plan_guest(f"guest-{number}")
-        guest = await stack.player.create_guest(plan, SimulatedGuest(), order=up_to_link)
+        guest = await stack.player.create_guest(plan, SimulatedGuest(), order=UP_TO_LINK)
         linked[guest.cluster_id] = guest.changed_at
-        for step in REAL_ORDER[len(up_to_link) :]:
+        for step in REAL_ORDER[len(UP_TO_LINK) :]:
             await stack.player.take(guest, step)
 
     before = await read_costs(operator)

@@ -16,11 +16,10 @@ from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address
 from typing import Any
 
-from bench.fleet import in_parallel, note_served
+from bench.fleet import UP_TO_LINK, build_reservation, in_parallel, note_served
 from bench.results import describe_machine, write_section
 from localfleet.arguments import positive
 from localfleet.fleet import LocalFleet
-from localfleet.rancher_plan import REAL_ORDER, Step
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
     ALL_FLOATING_IPS,
@@ -95,22 +94,8 @@ async def hold(stack: Stack, count: int) -> None:
             )
             made = await stack.client.create(path, body)
             owner = {"namespace": namespace, "name": name, "uid": made["metadata"]["uid"], "cluster": cluster}
-            await stack.client.create(
-                RESERVATIONS,
-                {
-                    "apiVersion": "kubefip.k8s.binbash.org/v1",
-                    "kind": "FloatingIPReservation",
-                    "metadata": {"name": f"default.{address}"},
-                    "spec": {
-                        "address": address,
-                        "space": "default",
-                        "range": "bench",
-                        "requested": "dynamic",
-                        "since": "2026-01-01T00:00:00Z",
-                        "owner": owner,
-                    },
-                },
-            )
+            body = build_reservation(address, owner, space="default", range_name="bench")
+            await stack.client.create(RESERVATIONS, body)
             status = {
                 "addresses": [address],
                 "range": "bench",
@@ -139,11 +124,10 @@ async def come_to_rest(stack: Stack, count: int) -> None:
 
 async def time_start(stack: Stack) -> str:
     """Start the operator, and a new guest with it; when it is ready, and when the guest has its address."""
-    up_to_link = REAL_ORDER[: REAL_ORDER.index(Step.LINK) + 1]
     served: dict[str, float] = {}
     watching = asyncio.create_task(note_served(stack.client, served))
     plan = stack.player.plan_guest("new-guest")
-    guest = await stack.player.create_guest(plan, SimulatedGuest(), order=up_to_link)
+    guest = await stack.player.create_guest(plan, SimulatedGuest(), order=UP_TO_LINK)
     began = time.monotonic()
     await stack.start_operator()
     ready = time.monotonic() - began

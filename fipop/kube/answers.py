@@ -90,7 +90,7 @@ def take_page(call: Call, answer: Answer, project: Callable[[Json], Any] | None)
     collects = gc.isenabled()
     gc.disable()
     try:
-        page = _successful_object(call, answer)
+        page = require_object(call, answer)
         found = page.get("items", "absent")
         if not isinstance(found, list | None):  # Go writes an empty list as null at times
             raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoList"))
@@ -120,7 +120,8 @@ def require_success(call: Call, answer: Answer) -> None:
         raise error_of(call, answer)
 
 
-def _successful_object(call: Call, answer: Answer) -> Json:
+def require_object(call: Call, answer: Answer) -> Json:
+    """Return the object of an answer that is a success; raise the typed error of any other."""
     require_success(call, answer)
     return parse_object(call, answer)
 

@@ -20,8 +20,8 @@ from fipop.kube.answers import (
     error_of_event,
     is_object_missing,
     parse_json,
-    parse_object,
     require_metadata,
+    require_object,
     require_success,
     require_version,
     take_page,
@@ -168,7 +168,7 @@ class KubeClient:
         answer = await self._exchange(call, timeout_seconds)
         if is_object_missing(call, answer):
             return None
-        return _object(call, answer)
+        return require_object(call, answer)
 
     @overload
     async def list(
@@ -258,7 +258,7 @@ class KubeClient:
             body=body,
         )
         call = replace(call, name=metadata.get("name"))
-        return _object(call, await self._exchange(call))
+        return require_object(call, await self._exchange(call))
 
     async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
         """Replace an object by one that was read before; name, namespace and resourceVersion are the body's."""
@@ -273,7 +273,7 @@ class KubeClient:
             query=FIELD_MANAGER,
             body=body,
         )
-        return _object(call, await self._exchange(call))
+        return require_object(call, await self._exchange(call))
 
     async def merge_patch(
         self,
@@ -296,7 +296,7 @@ class KubeClient:
             body=patch,
             content_type="application/merge-patch+json",
         )
-        return _object(call, await self._exchange(call))
+        return require_object(call, await self._exchange(call))
 
     async def delete(
         self,
@@ -408,8 +408,3 @@ class KubeClient:
     def _deadline(self, timeout_seconds: float | None) -> float:
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         return asyncio.get_running_loop().time() + seconds
-
-
-def _object(call: Call, answer: Answer) -> Json:
-    require_success(call, answer)
-    return parse_object(call, answer)

@@ -39,7 +39,7 @@ class FramingGuard(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         """Take in what came."""
-        for start in range(0, len(data), _PIECE_BYTES) or (0,):
+        for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             self._count(piece)
             super().data_received(piece)
