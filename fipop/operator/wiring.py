@@ -74,8 +74,7 @@ class Controllers:
         self._metrics = metrics
         self.is_working = False
         self._served: dict[tuple[str, str], Served] = {}
-        self._to_check: list[Key] = []
-        self._are_passes_due = False
+        self._is_served_to_check = False
         random = SystemRandom()
         self.cache = ClusterCache()
         self._tracer = IpamTracer(self.cache, wanted=lambda: configuration.settings.trace_ipam_data)
@@ -223,28 +222,30 @@ class Controllers:
         """
         for each in self.cache.ranges.all():
             self.work.add(Key(Kind.RANGE, "", each.name))
-        self._to_check = []
         for floating_ip in self.cache.floating_ips.all():
-            key = Key(Kind.FLOATING_IP, *floating_ip.meta.key)
-            if is_settled(floating_ip, self.cache.reservations_of(floating_ip.meta.key)):
-                self._to_check.append(key)
-            else:
-                self.work.add(key)
+            if not is_settled(floating_ip, self.cache.reservations_of(floating_ip.meta.key)):
+                self.router.add_floating_ip(floating_ip.meta.key)
         for owner in self.cache.allocations.claimants():
             # A claim of before whose floating IP is gone by now: nobody else would give its address free.
             self.router.add_floating_ip(owner)
         for reservation in self.cache.reservations.all():
             self.router.add_reservation(reservation)
         for cluster in self.cache.clusters.all():
-            if cluster.cluster_name:
-                key = Key(Kind.GUEST, "", cluster.cluster_name)
-                if self.cache.floating_ips_of(cluster.cluster_name):
-                    self._to_check.append(key)
-                else:
-                    self.work.add(key)
-        self._are_passes_due = True
-        if self.gate.is_open:
-            self._opened()
+            if cluster.cluster_name and not self.cache.floating_ips_of(cluster.cluster_name):
+                self.work.add(Key(Kind.GUEST, "", cluster.cluster_name))
+        self._is_served_to_check = True
+
+    def _check_served(self) -> None:
+        """Look at what `enqueue_all` left for later."""
+        for floating_ip in self.cache.floating_ips.all():
+            if is_settled(floating_ip, self.cache.reservations_of(floating_ip.meta.key)):
+                self.router.add_floating_ip(floating_ip.meta.key)
+        for cluster in self.cache.clusters.all():
+            if not cluster.cluster_name:
+                continue
+            if self.cache.floating_ips_of(cluster.cluster_name):
+                self.work.add(Key(Kind.GUEST, "", cluster.cluster_name), priority=Priority.BACKGROUND)
+            self.router.add_routine_pass(cluster.cluster_name)
 
     def start_afresh(self) -> None:
         """Forget what an earlier time of leading found: another replica may have led meanwhile."""
@@ -305,14 +306,9 @@ class Controllers:
         self.router.wake_waiting()
         for guest_id in self.pass_controller.held_up():
             self.router.add_pass(guest_id)
-        to_check, self._to_check = self._to_check, []
-        for key in to_check:
-            self.work.add(key, priority=Priority.BACKGROUND)
-        if self._are_passes_due:
-            self._are_passes_due = False
-            for cluster in self.cache.clusters.all():
-                if cluster.cluster_name:
-                    self.router.add_routine_pass(cluster.cluster_name)
+        if self._is_served_to_check:
+            self._is_served_to_check = False
+            self._check_served()
 
     def _lost_unseen(self) -> None:
         """Distrust the ledger: an object is gone that no event said was deleted."""
