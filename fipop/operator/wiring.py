@@ -30,12 +30,15 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.metrics import Metrics
+from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.mass_release import MassReleaseGuard
 from fipop.operator.addresses.ownership import is_settled
 from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
+from fipop.operator.addresses.range_choice import describe_mismatch
 from fipop.operator.addresses.ranges import RangeReconciler
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.view_building import ViewBuilder
 from fipop.operator.adoption import Adoption
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.conflicts import AddressConflicts
@@ -90,6 +93,7 @@ class Controllers:
             observe=self._observe_reservation,
             forget=lambda gone: self.cache.forget(FLOATING_IP_RESERVATIONS, gone),
             now=client.server_now,
+            monotonic=lambda: self.cache.monotonic(),
             lives=self.guests.exists,
             count_release=metrics.count_release,
         )
@@ -142,16 +146,20 @@ class Controllers:
             client=client,
             cache=cache,
             reservation_store=self.reservation_store,
-            gate=self.gate,
-            guests=self.guests,
+            views=ViewBuilder(
+                cache=cache,
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                guests=self.guests,
+                carrier_of=lambda name: self.releaser.carrier_of(name),
+            ),
             callbacks=Callbacks(
                 settled=self._settled,
                 gone=self.router.add_reservation,
                 waiting=self.router.note_waiting,
-                counted=self._metrics.count_allocation,
-                warn=self._warn,
+                allocated=self._allocated,
+                blocked=self._metrics.count_allocation,
             ),
-            carrier_of=lambda name: self.releaser.carrier_of(name),
         )
         self.ranges = RangeReconciler(client=client, cache=cache, monotonic=time.monotonic)
         self.clusters = GuestReconciler(
@@ -350,7 +358,14 @@ class Controllers:
         self._metrics.forget_guest(guest.cluster_name)
         self.pass_controller.forget(guest.id)
 
-    def _warn(self, floating_ip: FloatingIP, reason: str, message: str) -> None:
+    def _allocated(self, floating_ip: FloatingIP, reservation: Reservation) -> None:
+        """Count it; a range of another network than the guest's serves it, and people should know."""
+        self._metrics.count_allocation("allocated")
+        is_bound = bind_guest(self.cache, floating_ip).blocker is None
+        guest = self.guests.known(floating_ip.namespace) if is_bound else None
+        message = describe_mismatch(self.cache, guest, reservation.range)
+        if message is None:
+            return
         about = ObjectReference(
             api_version=FLOATING_IPS.api_version,
             kind=FLOATING_IPS.kind,
@@ -358,7 +373,7 @@ class Controllers:
             namespace=floating_ip.namespace,
             uid=floating_ip.uid,
         )
-        self._events.record(about, EventType.WARNING, reason, message)
+        self._events.record(about, EventType.WARNING, "NetworkMismatch", message)
 
     def _tell_over_limit(self, guest_id: str, count: int) -> None:
         guest = self.guests.known(guest_id)

@@ -138,15 +138,6 @@ class ClusterCache:
         if change is not None:
             self._take(resource, change)
 
-    def take_written(self, answer: Json) -> FloatingIP:
-        """Take in a floating IP that was just written, and give it as it was written.
-
-        The stores may know a younger one by now: a status of this round's addresses, tested on that one's version,
-        would name them in answer to a spec that was never looked at.
-        """
-        self.observe(FLOATING_IPS, answer)
-        return parse_floating_ip(answer)
-
     def forget(self, resource: Resource, gone: Projection) -> None:
         """Take in that the API server knows no object of that name."""
         metadata = {"name": gone.name, "resourceVersion": str(gone.resource_version)}

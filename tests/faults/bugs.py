@@ -223,12 +223,13 @@ BUGS = (
         _MOVES,
         "whose status names it",
         (
-            "operator/addresses/claiming.py",
-            "            answer = await self._claim(desired, owner",
+            "operator/addresses/reconciler.py",
+            "        self._cache.allocations.expect(claim)\n",
             (
-                "            if desired.replaces is not None:\n"
-                "                await self._reservation_store.quarantine(desired.replaces, seconds=1)\n"
-                "            answer = await self._claim(desired, owner"
+                "        for old in self._cache.reservations_of(claim.owner.key):\n"
+                "            if old.is_held and old.name != claim.name:\n"
+                "                await self._reservation_store.quarantine(old, seconds=1)\n"
+                "        self._cache.allocations.expect(claim)\n"
             ),
         ),
     ),
@@ -237,24 +238,24 @@ BUGS = (
         "after a write whose outcome is unknown another address is tried",
         _DARK,
         "more were given out",
-        ("operator/addresses/claiming.py", "if unsettled is not None:", "if unsettled == ():"),
+        ("operator/addresses/view_building.py", "if unsettled is not None:", "if unsettled == ():"),
     ),
     _bug(
         "half-a-dual-stack",
-        "what was begun for RequireDualStack is not undone when the other family is full; "
+        "what was begun for RequireDualStack is not released when the other family is full; "
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
         (
-            "operator/addresses/claiming.py",
-            "            await self._undo(outcome, plan, floating_ip)",
-            "            pass",
+            "operator/addresses/target.py",
+            "            target.held = {family: each for family, each in target.held.items() if facts.is_had(each)}\n",
+            "",
         ),
         with_guards_off=(
             Edit(
-                file="operator/addresses/claiming.py",
-                before="outcome.blockers += self._preflight(",
-                after="self._preflight(",
+                file="operator/addresses/target.py",
+                before="            target.claims = [each for each in target.claims if each.is_own]\n",
+                after="",
             ),
         ),
     ),
@@ -275,7 +276,7 @@ BUGS = (
         _CAREFUL,
         "/floatingips/c-m-steady03/stranger/conditions: ['Allocated=True Allocated', 'GuestConfigured=True",
         (
-            "operator/addresses/range_choice.py",
+            "operator/addresses/guest_binding.py",
             "floating_ip.cluster != cluster.name",
             "floating_ip.cluster == ''",
         ),
@@ -510,7 +511,7 @@ BUGS = (
         "held by None",
         (
             "operator/addresses/reservations.py",
-            "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body))",
+            "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
             "return _new_reservation(claim, self._now())",
         ),
     ),

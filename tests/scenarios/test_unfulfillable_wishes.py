@@ -85,7 +85,8 @@ async def test_what_was_begun_stays_while_it_is_told_first_that_another_address_
     await operator.settle()
     begun = "default.fd000000000000000000000000000011"
     operator.reserve("fd00::11", A)
-    operator.ask_for_another(A, f"{X},fd00::11")
+    wish = {"ipaddress": f"{X},fd00::11", "ipFamilyPolicy": "PreferDualStack"}
+    operator._change(FLOATING_IPS, A, "web", wish)
     operator.remove_reservation(f"default.{X}")
     operator.ask(B, has=X)
     operator.reserve(X, B)

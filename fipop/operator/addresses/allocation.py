@@ -13,20 +13,10 @@ from typing import Any
 
 from fipop.api.models import IPFamilyPolicy, Requested, Reservation
 from fipop.errors import IpamError, RangeDrainingError
-from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.ipam.addresses import Address, Family
+from fipop.operator.addresses.blockers import Blocker, blocker_of
+from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.request import Request, needs_every_family, wanted_families
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocker:
-    """Why a floating IP has not all that it asks for; `reason` is that of its condition.
-
-    One that is `tolerable` leaves the wish fulfilled as long as there is an address: one family is enough.
-    """
-
-    reason: str
-    message: str
-    tolerable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,26 +141,13 @@ def plan_allocation(request: Request, view: AllocationView) -> Plan:
     )
 
 
-def plan_standstill(
-    own: Sequence[Reservation],
-    had: frozenset[Address],
-    *blockers: Blocker,
-    space: str,
-    made_by_us: bool,
-) -> Plan:
-    """Keep what is held while nothing can be decided: of several addresses of a family the one that is known.
-
-    `own` are its reservations, also those in quarantine; `had` the addresses that its status names, of `space`.
-    """
+def keep_best(own: Sequence[Reservation], had: Collection[Address], *, space: str) -> tuple[Reservation, ...]:
+    """Keep, while nothing can be decided, of several addresses of a family the one that the status names in `space`."""
     found = _by_family(
         [each for each in own if each.is_held],
         lambda each: (each.space != space, address_of(each) not in had, each.since, each.name),
     )
-    return Plan(
-        keep=tuple(found[family][0] for family in sorted(found)),
-        claim=find_lost(own, had, space=space, asked_for=() if made_by_us else tuple(Family)),
-        blockers=blockers,
-    )
+    return tuple(found[family][0] for family in sorted(found))
 
 
 def find_lost(
@@ -191,16 +168,6 @@ def find_lost(
         if address.family not in held or address not in there
     }
     return tuple(_confirm(lost[family], made_by_us=family not in asked_for) for family in sorted(lost))
-
-
-def blocker_of(error: IpamError) -> Blocker:
-    """Give the blocker that an error of the core is: its class tells the reason."""
-    return Blocker(reason=type(error).__name__.removesuffix("Error"), message=str(error))
-
-
-def address_of(reservation: Reservation) -> Address:
-    """Give the address of a reservation."""
-    return parse_address(reservation.address)
 
 
 def _by_family(
@@ -263,19 +230,22 @@ def _decide(
                 family=family, address=static, requested=Requested.STATIC, confirms=True, renames=True
             )
         return held
+    begun = [each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name)]
     # The range, or its space, is another now: the same address where it is to be had there, else a new one;
     # but an address that somebody asks for by name is never changed for another, while the spec still names it.
     stays = wanted_range.refuses(address) is None and not wanted_range.is_anothers(address)
     if stays or (held.requested is Requested.STATIC and static is not None):
-        return DesiredAddress(family=family, address=address, requested=held.requested, replaces=held)
+        there = next((each for each in begun if address_of(each) == address), None)
+        return there or DesiredAddress(
+            family=family, address=address, requested=held.requested, replaces=held
+        )
     told = next((each for each in mine if view.is_had(each)), None)
     if static is not None and told is not None and told is not held:
         # The spec is written before the status: who names what was left by now asks for it by name.
         return DesiredAddress(family=family, address=static, requested=Requested.STATIC, replaces=told)
     # A move that was cut short has its new address already.
-    begun = (each for each in mine if (each.space, each.range) == (wanted_range.space, wanted_range.name))
     new = DesiredAddress(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
-    return next(begun, new)
+    return next(iter(begun), new)
 
 
 def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], view: AllocationView) -> bool:

@@ -10,9 +10,7 @@ from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, Requested, Res
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
-from fipop.operator.addresses.allocation import DesiredAddress, address_of, find_lost
-from fipop.operator.addresses.range_choice import GuestBinding
-from fipop.operator.addresses.request import Request
+from fipop.operator.addresses.guest_binding import GuestBinding
 
 
 def is_made_by_us(floating_ip: FloatingIP) -> bool:
@@ -49,26 +47,6 @@ def inherit(held: tuple[Reservation, ...], floating_ip: FloatingIP) -> tuple[Res
     )
 
 
-def addresses_had(floating_ip: FloatingIP, request: Request, is_inherited: bool) -> frozenset[Address]:
-    """Give the addresses that are the floating IP's own without a reservation.
-
-    Its status names what it held; an object of the predecessor brings what its spec names.
-    """
-    inherited = request.static.values() if is_inherited else ()
-    return read_addresses(floating_ip.status.addresses).union(inherited)
-
-
-def find_vanished(
-    floating_ip: FloatingIP, request: Request, own: tuple[Reservation, ...]
-) -> tuple[DesiredAddress, ...]:
-    """Want again what vanished, where the status tells its range: without one, that is for the plan to find."""
-    status = floating_ip.status
-    if status.range is None:
-        return ()
-    asked_for = () if is_made_by_us(floating_ip) else tuple(request.static)
-    return find_lost(own, read_addresses(status.addresses), space=space_named(status), asked_for=asked_for)
-
-
 def is_settled(floating_ip: FloatingIP, own: Iterable[Reservation]) -> bool:
     """Whether its reservations, its status and its spec say the same, so that nothing is left to claim."""
     held = [each for each in own if each.is_held]
@@ -98,3 +76,15 @@ def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
         except IpamError:
             continue
     return frozenset(found)
+
+
+def is_named(floating_ip: FloatingIP, reservation: Reservation) -> bool:
+    """Whether the status of a floating IP names what is reserved."""
+    status = floating_ip.status
+    is_there = space_named(status) == reservation.space
+    return is_there and address_of(reservation) in read_addresses(status.addresses)
+
+
+def address_of(reservation: Reservation) -> Address:
+    """Give the address of a reservation."""
+    return parse_address(reservation.address)

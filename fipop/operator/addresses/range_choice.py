@@ -1,17 +1,22 @@
-"""Which guest a floating IP serves, and which range serves it."""
+"""Which range serves a floating IP."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.ipam.addresses import Address
-from fipop.operator.addresses.allocation import Blocker
-from fipop.rancher.discovery import choose_cluster
-from fipop.rancher.matching import Guest, NoRange, RangeChoice, RangeMatch, choose_range, would_be_chosen
-from fipop.rancher.objects import ProvisioningCluster
+from fipop.operator.addresses.blockers import Blocker
+from fipop.rancher.matching import (
+    Guest,
+    NoRange,
+    RangeChoice,
+    RangeMatch,
+    choose_range,
+    is_on_network,
+    would_be_chosen,
+)
 from fipop.state.cache import ClusterCache
 
 _NO_RANGE_MESSAGES = {
@@ -20,35 +25,6 @@ _NO_RANGE_MESSAGES = {
     NoRange.DRAINING: "the ranges meant for this guest are draining",
     NoRange.FULL: "the ranges meant for this guest are full",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestBinding:
-    """The provisioning Cluster that a floating IP's namespace belongs to; None, with the reason, where none is."""
-
-    cluster: ProvisioningCluster | None
-    blocker: Blocker | None = None
-
-    @property
-    def cluster_name(self) -> str:
-        """The name of the provisioning Cluster, "" where there is none."""
-        return self.cluster.name if self.cluster is not None else ""
-
-
-def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
-    """Find the guest by the namespace alone; the annotation `clustername` can only object, never steer."""
-    namespace = floating_ip.namespace
-    cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
-    if cluster is None:
-        message = f"no provisioning Cluster has the namespace {namespace} in its status.clusterName"
-        return GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message=message))
-    if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
-        message = (
-            f'annotation {names.ANNOTATION_CLUSTER} says "{floating_ip.cluster[:253]}", '
-            f'but the namespace {namespace} belongs to cluster "{cluster.name}": no guest is written'
-        )
-        return GuestBinding(cluster=cluster, blocker=Blocker(reason="ClusterMismatch", message=message))
-    return GuestBinding(cluster=cluster)
 
 
 def range_matches(cache: ClusterCache) -> tuple[RangeMatch, ...]:
@@ -131,6 +107,15 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
     why = "it would not be chosen for this guest" if guest is not None else "this guest is not known yet"
     message = f'range "{found.name}" serves only guests that match it (restrictToMatching), and {why}'
     return Blocker(reason="RangeRestricted", message=message)
+
+
+def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str) -> str | None:
+    """Say that a range is of another network than the guest's; None where it is not, or one of both is not known."""
+    found = cache.ranges.get("", range_name)
+    network = found.harvester_network if found is not None else None
+    if guest is None or not guest.networks or not network or is_on_network(guest, network):
+        return None
+    return f"range {range_name} is of network {network}, the guest's is {guest.networks[0]}"
 
 
 def _gives_out(cache: ClusterCache, range_name: str, addresses: Collection[Address]) -> bool:

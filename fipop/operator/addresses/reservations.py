@@ -9,6 +9,7 @@ asks for the same name again: never for another first.
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -31,16 +32,10 @@ MAX_HISTORY = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before.
-
-    `is_written`: the reservation was written for this claim; else it was found to be the claimant's already.
-    `is_created`: there was no reservation; what is taken out of a quarantine a guest may carry.
-    """
+    """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before."""
 
     reservation: Reservation
     is_new: bool
-    is_written: bool = False
-    is_created: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +49,8 @@ class ReservationStore:
     """Creates, swaps, quarantines and frees reservations.
 
     `observe` takes the JSON of every answer into the store, `forget` a reservation found gone; `lookup` gives what
-    the store knows of a name; `now` is the API server's time; `lives` tells whether a guest still exists.
+    the store knows of a name; `now` is the API server's time, `monotonic` this process's clock in seconds;
+    `lives` tells whether a guest still exists.
     """
 
     def __init__(
@@ -65,6 +61,7 @@ class ReservationStore:
         observe: Callable[[Json], Reservation],
         forget: Callable[[Reservation], None],
         now: Callable[[], datetime],
+        monotonic: Callable[[], float],
         lives: Callable[[str], bool] = lambda _guest_id: False,
         count_release: Callable[[str], None] = lambda _result: None,
     ) -> None:
@@ -75,7 +72,8 @@ class ReservationStore:
         self._forget = forget
         self._now = now
         self._lives = lives
-        self._written: dict[str, int] = {}
+        self._written: dict[str, tuple[int, float]] = {}
+        self._monotonic = monotonic
 
     def may_take(self, known: Reservation, claim: Claim) -> bool:
         """Tell whether the claim may have a reservation that exists: it is its own, or its own from before.
@@ -102,7 +100,7 @@ class ReservationStore:
         known = self._lookup(claim.name)
         if known is None:
             try:
-                return await self._grant_anew(claim)
+                return Granted(reservation=await self._create(claim), is_new=True)
             except ApiAlreadyExistsError:
                 known = await self._read(claim.name)
                 if known is None:  # it went away between the two answers: the next round decides afresh
@@ -123,7 +121,7 @@ class ReservationStore:
         if wanted == known:
             return Granted(reservation=known, is_new=False)
         is_new = not (known.is_held and known.owner.key == claim.owner.key)
-        return Granted(reservation=await self._replace(wanted), is_new=is_new, is_written=True)
+        return Granted(reservation=await self._replace(wanted), is_new=is_new)
 
     async def confirm(self, reservation: Reservation) -> Reservation:
         """Write a held reservation anew as it is, before a status names it that did not name it before.
@@ -133,9 +131,10 @@ class ReservationStore:
         mark = {names.ANNOTATION_CONFIRMED: uuid.uuid4().hex}  # an update that changes nothing is no write
         return await self._replace(reservation, annotations=mark)
 
-    def wrote_last(self, reservation: Reservation) -> bool:
-        """Tell whether this process itself made a reservation what it is, so that nobody else relies on it yet."""
-        return self._written.get(reservation.name) == reservation.resource_version
+    def seconds_since_write(self, reservation: Reservation) -> float:
+        """Give how long ago this process asked for the write that made a reservation what it is; inf: it did not."""
+        version, asked_at = self._written.get(reservation.name, (-1, 0.0))
+        return self._monotonic() - asked_at if version == reservation.resource_version else math.inf
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
         """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
@@ -191,13 +190,9 @@ class ReservationStore:
             live is not None and live.is_held and live.owner.key == owner.key and live.owner.uid == owner.uid
         )
 
-    async def _grant_anew(self, claim: Claim) -> Granted:
-        created = await self._create(claim)
-        return Granted(reservation=created, is_new=True, is_written=True, is_created=True)
-
     async def _create(self, claim: Claim) -> Reservation:
-        body = render_reservation(_new_reservation(claim, self._now()))
-        return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body))
+        body, asked_at = render_reservation(_new_reservation(claim, self._now())), self._monotonic()
+        return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)
 
     async def _replace(
         self, reservation: Reservation, *, annotations: Mapping[str, str] | None = None
@@ -205,6 +200,7 @@ class ReservationStore:
         body = render_reservation(reservation)
         if annotations:
             body["metadata"]["annotations"] = dict(annotations)
+        asked_at = self._monotonic()
         try:
             answer = await self._client.replace(FLOATING_IP_RESERVATIONS, body)
         except (ApiConflictError, ApiNotFoundError) as error:
@@ -214,12 +210,12 @@ class ReservationStore:
             raise ApiConflictError(
                 verb="replace", kind=FLOATING_IP_RESERVATIONS.kind, name=reservation.name, status=404
             ) from error
-        return self._note(answer)
+        return self._note(answer, asked_at)
 
-    def _note(self, answer: Json) -> Reservation:
+    def _note(self, answer: Json, asked_at: float) -> Reservation:
         """Take in the answer of a write of ours."""
         written = self._observe(answer)
-        self._written[written.name] = written.resource_version
+        self._written[written.name] = written.resource_version, asked_at
         return written
 
     async def _read(self, name: str) -> Reservation | None:

@@ -16,8 +16,7 @@ from fipop.api.models import Reservation
 from fipop.errors import CarriedElsewhereError, GuestError
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address, from_ip
-from fipop.operator.addresses.allocation import address_of
-from fipop.operator.addresses.ownership import read_addresses
+from fipop.operator.addresses.ownership import address_of, read_addresses
 from fipop.operator.guests.reach import MAX_CLAIMS
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 

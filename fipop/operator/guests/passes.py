@@ -18,8 +18,8 @@ from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import Address, format_address, parse_address
 from fipop.kube.client import KubeClient
 from fipop.metrics import GuestEvent, Metrics
-from fipop.operator.addresses.allocation import address_of
-from fipop.operator.addresses.range_choice import bind_guest
+from fipop.operator.addresses.guest_binding import bind_guest
+from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fipop.api.models import FloatingIPRange, Reservation
 from fipop.ipam.addresses import Address
-from fipop.operator.addresses.allocation import address_of
+from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.range_choice import as_match
 from fipop.rancher.matching import fits_guest
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE, ClusterCache

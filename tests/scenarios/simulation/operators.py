@@ -18,6 +18,7 @@ from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, F
 from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.view_building import ViewBuilder
 from fipop.operator.routing import Key, Kind, Router
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
@@ -155,6 +156,7 @@ class SimulatedOperator:
             observe=self._observe,
             forget=lambda gone: cache.forget(FLOATING_IP_RESERVATIONS, gone),
             now=client.server_now,
+            monotonic=cache.monotonic,
         )
         silent = {each.name: _ignore for each in fields(Callbacks)}
         told = {"gone": self.router.add_reservation, "waiting": self.router.note_waiting}
@@ -177,10 +179,14 @@ class SimulatedOperator:
             client=client,
             cache=cache,
             reservation_store=reservation_store,
-            gate=AllocationGate(adopted=True, looked=True),
-            guests=guests,
+            views=ViewBuilder(
+                cache=cache,
+                reservation_store=reservation_store,
+                gate=AllocationGate(adopted=True, looked=True),
+                guests=guests,
+                carrier_of=self._releaser.carrier_of,
+            ),
             callbacks=Callbacks(**{**silent, **told}),
-            carrier_of=self._releaser.carrier_of,
         )
 
     def _observe(self, answer: Json) -> Any:

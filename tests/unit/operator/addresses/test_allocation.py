@@ -6,53 +6,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api.models import Requested, Reservation
-from fipop.errors import AddressOutOfRangeError, IpamError, RangeDrainingError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
-from fipop.ipam.pool import parse_pool
 from fipop.operator.addresses.allocation import (
     AllocationView,
-    Blocker,
     DesiredAddress,
     Plan,
     RangeView,
-    address_of,
+    find_lost,
+    keep_best,
     plan_allocation,
-    plan_standstill,
 )
+from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.request import SpecError, read_request
 from tests.harness.objects import floating_ip, held_by, reservation
+from tests.harness.views import POOL, range_view
 
 V4, V6 = Family.IPV4, Family.IPV6
-POOL = "10.0.0.1-10.0.0.50,fd00::1-fd00::50"
 
 
-def view(
-    name: str = "pool",
-    text: str = POOL,
-    *,
-    space: str = "default",
-    draining: bool = False,
-    others: tuple[str, ...] = (),
-) -> RangeView:
-    pool = parse_pool(text)
-
-    def refuses(address: Address) -> IpamError | None:
-        if draining:
-            return RangeDrainingError(range_name=name)
-        if address in pool:
-            return None
-        return AddressOutOfRangeError(
-            address=format_address(address), range_name=name, pool_text=text, reason="is not in it"
-        )
-
-    return RangeView(
-        name=name,
-        space=space,
-        families=frozenset(pool.families),
-        draining=draining,
-        refuses=refuses,
-        is_anothers=lambda address: format_address(address) in others,
-    )
+def view(name: str = "pool", text: str = POOL, *, others: tuple[str, ...] = (), **fields: Any) -> RangeView:
+    return range_view(name, text, is_anothers=lambda address: format_address(address) in others, **fields)
 
 
 def plan(
@@ -203,29 +176,19 @@ def test_an_obstacle_to_one_family_is_tolerable_where_both_are_only_preferred() 
     assert [blocker.tolerable for blocker in named.blockers] == [False], "who names one wants that one"
 
 
-def test_nothing_moves_while_nothing_can_be_decided() -> None:
+def test_of_several_of_a_family_the_one_of_the_status_is_kept_while_nothing_can_be_decided() -> None:
     known, begun, other = reservation("10.0.0.7"), reservation("10.0.0.1"), reservation("fd00::1")
-    blocker = Blocker(reason="InvalidSpec", message="no")
-    decided = plan_standstill(
-        [begun, known, other],
-        frozenset({parse_address("10.0.0.7")}),
-        blocker,
-        space="default",
-        made_by_us=False,
-    )
-    assert decided == Plan(keep=(known, other), blockers=(blocker,))
+    had = frozenset({parse_address("10.0.0.7")})
+    assert keep_best([begun, known, other], had, space="default") == (known, other)
 
 
-def test_what_the_status_names_is_claimed_again_also_while_nothing_can_be_decided() -> None:
-    """Without that the status lost it, and the next to come got what the guest still carried."""
-    blocker = Blocker(reason="RangeNotFound", message="no")
+def test_what_the_status_names_and_no_reservation_says_is_lost() -> None:
     had = frozenset({parse_address("10.0.0.7"), parse_address("fd00::7")})
 
     def lost(own: Reservation, space: str = "default") -> list[str]:
-        decided = plan_standstill([own], had, blocker, space=space, made_by_us=True)
-        assert decided.blockers == (blocker,)
-        assert all(desired.confirms for desired in decided.claim)
-        return [format_address(desired.address) for desired in decided.claim if desired.address]
+        found = find_lost([own], had, space=space, asked_for=())
+        assert all(desired.confirms for desired in found)
+        return [format_address(desired.address) for desired in found if desired.address]
 
     assert lost(reservation("fd00::7")) == ["10.0.0.7"]
     assert lost(reservation("fd00::7"), "lab") == ["10.0.0.7", "fd00::7"], "the same address of another space"
@@ -238,9 +201,8 @@ def test_what_was_released_for_another_address_did_not_vanish() -> None:
     """The status that says so is on its way."""
     had = frozenset({parse_address("10.0.0.7")})
     released = reservation("10.0.0.7", quarantined_until="2026-01-01T00:10:00Z")
-    moved = plan_standstill([reservation("10.0.0.9"), released], had, space="default", made_by_us=True)
-    assert moved.claim == ()
-    (desired,) = plan_standstill([released], had, space="default", made_by_us=True).claim
+    assert find_lost([reservation("10.0.0.9"), released], had, space="default", asked_for=()) == ()
+    (desired,) = find_lost([released], had, space="default", asked_for=())
     assert desired.address == parse_address("10.0.0.7"), "nothing else is held"
 
 

@@ -1,17 +1,15 @@
 import pytest
 
 from fipop.ipam.addresses import parse_address
+from fipop.operator.addresses.guest_binding import GuestBinding
 from fipop.operator.addresses.ownership import (
-    addresses_had,
     build_owner,
     inherit,
     is_made_by_us,
     read_addresses,
 )
-from fipop.operator.addresses.range_choice import GuestBinding
-from fipop.operator.addresses.request import read_request
 from fipop.rancher.objects import parse_provisioning_cluster
-from tests.harness.objects import floating_ip, held_by, reservation
+from tests.harness.objects import floating_ip, reservation
 
 DEMO = parse_provisioning_cluster(
     {
@@ -40,13 +38,6 @@ def test_while_rancher_takes_a_guest_apart_its_cluster_stays_known() -> None:
     owner = build_owner(floating_ip(uid="uid-2"), GuestBinding(cluster=None), (before,))
     assert (owner.uid, owner.cluster) == ("uid-2", "demo")
     assert build_owner(floating_ip(), GuestBinding(cluster=None), ()).cluster == ""
-
-
-def test_its_own_are_the_addresses_of_its_status_and_for_an_inherited_one_those_of_its_spec() -> None:
-    asks = floating_ip(ipaddress="10.0.0.2", status=held_by(["10.0.0.1", "nonsense"]))
-    request = read_request(asks)
-    assert addresses_had(asks, request, False) == {parse_address("10.0.0.1")}
-    assert addresses_had(asks, request, True) == {parse_address("10.0.0.1"), parse_address("10.0.0.2")}
 
 
 def test_what_cannot_be_read_is_passed_over_and_spellings_are_one() -> None:

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from fipop.ipam.addresses import parse_address
-from fipop.kube.resources import PROVISIONING_CLUSTERS
-from fipop.operator.addresses.allocation import Blocker
-from fipop.operator.addresses.range_choice import bind_guest, choose_for_guest, find_range
+from fipop.operator.addresses.blockers import Blocker
+from fipop.operator.addresses.range_choice import choose_for_guest, find_range
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
 from fipop.state.cache import ClusterCache
@@ -40,52 +39,11 @@ GUEST = Guest(
 )
 
 
-def build_cluster(name: str, cluster_name: str) -> dict[str, Any]:
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": "fleet-default",
-            "uid": f"uid-{name}",
-            "resourceVersion": "7",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        },
-        "status": {"clusterName": cluster_name},
-    }
-
-
 def serving(name: str, iprange: str, network: str | None = None, **fields: Any) -> dict[str, Any]:
     annotations = {"harvesterClusterName": "harvester"} | (
         {"harvesterNetworkName": network} if network else {}
     )
     return build_range(name, iprange, annotations=annotations, **fields)
-
-
-def world_with_clusters(*clusters: dict[str, Any]) -> ClusterCache:
-    cache = cache_of()
-    for cluster in clusters:
-        cache.observe(PROVISIONING_CLUSTERS, cluster)
-    return cache
-
-
-@pytest.mark.parametrize("annotations", [{}, {"clustername": "demo"}])
-def test_the_guest_is_the_cluster_whose_namespace_it_is(annotations: dict[str, str]) -> None:
-    cache = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
-    binding = bind_guest(cache, floating_ip(annotations=annotations))
-    assert (binding.cluster_name, binding.blocker) == ("demo", None)
-
-
-def test_an_annotation_can_object_to_the_guest_and_never_choose_another() -> None:
-    cache = world_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
-    binding = bind_guest(cache, floating_ip(annotations={"clustername": "shop"}))
-    assert binding.cluster_name == "demo"
-    assert binding.blocker is not None
-    assert binding.blocker.reason == "ClusterMismatch"
-
-
-def test_a_namespace_of_no_cluster_has_no_guest() -> None:
-    binding = bind_guest(world_with_clusters(build_cluster("shop", "c-m-2")), floating_ip())
-    assert binding.blocker is not None
-    assert (binding.cluster_name, binding.blocker.reason) == ("", "GuestNotFound")
 
 
 def found(

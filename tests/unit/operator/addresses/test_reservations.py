@@ -1,6 +1,7 @@
 """The protocol of reservations, against a store in memory that knows names, uids and versions as an API server does."""
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,6 +33,7 @@ class Operator:
             observe=self._observe,
             forget=lambda gone: self.known.pop(gone.name, None),
             now=lambda: now,
+            monotonic=time.monotonic,
         )
 
     def look(self) -> None:

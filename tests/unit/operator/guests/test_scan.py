@@ -1,6 +1,7 @@
 """What guests carry is known before new addresses are given out, and what later ones carry soon after."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -65,6 +66,7 @@ class Looking:
                 observe=self._observe,
                 forget=lambda gone: cache.forget(FLOATING_IP_RESERVATIONS, gone),
                 now=lambda: NOW,
+                monotonic=time.monotonic,
             ),
             conflicts=AddressConflicts(
                 cache=cache,

@@ -1,0 +1,46 @@
+"""Why a floating IP has not all that it asks for, and who stands in its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fipop.api.models import Reservation
+from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, format_address, parse_address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """Why a floating IP has not all that it asks for; `reason` is that of its condition.
+
+    One that is `tolerable` leaves the wish fulfilled as long as there is an address: one family is enough.
+    """
+
+    reason: str
+    message: str
+    tolerable: bool = False
+
+
+def blocker_of(error: IpamError) -> Blocker:
+    """Give the blocker that an error of the core is: its class tells the reason."""
+    return Blocker(reason=type(error).__name__.removesuffix("Error"), message=str(error))
+
+
+def describe_holder(reservation: Reservation, carrier: str | None = None) -> Blocker:
+    """Say who stands in the way of a claim; `carrier` (a sentence) keeps the address in quarantine beyond its time."""
+    text = format_address(parse_address(reservation.address))
+    holder = f"{reservation.owner.namespace}/{reservation.owner.name}".rstrip("/")
+    cluster = f' of cluster "{reservation.owner.cluster}"' if reservation.owner.cluster else ""
+    if reservation.quarantined_until is None:
+        message = f"address {text} is held by floating IP {holder}{cluster}"
+        return Blocker(reason="AddressInUse", message=message)
+    until = reservation.quarantined_until.strftime("%Y-%m-%d %H:%M:%S UTC")
+    message = f"address {text} is in quarantine until {until}"
+    message += f" and as long as {carrier}" if carrier else f" or later, after {holder}{cluster}"
+    return Blocker(reason="AddressQuarantined", message=message)
+
+
+def describe_conflicting_owner(holder: tuple[str, str], address: Address) -> Blocker:
+    """Say that another floating IP had the address before: its reservation is missing, and will be made again."""
+    message = f"address {format_address(address)} is held by floating IP {'/'.join(holder)}"
+    return Blocker(reason="AddressInUse", message=message)

@@ -1,0 +1,41 @@
+"""Which guest a floating IP serves: its namespace decides, and nothing that a tenant may write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fipop.api import names
+from fipop.api.models import FloatingIP
+from fipop.operator.addresses.blockers import Blocker
+from fipop.rancher.discovery import choose_cluster
+from fipop.rancher.objects import ProvisioningCluster
+from fipop.state.cache import ClusterCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestBinding:
+    """The provisioning Cluster that a floating IP's namespace belongs to; None, with the reason, where none is."""
+
+    cluster: ProvisioningCluster | None
+    blocker: Blocker | None = None
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the provisioning Cluster, "" where there is none."""
+        return self.cluster.name if self.cluster is not None else ""
+
+
+def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
+    """Find the guest by the namespace alone; the annotation `clustername` can only object, never steer."""
+    namespace = floating_ip.namespace
+    cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
+    if cluster is None:
+        message = f"no provisioning Cluster has the namespace {namespace} in its status.clusterName"
+        return GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message=message))
+    if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
+        message = (
+            f'annotation {names.ANNOTATION_CLUSTER} says "{floating_ip.cluster[:253]}", '
+            f'but the namespace {namespace} belongs to cluster "{cluster.name}": no guest is written'
+        )
+        return GuestBinding(cluster=cluster, blocker=Blocker(reason="ClusterMismatch", message=message))
+    return GuestBinding(cluster=cluster)
