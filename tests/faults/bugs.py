@@ -248,14 +248,14 @@ BUGS = (
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
         (
             "operator/addresses/target.py",
-            "            target.held = {family: each for family, each in target.held.items() if facts.is_had(each)}\n",
-            "",
+            "target.held.items() if facts.is_had(each)}",
+            "target.held.items()}",
         ),
         with_guards_off=(
             Edit(
                 file="operator/addresses/target.py",
-                before="            target.claims = [each for each in target.claims if each.is_own]\n",
-                after="",
+                before="target.claims = [each for each in target.claims if each.is_own]",
+                after="pass",
             ),
         ),
     ),

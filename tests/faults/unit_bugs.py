@@ -115,8 +115,10 @@ UNIT_BUGS = (
         (
             "operator/addresses/reservations.py",
             "            if live is None:\n                return None\n",
-            "            if live is None:\n"
-            "                return Granted(reservation=await self._create(claim), is_new=True)\n",
+            (
+                "            if live is None:\n"
+                "                return Granted(reservation=await self._create(claim), is_new=True)\n"
+            ),
         ),
         "scenarios/test_missing_reservations.py",
         "test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",
