@@ -58,27 +58,25 @@ class GuestSessions:
         deep: bool = False,
         early: Callable[[PassReport], None] | None = None,
         is_known: bool = False,
+        may_run_helm: bool = True,
     ) -> PassReport:
         """Bring one guest to the wanted state, as far as it lets us, and tell how it stands.
 
         What fails is in the report, not raised. `deep` also looks for deleted objects of the releases, one request
         for each. `early` hears how the guest stands before charts and helm are waited for: when the ConfigMap was
         written, and in any case where nothing is known of the guest (`is_known` False). What is known of releases
-        is not undone by half a pass. A task that is cancelled leaves no connection and no helm
+        is not undone by half a pass. Where helm is needed and `may_run_helm` is False, the report says that the guest
+        awaits it. A task that is cancelled leaves no connection and no helm
         process behind.
         """
         limits = self._limits
-        run = _Pass(task=task, limits=limits, deep=deep)
+        run = _Pass(task=task, limits=limits, deep=deep, may_run_helm=may_run_helm)
         try:
             connection = await limits.connect(task.guest_id, task.kubeconfig)
             await run.first_session(connection)
             if early is not None and run.has_news(is_known=is_known):
                 early(run.report())
-            try:
-                has_run = await run.run_helm(connection)
-            finally:
-                limits.turns.give_back(task.guest_id)
-            if has_run:
+            if await run.run_helm(connection):
                 await run.second_session(connection)
         except (ApiError, GuestError, KubeAccessError) as error:
             run.note(error)
@@ -93,10 +91,6 @@ class GuestSessions:
         connection = await limits.connect(guest_id, kubeconfig)
         async with limits.session(connection) as client:
             return await read_in_use(client)
-
-    def end_visit(self, guest_id: str) -> None:
-        """Note the end of a visit to a guest, also of one without a pass: it keeps its place for helm, or leaves it."""
-        self._limits.turns.end_visit(guest_id)
 
     def forget(self, guest_id: str) -> None:
         """Drop what is remembered of a guest that is gone."""
@@ -114,6 +108,8 @@ class _Pass:
     task: GuestTask
     limits: GuestLimits
     deep: bool
+    may_run_helm: bool
+    awaits_helm: bool = False
     reachable: bool = False
     error: FipopError | None = None
     config_map: ConfigMapReport = field(default_factory=ConfigMapReport)
@@ -182,15 +178,24 @@ class _Pass:
             deadline=asyncio.get_running_loop().time() + HELM_TURN_SECONDS,
             on_request=self.limits.observe_request,
         )
-        if (self.observed.unknown or self.unlisted) and self.limits.turns.take(self.task.guest_id):
-            await self._inspect(self.observed, target)
+        if self.observed.unknown or self.unlisted:
+            if self.may_run_helm:
+                await self._inspect(self.observed, target)
+            else:
+                self.awaits_helm = True
         installer = ReleaseInstaller(
-            task=self.task, limits=self.limits, target=target, observed=self.observed, missing=self.missing
+            task=self.task,
+            limits=self.limits,
+            target=target,
+            observed=self.observed,
+            missing=self.missing,
+            may_run_helm=self.may_run_helm,
         )
         for wanted in self.wanted:
             outcome = await installer.settle(wanted)
             self.outcomes[wanted.role] = outcome
             self.note(outcome.error)
+            self.awaits_helm = self.awaits_helm or outcome.awaits_helm
             if outcome.wait_seconds is not None:
                 self.waits.append(outcome.wait_seconds)
         return any(outcome.ran for outcome in self.outcomes.values())
@@ -246,6 +251,7 @@ class _Pass:
             requests=self.requests,
             writes=self.writes,
             retry_after_seconds=min(waits, default=None),
+            awaits_helm=self.awaits_helm,
         )
 
     async def _read_observed_state(self, client: KubeClient) -> None:

@@ -15,7 +15,6 @@ from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.guest.memory import GuestMemory
-from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance, ByteBudget
@@ -27,9 +26,9 @@ _USUAL_KUBECONFIG = 16 * 1024
 class GuestLimits:
     """Programs, charts, memory and limits of the passes.
 
-    `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs, which has a
-    bound of its own (`turns`); a session that takes longer than `brisk_seconds` moves over to one of
-    `slow_slots`: guests that hang do not keep the slots from those that answer.
+    `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs; a session that
+    takes longer than `brisk_seconds` moves over to one of `slow_slots`: guests that hang do not keep the slots from
+    those that answer.
     `request_seconds` is for one request, `session_seconds` for all that a pass asks a guest between two waits.
     `budget` is what answers of all guests may take at once. `observe_request` sees each request (never a body), for
     logs and metrics.
@@ -39,7 +38,6 @@ class GuestLimits:
     charts: ChartCache
     allow_loopback: bool
     memory: GuestMemory = field(default_factory=GuestMemory)
-    turns: HelmTurns = field(default_factory=HelmTurns)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     brisk_seconds: float = 2.0
     slow_slots: int = 128

@@ -24,14 +24,14 @@ _RUNS_HELM = (Action.INSTALL, Action.UPGRADE, Action.RETRY, Action.REPAIR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was done about one release; `ran`: helm was run for it; `queued`: it is to be, after other guests."""
+    """What was done about one release; `ran`: helm was run for it; `awaits_helm`: it is to be."""
 
     ran: bool = False
     drift: str = ""
     doubt: str = ""
     error: FipopError | None = None
     wait_seconds: float | None = None
-    queued: bool = False
+    awaits_helm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,14 @@ class ReleaseInstaller:
     target: HelmTarget
     observed: ObservedState
     missing: Mapping[Role, tuple[str, ...]]
+    may_run_helm: bool
 
     async def settle(self, wanted: WantedRelease) -> Outcome:
         """Bring one release to the wanted state, if that takes anything and may be done."""
         if wanted.role in self.observed.problems:
             return Outcome(error=self.observed.problems[wanted.role])
         if wanted.role in self.observed.unknown:
-            return Outcome(queued=True)
+            return Outcome(awaits_helm=not self.may_run_helm)
         state = self.observed.managed.get(wanted.role)
         chart, chart_error = await self._chart(wanted)
         decision = self._decide(state, wanted, chart)
@@ -65,8 +66,8 @@ class ReleaseInstaller:
         rest = self.limits.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
         if rest:
             return Outcome(drift=self._drift(decision, wanted, chart), wait_seconds=rest)
-        if not self.limits.turns.take(self.task.guest_id):
-            return Outcome(drift=self._drift(decision, wanted, chart), queued=True)
+        if not self.may_run_helm:
+            return Outcome(drift=self._drift(decision, wanted, chart), awaits_helm=True)
         return await self._run(decision, state, wanted, chart)
 
     def _rest_without_chart(self, wanted: WantedRelease, error: ChartError | None, now: float) -> float:

@@ -34,8 +34,8 @@ def sum_up_release(
         unknown = observed.unknown.get(wanted.role)
         if unknown is not None:
             message = f"helm is still to be asked what release {'/'.join(unknown.latest.key)} is"
-        elif outcome.queued:
-            message += ": helm is at work in other guests, this one is in line"
+        elif outcome.awaits_helm:
+            message += ": the guest is in line for helm"
         if error is not None:
             message = str(error)
         return ReleaseReport(

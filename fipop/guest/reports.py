@@ -111,7 +111,8 @@ class PassReport:
 
     `harvester_parked`: None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if
     that is sooner than the interval. `error`: the first that ended the pass or kept it from a part of its work.
-    `checked`: a deep look for deleted objects, where it was wanted, does not wait for helm's turn any more.
+    `checked`: a deep look for deleted objects, where it was wanted, does not wait for helm any more.
+    `awaits_helm`: the guest wants a pass that may run helm.
     """
 
     guest_id: str
@@ -125,6 +126,7 @@ class PassReport:
     writes: int
     retry_after_seconds: float | None
     checked: bool = True
+    awaits_helm: bool = False
 
     @property
     def mends_soon(self) -> bool:

@@ -22,25 +22,25 @@ TURN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """Adoption at a start. `adopt` does a round over one floating IP; `discover` resolves the links of a guest.
+    """Adoption at a start.
 
-    `note_inheritance` is called before: what specs name by then may have come from the predecessor. `pause_seconds` is
-    the first wait after trouble of the API server.
+    `adopt` does a round over one floating IP; `discover` resolves the links of a guest. `pause_seconds` is the first
+    wait after trouble of the API server.
     """
 
     cache: ClusterCache
     gate: AllocationGate
     adopt: Callable[[tuple[str, str]], Awaitable[object]]
     discover: Callable[[str], Awaitable[object]]
-    note_inheritance: Callable[[], None]
     pause_seconds: float = 0.5
 
     async def adopt_all(self) -> None:
         """Let every floating IP that has an address claim it, the oldest first, before anything new is given out.
 
-        Where reservation, spec and status agree there is nothing to claim: those are only counted.
+        Where reservation, spec and status agree there is nothing to claim. What specs name by now may have come from
+        the predecessor.
         """
-        self.note_inheritance()
+        self.cache.inheritance.note(self.cache.floating_ips.all())
         by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))
         for number, floating_ip in enumerate(by_age):
             if number % TURN == 0:

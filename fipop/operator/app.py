@@ -22,7 +22,6 @@ from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner, find_helm
 from fipop.guest.helm.work_folder import sweep
 from fipop.guest.limits import GuestLimits
-from fipop.guest.turns import HelmTurns
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
@@ -33,10 +32,11 @@ from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
+from fipop.operator.queues import build_queues
 from fipop.operator.snapshot import build_snapshot
-from fipop.operator.wiring import Controllers
+from fipop.operator.term import Concurrency, Estate, LeaderTerm
 from fipop.settings.options import Settings
-from fipop.state.cache import WATCHED
+from fipop.state.cache import WATCHED, ClusterCache
 from fipop.texts import clean
 
 logger = logging.getLogger(__name__)
@@ -91,15 +91,13 @@ class Operator:
         self._tools = GuestLimits(
             helm=helm,
             charts=ChartCache(helm),
-            turns=HelmTurns(
-                limit=HELM_CONCURRENCY,
-                called=lambda guest_id: self._controllers.router.add_pass(guest_id),
-            ),
             allow_loopback=options.allow_loopback_guests,
             slots=asyncio.Semaphore(options.pass_concurrency),
             observe_request=lambda record: self._note_request("guest", record),
         )
-        self._controllers = Controllers(
+        self._cache = ClusterCache()
+        self._estate = Estate(
+            cache=self._cache,
             client=self._client.for_leader(lambda: self._leadership.is_leader),
             events=self._events,
             configuration=self._configuration,
@@ -107,8 +105,9 @@ class Operator:
             metrics=self._metrics,
             sessions=GuestSessions(self._tools),
         )
+        self._term: LeaderTerm | None = None
         self._resync = Resync(
-            [self._controllers.cache.feed(resource) for resource in WATCHED],
+            [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
             random=SystemRandom(),
             times=build_resync_times(options.resync_seconds),
@@ -153,7 +152,7 @@ class Operator:
         self._working_since = time.monotonic()
         self._watcher = Watcher(
             connection=self._options.connection,
-            callbacks={resource: self._controllers.take_event(resource) for resource in WATCHED},
+            callbacks={resource: self._cache.take_event(resource) for resource in WATCHED},
             random=SystemRandom(),
             on_recovery=self._resync.request,
         )
@@ -195,31 +194,16 @@ class Operator:
                 await asyncio.wait({watching, working})
 
     async def _work_as_leader(self) -> None:
-        """Learn what is so, let what exists claim its own, the oldest first, then run everything."""
-        controllers = self._controllers
-        controllers.start_afresh()
-        tasks: list[asyncio.Task[None]] = []
+        self._term = LeaderTerm(self._estate, build_queues(self._metrics, SystemRandom()))
+        concurrency = Concurrency(
+            objects=OBJECT_CONCURRENCY,
+            passes=self._options.pass_concurrency * 2,
+            installs=HELM_CONCURRENCY,
+        )
         try:
-            await self._resync.refresh()
-            await controllers.adoption.adopt_all()
-            controllers.enqueue_all()
-            tasks = [
-                asyncio.create_task(
-                    controllers.work.run(controllers.reconcile, concurrency=OBJECT_CONCURRENCY)
-                ),
-                asyncio.create_task(
-                    controllers.passes.run(
-                        controllers.pass_controller.visit, concurrency=self._options.pass_concurrency * 2
-                    )
-                ),
-                asyncio.create_task(controllers.scan.run()),
-            ]
-            await asyncio.gather(*tasks)
+            await self._term.run(self._resync.refresh, concurrency)
         finally:
-            controllers.stop_working()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            self._term = None
 
     async def _settle_crds(self) -> None:
         await settle_crds(self._client, self._crds, update=self._options.update_crds)
@@ -229,7 +213,7 @@ class Operator:
         plural = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
         crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, plural)
         created = (crd or {}).get("metadata", {}).get("creationTimestamp")
-        self._controllers.guests.ours_since = parse_time(created)
+        self._cache.inheritance.ours_since = parse_time(created)
 
     async def _record_answers(self) -> None:
         """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask.
@@ -287,15 +271,13 @@ class Operator:
         self._set_log_level(after)
         if after.metrics_port != before.metrics_port:
             self._serve_metrics()
-        for guest in self._controllers.guests.all() if after != before else ():
-            self._controllers.router.add_routine_pass(guest.id)
+        if self._term is not None and after != before:
+            self._term.pass_everywhere()
 
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""
-        cache = self._controllers.cache
-        for reservation in cache.reservations.all():
-            if reservation.is_held and cache.floating_ips.get(*reservation.owner.key) is None:
-                self._controllers.router.add_reservation(reservation)
+        if self._term is not None:
+            self._term.check_owners()
 
     def _lease(self) -> LeaseClient | None:
         if not self._options.leader_election:
@@ -332,7 +314,8 @@ class Operator:
 
     def _snapshot(self) -> FleetSnapshot:
         return build_snapshot(
-            self._controllers,
+            self._cache,
+            self._term,
             leading=self._leadership.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),

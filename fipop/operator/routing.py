@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.control.store import Change
-from fipop.control.workqueue import Priority, WorkQueue
+from fipop.control.workqueue import Priority
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -22,6 +21,8 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.addresses.ownership import is_settled, read_addresses
+from fipop.operator.guests.discovery import WaitingGuests
+from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
@@ -29,36 +30,16 @@ FAILED_CLAIM_SECONDS = 5.0
 """Until others try for an address whose claim came to nothing: what refused that one may refuse them all."""
 
 
-class Kind(StrEnum):
-    """What is worked on."""
-
-    FLOATING_IP = "floatingip"
-    RANGE = "range"
-    GUEST = "guest"
-    RESERVATION = "reservation"
-
-
-class Key(NamedTuple):
-    """A key of the work queue; `namespace` is "" where the kind has none."""
-
-    kind: Kind
-    namespace: str
-    name: str
-
-
 @dataclass(slots=True)
 class Router:
-    """Puts keys into the queues: one for our own objects, one for passes over guests.
+    """Puts keys into the queues.
 
-    `waiting` are the floating IPs that lack an address; `unserved` gives the guests that no range is meant for,
-    `waiting_for` those whose Harvester cluster of that name is not known yet.
+    `waiting` are the floating IPs that lack an address, `waiting_guests` the guests that lack something of others.
     """
 
     cache: ClusterCache
-    work: WorkQueue[Key]
-    passes: WorkQueue[str]
-    unserved: Callable[[], Iterable[str]] = tuple
-    waiting_for: Callable[[str], Iterable[str]] = lambda _name: ()
+    queues: WorkQueues
+    waiting_guests: WaitingGuests
     waiting: dict[tuple[str, str], FloatingIP] = field(default_factory=dict)
 
     def route(self, resource: Resource, change: Change[Any]) -> None:
@@ -84,7 +65,7 @@ class Router:
         """Enqueue a floating IP; one that has all that it asks for does not come before those that have not."""
         found = self.cache.floating_ips.get(*key)
         is_served = found is not None and is_settled(found, self.cache.reservations_of(key))
-        self.work.add(
+        self.queues.objects.add(
             Key(Kind.FLOATING_IP, *key), priority=Priority.BACKGROUND if is_served else Priority.NORMAL
         )
 
@@ -95,15 +76,23 @@ class Router:
 
     def add_reservation(self, reservation: Reservation) -> None:
         """Enqueue a reservation: it may be ownerless, or its quarantine may end."""
-        self.work.add(Key(Kind.RESERVATION, "", reservation.name), priority=Priority.BACKGROUND)
+        self.queues.objects.add(Key(Kind.RESERVATION, "", reservation.name), priority=Priority.BACKGROUND)
 
     def add_pass(self, guest_id: str) -> None:
         """Want a pass over a guest before all that are only due again: something happened to it."""
-        self.passes.add(guest_id, priority=Priority.URGENT)
+        self.queues.passes.add(guest_id, priority=Priority.URGENT)
 
     def add_routine_pass(self, guest_id: str) -> None:
         """Want a pass over a guest when its turn comes, one of many."""
-        self.passes.add(guest_id)
+        self.queues.passes.add(guest_id)
+
+    def add_pass_later(self, guest_id: str, seconds: float) -> None:
+        """Want a pass over a guest in a while, one of many."""
+        self.queues.passes.add(guest_id, delay_seconds=seconds)
+
+    def add_install(self, guest_id: str) -> None:
+        """Want a pass over a guest that may run helm, when its turn comes."""
+        self.queues.installs.add(guest_id)
 
     def wake_waiting(self) -> None:
         """Enqueue who waits, the oldest first: an address became free, or the gate opened."""
@@ -126,7 +115,7 @@ class Router:
 
     def _wake(self, floating_ips: Iterable[FloatingIP], *, delay_seconds: float = 0.0) -> None:
         for each in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
-            self.work.add(Key(Kind.FLOATING_IP, *each.meta.key), delay_seconds=delay_seconds)
+            self.queues.objects.add(Key(Kind.FLOATING_IP, *each.meta.key), delay_seconds=delay_seconds)
 
     def _waiting_for(self, address: Address) -> list[FloatingIP]:
         """Give who waits and names an address, or might be given it: also by a range that is not known yet."""
@@ -145,12 +134,12 @@ class Router:
         # Overlaps concern every range of the space, also the one that it left.
         for each in self.cache.ranges.all():
             if each.address_space in {side.address_space for side in (old, new) if side is not None}:
-                self.work.add(Key(Kind.RANGE, "", each.name))
+                self.queues.objects.add(Key(Kind.RANGE, "", each.name))
         for floating_ip in self.cache.floating_ips_of_range(change.latest.name):
             self.add_floating_ip(floating_ip.meta.key)
         self.wake_waiting()
-        for guest_id in self.unserved():
-            self.work.add(Key(Kind.GUEST, "", guest_id))
+        for guest_id in sorted(self.waiting_guests.unserved):
+            self.queues.objects.add(Key(Kind.GUEST, "", guest_id))
 
     def _floating_ip_changed(self, change: Change[FloatingIP]) -> None:
         floating_ip = change.latest
@@ -160,7 +149,7 @@ class Router:
                 self._add_range(side.status.range)
         if change.new is None:
             self.waiting.pop(floating_ip.meta.key, None)
-            self.work.add(Key(Kind.GUEST, "", floating_ip.namespace))
+            self.queues.objects.add(Key(Kind.GUEST, "", floating_ip.namespace))
             self.add_guest_floating_ips(floating_ip.namespace)
             self.add_pass(floating_ip.namespace)
 
@@ -189,7 +178,7 @@ class Router:
 
     def _management_changed(self, change: Change[ManagementCluster]) -> None:
         self._guest_changed(change.latest.name)
-        for guest_id in self.waiting_for(change.latest.name):
+        for guest_id in self.waiting_guests.waiting_for(change.latest.name):
             self._guest_changed(guest_id)
 
     def _namespace_changed(self, change: Change[NamespaceInfo]) -> None:
@@ -197,7 +186,7 @@ class Router:
             self._guest_changed(change.latest.name)
 
     def _guest_changed(self, guest_id: str) -> None:
-        self.work.add(Key(Kind.GUEST, "", guest_id))
+        self.queues.objects.add(Key(Kind.GUEST, "", guest_id))
         self.add_guest_floating_ips(guest_id)
         # A guest that is gone carries nothing, one that is back can be asked: quarantines may end.
         for reservation in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):
@@ -206,7 +195,7 @@ class Router:
 
     def _add_range(self, name: str) -> None:
         if self.cache.ranges.get("", name) is not None:
-            self.work.add(Key(Kind.RANGE, "", name), priority=Priority.BACKGROUND)
+            self.queues.objects.add(Key(Kind.RANGE, "", name), priority=Priority.BACKGROUND)
 
 
 def gives_out_more(change: Change[FloatingIPRange]) -> bool:

@@ -2,50 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from fipop.metrics import FleetSnapshot, GuestSample, RangeSample
-from fipop.operator.wiring import Controllers
+from fipop.operator.term import LeaderTerm
+from fipop.state.cache import ClusterCache
 
 
 def build_snapshot(
-    controllers: Controllers, *, leading: bool, bad_options: int, predecessor_runs: bool
+    cache: ClusterCache, term: LeaderTerm | None, *, leading: bool, bad_options: int, predecessor_runs: bool
 ) -> FleetSnapshot:
-    """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift."""
-    cache = controllers.cache
-    ranges = []
+    """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
+
+    A standby, without a term, knows the ranges and nothing of the guests.
+    """
+    snapshot = FleetSnapshot(
+        leading=leading,
+        ranges=tuple(_sample_ranges(cache)),
+        guests=tuple(_sample_guests(term)) if term is not None else (),
+        queue_depths=dict.fromkeys(("objects", "passes", "installs"), 0),
+        bad_options=bad_options,
+        predecessor_runs=predecessor_runs,
+        withheld_releases=0,
+        ignored_claims=0,
+    )
+    if term is None:
+        return snapshot
+    queues = term.queues
+    return replace(
+        snapshot,
+        queue_depths={each.name: each.depth for each in (queues.objects, queues.passes, queues.installs)},
+        withheld_releases=term.mass_release.withheld(),
+        ignored_claims=sum(term.scan.ignored.values()),
+    )
+
+
+def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
     for each in cache.ranges.all():
         capacity = cache.allocations.capacity(each.name)
         whole = capacity.whole if capacity is not None else None
-        ranges.append(
-            RangeSample(
-                name=each.name,
-                iprange=each.iprange,
-                harvester_cluster=each.harvester_cluster or "",
-                harvester_network=each.harvester_network or "",
-                capacity=whole.total if whole else 0,
-                used=whole.used if whole else 0,
-                quarantined=whole.quarantined if whole else 0,
-                out_of_range=whole.out_of_range if whole else 0,
-            )
+        yield RangeSample(
+            name=each.name,
+            iprange=each.iprange,
+            harvester_cluster=each.harvester_cluster or "",
+            harvester_network=each.harvester_network or "",
+            capacity=whole.total if whole else 0,
+            used=whole.used if whole else 0,
+            quarantined=whole.quarantined if whole else 0,
+            out_of_range=whole.out_of_range if whole else 0,
         )
-    guests = []
-    for guest in controllers.guests.all():
-        observation = controllers.guests.observation(guest.id)
-        guests.append(
-            GuestSample(
-                guest=guest.id,
-                cluster=guest.cluster_name,
-                harvester_cluster=guest.harvester_cluster_name or "",
-                reachable=observation.reachable if observation is not None else None,
-                last_pass=controllers.pass_controller.last_pass_at(guest.id),
-            )
+
+
+def _sample_guests(term: LeaderTerm) -> Iterator[GuestSample]:
+    for guest in term.guests.all():
+        observation = term.guests.observation(guest.id)
+        yield GuestSample(
+            guest=guest.id,
+            cluster=guest.cluster_name,
+            harvester_cluster=guest.harvester_cluster_name or "",
+            reachable=observation.reachable if observation is not None else None,
+            last_pass=term.pass_controller.last_pass_at(guest.id),
         )
-    return FleetSnapshot(
-        leading=leading,
-        ranges=tuple(ranges),
-        guests=tuple(guests),
-        queue_depths={"objects": controllers.work.depth, "passes": controllers.passes.depth},
-        bad_options=bad_options,
-        predecessor_runs=predecessor_runs,
-        withheld_releases=controllers.mass_release.withheld(),
-        ignored_claims=sum(controllers.scan.ignored.values()),
-    )

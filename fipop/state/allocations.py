@@ -77,9 +77,20 @@ class _Space:
 
 
 class AllocationIndex:
-    """Who holds which address, and what the ranges can still give out."""
+    """Who holds which address, and what the ranges can still give out.
 
-    def __init__(self) -> None:
+    `on_free` is told the space and the address where one is free by now that no reservation kept from others, and
+    whether that is so because a claim came to nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False,
+        on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _claim_failed: None,
+    ) -> None:
+        self._is_inherited = is_inherited
+        self._on_free = on_free
         self._spaces: dict[str, _Space] = {}
         self._ranges: dict[str, FloatingIPRange] = {}
         self._pools: dict[str, Pool] = {}
@@ -88,12 +99,6 @@ class AllocationIndex:
         self._named_by: dict[OwnerKey, _Named] = {}
         self._used_in: dict[str, Counter[str]] = {}
         """How many addresses of a range's name are used in which spaces."""
-        self.is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False
-        self.on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _claim_failed: None
-        """Told the space and the address where one is free by now that no reservation kept from others.
-
-        And whether that is so because a claim came to nothing.
-        """
         self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
         self._failed_claimants: set[OwnerKey] = set()
 
@@ -199,7 +204,7 @@ class AllocationIndex:
                 self._use(name.range, name.space, 1 if name in after else -1)
         changed = sorted({(each.space, each.address) for each in before ^ after})
         for space, address in [each for each in changed if self._enter(*each)]:
-            self.on_free(space, address, False)
+            self._on_free(space, address, False)
 
     def expect(self, claim: Claim) -> None:
         """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
@@ -217,7 +222,7 @@ class AllocationIndex:
         """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
         if self._settle(claim):
             self._failed_claimants.add(claim.owner.key)
-            self.on_free(claim.space, claim.address, True)
+            self._on_free(claim.space, claim.address, True)
 
     def abandon(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
@@ -343,7 +348,7 @@ class AllocationIndex:
         status = floating_ip.status
         range_name = _range_of(floating_ip)
         space = status.address_space or self.space_of(range_name) or DEFAULT_ADDRESS_SPACE
-        is_had = bool(status.observed_generation) and not self.is_inherited(floating_ip)
+        is_had = bool(status.observed_generation) and not self._is_inherited(floating_ip)
         texts = status.addresses if is_had else floating_ip.ipaddress.split(",")
         found = (_read(text) for text in texts)
         return frozenset(
@@ -370,7 +375,7 @@ class AllocationIndex:
         if claim is None or (but is not None and claim.name == but.name):
             return
         if self._settle(claim):
-            self.on_free(claim.space, claim.address, False)
+            self._on_free(claim.space, claim.address, False)
 
     def _settle(self, claim: Claim) -> bool:
         """Forget a claim; whether that made its address free."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
+from fipop.control.kopf.bridge import EventType
 from fipop.control.resync import Feed, Source
 from fipop.control.store import Change, Projection, Store
+from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -30,6 +33,7 @@ from fipop.rancher.objects import (
     parse_provisioning_cluster,
 )
 from fipop.state.allocations import AllocationIndex
+from fipop.state.inheritance import Inheritance
 
 Json = Mapping[str, Any]
 P = TypeVar("P", bound=Projection)
@@ -41,6 +45,8 @@ BY_FORMER_OWNER = "former-owner"
 BY_PAST_NAMESPACE = "past-namespace"
 BY_RANGE = "range"
 BY_GUEST_ID = "guest-id"
+
+REMEMBERED_DELETIONS = 100_000
 
 
 def _reservations() -> Store[Reservation]:
@@ -60,9 +66,25 @@ def _reservations() -> Store[Reservation]:
     )
 
 
+class CacheListener(Protocol):
+    """Who acts on what the cache learns."""
+
+    def changed(self, resource: Resource, change: Change[Any]) -> None:
+        """Hear of a change after it is in the index, whether an event, a list or the answer of our write brought it."""
+
+    def lost_unseen(self) -> None:
+        """Hear, before it is in the index, that a list lacks what holds an address and no event said was deleted."""
+
+    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
+        """Hear of an address that is free though no reservation went; `claim_failed`: as a claim came to nothing."""
+
+
 @dataclass(slots=True)
 class ClusterCache:
-    """The stores, and the ledgers that follow them: every change of an object of ours is in the index at once."""
+    """The stores, and the ledgers that follow them: every change of an object of ours is in the index at once.
+
+    It is kept by a standby, too; its listener is whoever leads.
+    """
 
     ranges: Store[FloatingIPRange] = field(default_factory=lambda: Store(parse_range, kind="FloatingIPRange"))
     floating_ips: Store[FloatingIP] = field(
@@ -87,13 +109,23 @@ class ClusterCache:
         default_factory=lambda: Store(parse_management_cluster, kind="management Cluster")
     )
     namespaces: Store[NamespaceInfo] = field(default_factory=lambda: Store(parse_namespace, kind="Namespace"))
-    allocations: AllocationIndex = field(default_factory=AllocationIndex)
-    on_change: Callable[[Resource, Change[Any]], None] = lambda _resource, _change: None
-    """Told of every change after it is in the index, whether an event, a list or the answer of our write brought it."""
-    on_loss: Callable[[], None] = lambda: None
-    """Told, before it is in the index, that a list lacks what holds an address and no event said was deleted."""
+    inheritance: Inheritance = field(default_factory=Inheritance)
     monotonic: Callable[[], float] = time.monotonic
+    allocations: AllocationIndex = field(init=False)
+    _listener: CacheListener | None = None
+    _deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _as_it_is: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.allocations = AllocationIndex(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
+
+    def attach(self, listener: CacheListener) -> None:
+        """Tell one listener, and no other, of what happens from now on."""
+        self._listener = listener
+
+    def detach(self) -> None:
+        """Tell nobody any more."""
+        self._listener = None
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Give the store of a kind that is watched."""
@@ -132,6 +164,37 @@ class ClusterCache:
             on_change=lambda change, source: self._take_from_feed(resource, change, source),
         )
 
+    def take_event(self, resource: Resource) -> Callable[[EventType, Json], None]:
+        """Give the callback for the events of a kind."""
+        feed = self.feed(resource)
+        if resource != FLOATING_IPS:
+            return feed.take_event
+
+        def take(kind: EventType, obj: Json) -> None:
+            # Whatever learned of it first: a DELETED event is the proof that somebody wanted it gone.
+            if kind is EventType.DELETED:
+                self._note_deleted(str(obj["metadata"].get("uid", "")))
+            feed.take_event(kind, obj)
+
+        return take
+
+    def was_deleted(self, uid: str) -> bool:
+        """Whether an event said that this floating IP was deleted, by somebody's will."""
+        return uid in self._deleted
+
+    def get_reservation(self, name: str) -> Reservation | None:
+        """Give a reservation as it is known."""
+        return self.reservations.get("", name)
+
+    def take_reservation(self, answer: Json) -> Reservation:
+        """Take in the answer of our own read or write of a reservation, and give it as it was answered."""
+        self.observe(FLOATING_IP_RESERVATIONS, answer)
+        return parse_reservation(answer)
+
+    def forget_reservation(self, gone: Reservation) -> None:
+        """Take in that there is no such reservation."""
+        self.forget(FLOATING_IP_RESERVATIONS, gone)
+
     def observe(self, resource: Resource, obj: Json) -> None:
         """Take in the answer of our own read or write."""
         change = self.store_of(resource).put(obj)
@@ -161,8 +224,9 @@ class ClusterCache:
         return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
 
     def _take_from_feed(self, resource: Resource, change: Change[Any], source: Source) -> None:
-        if resource in _HOLDING and source is Source.LIST and change.new is None:
-            self.on_loss()
+        is_lost = resource in _HOLDING and source is Source.LIST and change.new is None
+        if is_lost and self._listener is not None:
+            self._listener.lost_unseen()
         self._take(resource, change)
 
     def _take(self, resource: Resource, change: Change[Any]) -> None:
@@ -176,7 +240,17 @@ class ClusterCache:
             self.allocations.floating_ip_changed(change.old, change.new)
         elif resource == FLOATING_IP_RANGES:
             self.allocations.range_changed(change.old, change.new)
-        self.on_change(resource, change)
+        if self._listener is not None:
+            self._listener.changed(resource, change)
+
+    def _freed(self, space: str, address: Address, claim_failed: bool) -> None:
+        if self._listener is not None:
+            self._listener.freed(space, address, claim_failed=claim_failed)
+
+    def _note_deleted(self, uid: str) -> None:
+        self._deleted[uid] = None
+        if len(self._deleted) > REMEMBERED_DELETIONS:
+            self._deleted.popitem(last=False)
 
 
 _HOLDING = frozenset({FLOATING_IP_RESERVATIONS, FLOATING_IPS})

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 
-from fipop.api.conditions import ConditionType
-from fipop.api.models import FloatingIP
 from fipop.kube.client import KubeClient
 from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest
 from fipop.rancher.matching import Guest
@@ -14,25 +11,16 @@ from fipop.rancher.objects import ManagementCluster
 from fipop.state.cache import ClusterCache
 from fipop.state.observations import GuestObservation
 
-NOT_IN_RANGE = "AddressOutOfRange"
-"""The reason of a refusal that an inherited address never gets."""
-
 RESOLVE_ATTEMPTS = 3
 """So often links are resolved that change meanwhile; each attempt is two requests at most."""
 
 
 @dataclass(slots=True)
 class GuestDirectory:
-    """Guests by id, which is also the namespace of their floating IPs.
-
-    `ours_since` is the time when fipop came to this cluster: floating IPs without a status that are older were made
-    for the predecessor. `inheritance` is what their specs named when they were adopted; None before that.
-    """
+    """Guests by id, which is also the namespace of their floating IPs."""
 
     cache: ClusterCache
     client: KubeClient
-    ours_since: datetime | None = None
-    inheritance: dict[tuple[str, str], str] | None = None
     _known: dict[str, Guest] = field(default_factory=dict)
     _partly_known: dict[str, Guest] = field(default_factory=dict)
     _observations: dict[str, GuestObservation] = field(default_factory=dict)
@@ -95,19 +83,6 @@ class GuestDirectory:
         known = self._partly_known | self._known
         return tuple(known[guest_id] for guest_id in sorted(known))
 
-    def start_afresh(self) -> None:
-        """Forget everything: another replica may have led meanwhile."""
-        self._known.clear()
-        self._partly_known.clear()
-        self._observations.clear()
-        self.inheritance = None
-
-    def note_inheritance(self) -> None:
-        """Note what is inherited: what a spec names later is a wish like any other."""
-        self.inheritance = None
-        adopted = [each for each in self.cache.floating_ips.all() if self.is_inherited(each)]
-        self.inheritance = {each.meta.key: each.ipaddress for each in adopted}
-
     def observation(self, guest_id: str) -> GuestObservation | None:
         """Give what the last pass found; None before the first pass of this process."""
         return self._observations.get(guest_id)
@@ -133,21 +108,4 @@ class GuestDirectory:
         """Whether a cluster object of a guest is left: then it may still run, with its addresses."""
         return (
             bool(self.cache.guest_clusters(guest_id)) or self.cache.management.get("", guest_id) is not None
-        )
-
-    def is_inherited(self, floating_ip: FloatingIP) -> bool:
-        """Whether a floating IP was made for the predecessor: older than fipop here, and never served by it.
-
-        Not one whose address was refused already as none of its range, nor one that names another since.
-        """
-        allocated = (each for each in floating_ip.status.conditions if each.type is ConditionType.ALLOCATED)
-        return (
-            self.ours_since is not None
-            and floating_ip.meta.created < self.ours_since
-            and not floating_ip.status.addresses
-            and all(each.reason != NOT_IN_RANGE for each in allocated)
-            and (
-                self.inheritance is None
-                or self.inheritance.get(floating_ip.meta.key) == floating_ip.ipaddress
-            )
         )

@@ -336,7 +336,7 @@ BUGS = (
             ),
         ),
         "whose status names it",
-        ("operator/app.py", "            await self._resync.refresh()\n", ""),
+        ("operator/term.py", "            await refresh()\n", ""),
         with_guards_off=(_NO_LIVE_READ,),
     ),
     _bug(
@@ -497,11 +497,8 @@ BUGS = (
         ("operator/addresses/ranges.py", "unchanged = found", "unchanged = False and found"),
         (
             "operator/app.py",
-            "        cache = self._controllers.cache\n        for reservation",
-            (
-                "        self._controllers.enqueue_all()\n"
-                "        cache = self._controllers.cache\n        for reservation"
-            ),
+            "            self._term.check_owners()\n",
+            "            self._term.check_owners()\n            self._term.first_rounds.enqueue_unsettled()\n",
         ),
     ),
     _bug(

@@ -157,7 +157,7 @@ UNIT_BUGS = (
         "who waits is not told of an address that was only named, and is free",
         (
             "state/allocations.py",
-            "            self.on_free(space, address, False)",
+            "            self._on_free(space, address, False)",
             "            pass",
         ),
         "scenarios/test_waiting.py",

@@ -31,7 +31,6 @@ class Guests:
         self.config_maps: dict[str, str] = {}
         self.services: dict[str, str] = {}
         self.silent: set[str] = set()
-        self.visited: list[str] = []
 
     async def look(self, guest_id: str, _kubeconfig: bytes) -> InUseAddresses:
         if guest_id in self.silent:
@@ -49,9 +48,6 @@ class Guests:
 
     def forget(self, guest_id: str) -> None:
         """Nothing is kept for a guest that is gone."""
-
-    def end_visit(self, guest_id: str) -> None:
-        self.visited.append(guest_id)
 
 
 class SmallCluster:

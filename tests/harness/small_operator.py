@@ -1,7 +1,7 @@
 """The parts of the operator as the program puts them together, over an API server in memory: a SIMULATION.
 
-Wiring, reconcilers, looks, books and stores are the product's. Queue, watch and clock are the test's: every event
-arrives at once, `settle` works until nothing is left to do, `pass_time` moves the clock. No guest is ever written.
+The leader's term with all its parts, and the cache, are the product's. Queue, watch and clock are the test's: every
+event arrives at once, `settle` works until nothing is left to do, `pass_time` moves the clock. No guest is written.
 """
 
 import asyncio
@@ -10,14 +10,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from fipop.control.kopf.bridge import EventType
-from fipop.control.workqueue import RetryAfter, WorkQueue
+from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiServerError, FipopError
-from fipop.guest.guest_pass import GuestSessions
-from fipop.kube.client import KubeClient, Listing
+from fipop.kube.client import Listing
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -27,12 +25,13 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.metrics.exposition import Metrics
-from fipop.operator.routing import Key
-from fipop.operator.wiring import Controllers
+from fipop.operator.queues import Key
+from fipop.operator.term import LeaderTerm
+from fipop.state.cache import ClusterCache
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient
 from tests.harness.small_cluster import SmallCluster
+from tests.harness.terms import FakeConfiguration, Pending, build_estate, queues_of
 
 MAX_ROUNDS = 5_000
 """After so many rounds without a pause something goes round in a circle."""
@@ -40,20 +39,6 @@ MAX_ROUNDS = 5_000
 _WATCHED = {
     each.plural: each for each in (FLOATING_IP_RANGES, FLOATING_IPS, FLOATING_IP_RESERVATIONS, NAMESPACES)
 }
-
-
-class Pending:
-    """Stands where the work queue does: keys that wait, each once, in their order."""
-
-    def __init__(self, put_off: Callable[[Any, float], None] = lambda *_: None) -> None:
-        self.keys: dict[Any, None] = {}
-        self._put_off = put_off
-
-    def add(self, key: object, *, delay_seconds: float = 0.0, **_: object) -> None:
-        if delay_seconds:
-            self._put_off(key, delay_seconds)
-        else:
-            self.keys[key] = None
 
 
 class PromptClient(MemoryClient):
@@ -92,15 +77,17 @@ class SmallOperator(SmallCluster):
             self.memory, self.carried = former.memory, former.carried
             self.memory.listeners.clear()
         self.client = PromptClient(self.memory)
-        self.annotations: dict[str, str] = {}
-        """Those of the settings, where people confirm what the operator withholds."""
-        self.complaints: list[str] = []
+        self.configuration = FakeConfiguration()
         self._deaf = False
         self._revision = 0
         self._timers: dict[Key, float] = {}
         self._pending = Pending(self._put_off)
-        self.controllers = self._build()
-        self.cache = self.controllers.cache
+        self.cache = ClusterCache(monotonic=lambda: self.memory.now.timestamp())
+        self._estate = build_estate(
+            self.cache, self.client, configuration=self.configuration, sessions=self.carried
+        )
+        self.term = self._build()
+        self._has_led = False
         self.memory.listeners.append(self._hear)
         for (plural, namespace, name), each in self.memory.objects.items():
             version = int(each["metadata"]["resourceVersion"])
@@ -134,24 +121,32 @@ class SmallOperator(SmallCluster):
 
     async def adopt(self) -> None:
         """Take the lead, and come to rest as far as that is possible before the guests were looked at."""
-        self.controllers.start_afresh()
-        await self.controllers.adoption.adopt_all()
-        self.controllers.enqueue_all()
+        self.take_lead()
+        await self.term.adoption.adopt_all()
+        self.term.first_rounds.enqueue_unsettled()
         await self.settle()
+
+    def take_lead(self) -> None:
+        """Begin a term, which knows nothing of the one before."""
+        if self._has_led:
+            self.term.end()
+            self.term = self._build()
+        self._has_led = True
+        self.term.begin()
 
     async def look(self) -> None:
         """Have the look at all guests that is due, and come to rest."""
-        await self.look_until(lambda: self.controllers.gate.looked)
+        await self.look_until(lambda: self.term.gate.looked)
         await self.settle()
 
     async def look_again(self) -> None:
         """Have another look at all guests, as after a loss."""
-        self.controllers.scan.require_rescan()
+        self.term.scan.require_rescan()
         await self.look()
 
     async def look_until(self, is_reached: Callable[[], bool]) -> None:
         """Look until so much is reached; no other round has a turn meanwhile."""
-        looking = asyncio.create_task(self.controllers.scan.run())
+        looking = asyncio.create_task(self.term.scan.run())
         try:
             async with asyncio.timeout(5):
                 while not is_reached():  # noqa: ASYNC110 - the store has no event for that
@@ -163,9 +158,9 @@ class SmallOperator(SmallCluster):
     async def settle(self) -> None:
         """Do rounds until none is wanted now."""
         for _ in range(MAX_ROUNDS):
-            scan = self.controllers.scan
+            scan = self.term.scan
             if scan._ranges_changed and not scan._rescan_required:
-                await self.look_until(lambda: self.controllers.gate.looked)
+                await self.look_until(lambda: self.term.gate.looked)
             if not self._pending.keys:
                 return
             key = next(iter(self._pending.keys))
@@ -193,11 +188,11 @@ class SmallOperator(SmallCluster):
         """Ask what is asked before an address is written to its guest; raises where it may not be."""
         reservation = self.cache.reservations.get("", f"{space}.{address}")
         assert reservation is not None
-        await self.controllers.conflicts.check(reservation, ignored)
+        await self.term.conflicts.check(reservation, ignored)
 
     async def _round(self, key: Key) -> None:
         try:
-            again = await self.controllers.reconcile(key)
+            again = await self.term.reconcile(key)
         except FipopError:
             again = RetryAfter(1.0)
         if again is not None:
@@ -208,34 +203,17 @@ class SmallOperator(SmallCluster):
 
     # How
 
-    def _build(self) -> Controllers:
-        made = Controllers(
-            client=cast("KubeClient", self.client),
-            events=cast("Any", SimpleNamespace(record=lambda *_: None)),
-            configuration=cast(
-                "Any",
-                SimpleNamespace(
-                    settings=SimpleNamespace(trace_ipam_data=False),
-                    annotations=self.annotations,
-                    complain=lambda reason, _message: self.complaints.append(reason),
-                ),
-            ),
-            leadership=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
-            metrics=Metrics(lambda: cast("Any", None), version="0"),
-            sessions=cast("GuestSessions", self.carried),
-        )
-        made.work = made.router.work = cast("WorkQueue[Key]", self._pending)
-        made.passes = made.router.passes = cast("WorkQueue[str]", Pending())
-        made.mass_release.monotonic = made.cache.monotonic = lambda: self.memory.now.timestamp()
-        made.scan.pause_seconds = 0.0
-        return made
+    def _build(self) -> LeaderTerm:
+        term = LeaderTerm(self._estate, queues_of(self._pending))
+        term.scan.pause_seconds = 0.0
+        return term
 
     def _hear(self, change: Change) -> None:
         self._revision = change.revision
         resource = _resource_of(change)
         if self._deaf or resource is None:
             return
-        take = self.controllers.take_event(resource)
+        take = self.cache.take_event(resource)
         if change.obj is not None:
             take(EventType.MODIFIED, change.obj)
             return

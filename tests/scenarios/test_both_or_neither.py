@@ -66,7 +66,7 @@ async def test_what_the_predecessor_gave_out_is_its_owners_though_it_asks_for_a_
     operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "RequireDualStack"})
     operator.carried.services[A] = X
     await operator.pass_time(10)
-    operator.controllers.guests.ours_since = operator.memory.now
+    operator.cache.inheritance.ours_since = operator.memory.now
     await operator.start()
     assert operator.held() == {f"default.{X}": A}
     operator.ask(C, X)

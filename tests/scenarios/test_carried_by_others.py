@@ -115,7 +115,7 @@ async def test_what_two_lists_in_turn_lack_is_kept_for_the_guest_that_carries_it
     operator.carried.config_maps[A] = f"{X}/32"
     await operator.start()
     operator.miss(FLOATING_IP_RESERVATIONS, {A})
-    await operator.look_until(lambda: operator.controllers.gate.looked)
+    await operator.look_until(lambda: operator.term.gate.looked)
     operator.miss(FLOATING_IPS, {A})
     operator.ask(C)
     await operator.settle()
@@ -146,8 +146,8 @@ async def test_a_list_that_lacks_many_floating_ips_releases_nothing_though_one_w
     await operator.pass_time(HOUR)
     held.pop("default.10.0.1.1")
     assert operator.held() == held
-    assert operator.complaints == ["MassReleaseWithheld"]
-    operator.annotations[ANNOTATION_CONFIRM_RELEASE] = "39"
+    assert operator.configuration.complaints == ["MassReleaseWithheld"]
+    operator.configuration.annotations[ANNOTATION_CONFIRM_RELEASE] = "39"
     await operator.pass_time(60)
     assert operator.held() == {}
 
@@ -212,7 +212,7 @@ async def test_an_object_of_the_predecessor_inherits_what_it_named_at_the_start_
     operator.ask(A)
     operator.ask(B, "10.0.0.253")
     await operator.pass_time(100)
-    operator.controllers.guests.ours_since = operator.memory.now
+    operator.cache.inheritance.ours_since = operator.memory.now
     await operator.pass_time(100)
     await operator.adopt()
     operator.ask_for_another(A, "10.0.0.254")

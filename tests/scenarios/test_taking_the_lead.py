@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
-from fipop.control.workqueue import RetryAfter, WorkQueue
+from fipop.control.workqueue import RetryAfter
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
-from fipop.operator.routing import Key, Kind
+from fipop.metrics.exposition import Metrics
+from fipop.operator.queues import Key, Kind, build_queues
+from fipop.operator.term import LeaderTerm
 from tests.harness.memory import Json
-from tests.harness.small_operator import Pending, SmallOperator
+from tests.harness.small_operator import SmallOperator
+from tests.harness.terms import Pending
 
 A, B = "c-m-a", "c-m-b"
 X, Y = "10.0.0.10", "10.0.0.11"
@@ -22,15 +26,15 @@ async def test_a_guest_whose_links_a_look_resolved_first_gets_its_pass_all_the_s
     operator.add_guest(A)
     operator.ask(A)
     await operator.start()
-    controllers = operator.controllers
-    controllers.start_afresh()
-    await controllers.guests.discover(A)
-    passes = cast("Pending", controllers.passes)
+    operator.take_lead()
+    term = operator.term
+    await term.guests.discover(A)
+    passes = cast("Pending", term.queues.passes)
     passes.keys.clear()
-    await controllers.reconcile(Key(Kind.GUEST, "", A))
+    await term.reconcile(Key(Kind.GUEST, "", A))
     assert A in passes.keys
     passes.keys.clear()
-    await controllers.reconcile(Key(Kind.GUEST, "", A))
+    await term.reconcile(Key(Kind.GUEST, "", A))
     assert passes.keys == {}, "it is told once"
 
 
@@ -44,43 +48,42 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
         operator.add_guest(f"c-m-{number:03}")
         operator.ask(f"c-m-{number:03}")
     await operator.start()
-    controllers = operator.controllers
+    operator.term.end()
+    queues = build_queues(Metrics(lambda: cast("Any", None), version="0"), Random(1))
+    term = LeaderTerm(operator._estate, queues)
     visited: set[str] = set()
 
     async def visit(guest_id: str) -> RetryAfter | None:
-        if controllers.guests.known(guest_id) is not None:
+        if term.guests.known(guest_id) is not None:
             visited.add(guest_id)
         return None
 
-    work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(1))
-    passes: WorkQueue[str] = WorkQueue(name="passes", random=Random(1))
-    controllers.work = controllers.router.work = work
-    controllers.passes = controllers.router.passes = passes
-    discover, looked = controllers.scan.discover, asyncio.Event()
+    discover, looked = term.scan.inspector.can_be_asked, asyncio.Event()
 
     async def discover_after_passes(guest_id: str) -> bool:
-        await passes.wait_idle()
+        await queues.passes.wait_idle()
         return await discover(guest_id)
 
     async def reconcile(key: Key) -> RetryAfter | None:
         if key.kind is Kind.GUEST:
             await looked.wait()
-        return await controllers.reconcile(key)
+        return await term.reconcile(key)
 
-    go_on = controllers.scan.opened
+    go_on = term.scan.opened
 
     def open_the_gate() -> None:
         looked.set()
         go_on()
 
-    controllers.scan.discover = discover_after_passes
-    controllers.scan.opened = open_the_gate
-    controllers.start_afresh()
-    controllers.enqueue_all()
+    read_in_use = term.scan.inspector.read_in_use
+    term.scan.inspector = SimpleNamespace(can_be_asked=discover_after_passes, read_in_use=read_in_use)
+    term.scan.opened = open_the_gate
+    term.begin()
+    term.first_rounds.enqueue_unsettled()
     tasks = [
-        asyncio.create_task(work.run(reconcile, concurrency=4)),
-        asyncio.create_task(passes.run(visit, concurrency=128)),
-        asyncio.create_task(controllers.scan.run()),
+        asyncio.create_task(queues.objects.run(reconcile, concurrency=4)),
+        asyncio.create_task(queues.passes.run(visit, concurrency=128)),
+        asyncio.create_task(term.scan.run()),
     ]
     try:
         with contextlib.suppress(TimeoutError):
@@ -110,13 +113,13 @@ async def test_a_claim_that_was_cut_off_with_the_lead_keeps_no_address_when_its_
 
     operator.client.create = hang  # type: ignore[method-assign]
     operator.ask(A)
-    claiming = asyncio.create_task(operator.controllers.floating_ips.reconcile((A, "web")))
+    claiming = asyncio.create_task(operator.term.floating_ips.reconcile((A, "web")))
     await asyncio.wait_for(begun.wait(), 5)
     claiming.cancel()
     await asyncio.gather(claiming, return_exceptions=True)
-    operator.controllers.stop_working()
+    operator.term.end()
     operator.give_up(A)
-    cast("Pending", operator.controllers.work).keys.clear()
+    operator._pending.keys.clear()
     operator.client.create = create  # type: ignore[method-assign]
     await operator.start()
     operator.ask(B)
@@ -133,14 +136,29 @@ async def test_what_is_as_it_should_be_is_looked_at_after_what_is_new() -> None:
     await operator.start()
     next_one = SmallOperator(former=operator)
     next_one.ask(B)
-    controllers = next_one.controllers
-    controllers.start_afresh()
-    await controllers.adoption.adopt_all()
-    controllers.enqueue_all()
+    next_one.take_lead()
+    await next_one.term.adoption.adopt_all()
+    next_one.term.first_rounds.enqueue_unsettled()
     waiting = [key for key in next_one._pending.keys if key.kind in (Kind.FLOATING_IP, Kind.GUEST)]
-    passes = cast("Pending", controllers.passes)
+    passes = cast("Pending", next_one.term.queues.passes)
     assert waiting == [Key(Kind.FLOATING_IP, B, "web")]
     assert not passes.keys, "no guest is written before the gate opens"
     await next_one.look()
     assert next_one.holders(Y) == {B}
     assert A in passes.keys
+
+
+async def test_a_new_term_knows_nothing_of_who_waited_in_the_one_before() -> None:
+    """Floating IPs that were deleted while the replica stood by were woken for ever."""
+    operator = SmallOperator()
+    operator.add_range(iprange=f"{X}-{X}")
+    await operator.start()
+    operator.ask(A)
+    operator.ask(B)
+    await operator.settle()
+    assert len(operator.term.router.waiting) == 1
+    operator.term.end()
+    (waiting,) = {A, B} - operator.holders(X)
+    operator.give_up(waiting)
+    await operator.start()
+    assert operator.term.router.waiting == {}

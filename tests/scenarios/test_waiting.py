@@ -9,7 +9,7 @@ import pytest
 from fipop.api import names
 from fipop.errors import ApiForbiddenError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.operator.routing import Key, Kind
+from fipop.operator.queues import Key, Kind
 from tests.harness.history import Change
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
@@ -29,7 +29,7 @@ async def with_an_heir_whose_range_is_gone() -> SmallOperator:
     operator = SmallOperator()
     operator.add_range(iprange=f"{X}-{X}")
     ask_of(operator, A, "gone", X)
-    operator.controllers.guests.ours_since = operator.memory.now + timedelta(days=1)
+    operator.cache.inheritance.ours_since = operator.memory.now + timedelta(days=1)
     await operator.start()
     operator.ask(B)
     await operator.settle()
@@ -40,7 +40,7 @@ async def with_an_heir_whose_range_is_gone() -> SmallOperator:
 async def have_its_turn(operator: SmallOperator, guest_id: str) -> None:
     key = Key(Kind.FLOATING_IP, guest_id, "web")
     operator._pending.keys.pop(key, None)
-    await operator.controllers.reconcile(key)
+    await operator.term.reconcile(key)
 
 
 def free_by_status(operator: SmallOperator) -> int:
@@ -64,7 +64,6 @@ async def test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_names_
 
 async def test_a_range_shows_the_address_that_an_heir_named_in_vain_as_free_once_the_heir_is_gone() -> None:
     operator = await with_an_heir_whose_range_is_gone()
-    operator.controllers.ranges._monotonic = operator.cache.monotonic
     operator.give_up(B)
     await operator.settle()
     assert free_by_status(operator) == 0

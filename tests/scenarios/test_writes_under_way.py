@@ -50,7 +50,7 @@ async def test_what_a_pass_under_way_may_write_is_not_freed_before_its_end(
     operator.ask(A)
     await operator.settle()
     assert operator.held() == {NAME: A}
-    pass_controller, slow = operator.controllers.pass_controller, SlowPass(operator)
+    pass_controller, slow = operator.term.pass_controller, SlowPass(operator)
     pass_controller._parts = replace(pass_controller._parts, settings=lambda: DEFAULTS)
     monkeypatch.setattr(operator.carried, "run_pass", slow, raising=False)
     visit = asyncio.create_task(pass_controller.visit(A))
@@ -76,7 +76,7 @@ async def test_trouble_of_our_own_api_server_withholds_a_write_and_is_no_failure
     operator.ask(A)
     await operator.start()
     held = list(operator.cache.reservations.all())
-    pass_controller = operator.controllers.pass_controller
+    pass_controller = operator.term.pass_controller
     operator.client.failures["get"] = 1
     assert await pass_controller._confirm(A, held) is False
     assert await pass_controller._confirm(A, held) is True

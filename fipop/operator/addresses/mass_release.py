@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fipop.api.models import Reservation
 from fipop.state.cache import ClusterCache
@@ -16,7 +15,6 @@ logger = logging.getLogger(__name__)
 
 LEAST_SUSPICIOUS = 10
 SUSPICIOUS_SHARE = 0.1
-REMEMBERED_DELETIONS = 100_000
 COUNT_SECONDS = 2.0
 
 
@@ -34,18 +32,11 @@ class MassReleaseGuard:
     confirmed: Callable[[], int]
     tell: Callable[[int], None]
     monotonic: Callable[[], float] = time.monotonic
-    _deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _told: int = 0
     _used: int = 0
     """The confirmation that served for a loss that is over; the same words for a later one are not meant for it."""
     _counted_at: float = float("-inf")
     _counted: tuple[int, int] = (0, 0)
-
-    def note_deleted(self, uid: str) -> None:
-        """Note a DELETED event: that floating IP was deleted by somebody's will."""
-        self._deleted[uid] = None
-        if len(self._deleted) > REMEMBERED_DELETIONS:
-            self._deleted.popitem(last=False)
 
     def may_release(self, reservation: Reservation) -> bool:
         """Whether the reservation, whose owner is not in the store, may be let go."""
@@ -97,7 +88,7 @@ class MassReleaseGuard:
         owner = reservation.owner
         return (
             reservation.is_held
-            and owner.uid not in self._deleted
+            and not self.cache.was_deleted(owner.uid)
             and self.cache.floating_ips.get(*owner.key) is None
             and self.guests.exists(owner.namespace)
         )

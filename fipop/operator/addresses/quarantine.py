@@ -75,11 +75,6 @@ class QuarantineReconciler:
         self._carriers: dict[str, str] = {}
         self._gone_since: dict[str, datetime] = {}
 
-    def start_afresh(self) -> None:
-        """Forget what looks found, and since when guests are gone: another replica may have led meanwhile."""
-        self._carriers.clear()
-        self._gone_since.clear()
-
     def carrier_of(self, name: str) -> str | None:
         """Say who still carries an address in quarantine, as the last look found."""
         return self._carriers.get(name)

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Reservation
@@ -45,21 +46,31 @@ class Denied:
     reservation: Reservation
 
 
+class KnownReservations(Protocol):
+    """What is known of reservations, and where answers are taken in."""
+
+    def get_reservation(self, name: str) -> Reservation | None:
+        """Give what is known of a name."""
+
+    def take_reservation(self, answer: Json) -> Reservation:
+        """Take in the answer of a read or write."""
+
+    def forget_reservation(self, gone: Reservation) -> None:
+        """Take in that a reservation was found gone."""
+
+
 class ReservationStore:
     """Creates, swaps, quarantines and frees reservations.
 
-    `observe` takes the JSON of every answer into the store, `forget` a reservation found gone; `lookup` gives what
-    the store knows of a name; `now` is the API server's time, `monotonic` this process's clock in seconds;
-    `lives` tells whether a guest still exists.
+    `now` is the API server's time, `monotonic` this process's clock in seconds; `lives` tells whether a guest still
+    exists.
     """
 
     def __init__(
         self,
         *,
         client: KubeClient,
-        lookup: Callable[[str], Reservation | None],
-        observe: Callable[[Json], Reservation],
-        forget: Callable[[Reservation], None],
+        known: KnownReservations,
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         lives: Callable[[str], bool] = lambda _guest_id: False,
@@ -67,9 +78,7 @@ class ReservationStore:
     ) -> None:
         self._client = client
         self._count_release = count_release
-        self._lookup = lookup
-        self._observe = observe
-        self._forget = forget
+        self._known = known
         self._now = now
         self._lives = lives
         self._written: dict[str, tuple[int, float]] = {}
@@ -97,7 +106,7 @@ class ReservationStore:
 
         Raises ApiError; where its outcome is unknown, ask for the very same claim again.
         """
-        known = self._lookup(claim.name)
+        known = self._known.get_reservation(claim.name)
         if known is None:
             try:
                 return Granted(reservation=await self._create(claim), is_new=True)
@@ -159,7 +168,7 @@ class ReservationStore:
         now = self._now()
         found = replace(_new_reservation(claim, now), quarantined_until=_quarantine_end(now, seconds))
         try:
-            return self._observe(
+            return self._known.take_reservation(
                 await self._client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
             )
         except ApiAlreadyExistsError:
@@ -179,7 +188,7 @@ class ReservationStore:
             await self._read(reservation.name)
             return False
         self._written.pop(reservation.name, None)
-        self._forget(reservation)
+        self._known.forget_reservation(reservation)
         self._count_release("freed")
         return True
 
@@ -214,18 +223,18 @@ class ReservationStore:
 
     def _note(self, answer: Json, asked_at: float) -> Reservation:
         """Take in the answer of a write of ours."""
-        written = self._observe(answer)
+        written = self._known.take_reservation(answer)
         self._written[written.name] = written.resource_version, asked_at
         return written
 
     async def _read(self, name: str) -> Reservation | None:
-        known = self._lookup(name)
+        known = self._known.get_reservation(name)
         live = await self._client.get(FLOATING_IP_RESERVATIONS, name)
         if live is not None:
-            return self._observe(live)
+            return self._known.take_reservation(live)
         # Only what was known before the question: an event may have brought a younger one meanwhile.
-        if known is not None and self._lookup(name) == known:
-            self._forget(known)
+        if known is not None and self._known.get_reservation(name) == known:
+            self._known.forget_reservation(known)
         return None
 
 

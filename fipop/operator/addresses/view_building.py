@@ -65,7 +65,7 @@ class ViewBuilder:
         return View(
             floating_ip=floating_ip,
             is_live=observed.is_live,
-            is_inherited=self.guests.is_inherited(floating_ip),
+            is_inherited=self.cache.inheritance.is_inherited(floating_ip),
             own=own,
             fresh=frozenset(each.name for each in own if store.seconds_since_write(each) < NAMING_SECONDS),
             unsafe_for={each.name: self._unsafe_for(each) for each in own},

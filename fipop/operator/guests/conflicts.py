@@ -8,40 +8,45 @@ twice (I1, I3). An owner whose guest carries its address is never in doubt: anyb
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from fipop.api.models import Reservation
 from fipop.errors import CarriedElsewhereError, GuestError
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address, from_ip
 from fipop.operator.addresses.ownership import address_of, read_addresses
-from fipop.operator.guests.reach import MAX_CLAIMS
+from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
+
+
+class Inspector(Protocol):
+    """Who is asked what a guest carries; FipopError where the guest cannot be asked."""
+
+    async def find_carrier(self, guest_id: str, address: Address) -> str | None:
+        """Say who in a guest carries an address, or a pass may be about to write it; None where nobody does."""
+
+    async def carries(self, guest_id: str, address: Address) -> bool:
+        """Whether the guest itself does."""
 
 
 @dataclass(slots=True)
 class AddressConflicts:
     """Guests by the addresses that they carry without right, as the last look at each found.
 
-    `look` says who in a guest carries an address, None: nobody; `carries` whether the guest itself does, whatever a
-    pass may be about to write; both raise FipopError where the guest cannot be asked.
-    `exists` tells whether a cluster object of the guest is left, `reaches` whether its word counts about an address.
+    `reach` tells whether a guest's word counts about an address.
     """
 
     cache: ClusterCache
-    exists: Callable[[str], bool]
-    look: Callable[[str, Address], Awaitable[str | None]]
-    carries: Callable[[str, Address], Awaitable[bool]]
-    reaches: Callable[[str, Reservation], bool]
+    guests: GuestDirectory
+    inspector: Inspector
+    reach: Reach
     _carriers: dict[Address, set[str]] = field(default_factory=dict)
-
-    def start_afresh(self) -> None:
-        """Forget everything: another replica may have led meanwhile."""
-        self._carriers.clear()
 
     def learn(self, seen: Mapping[str, InUseAddresses]) -> None:
         """Take in what a look at these guests found; of others, what was found before stays."""
@@ -56,7 +61,7 @@ class AddressConflicts:
             counting = (
                 address
                 for address in claimed
-                if any(self.reaches(guest_id, each) for each in reserved.get(address, ()))
+                if any(self.reach.reaches(guest_id, each) for each in reserved.get(address, ()))
             )
             for address in islice(counting, MAX_CLAIMS):
                 self._carriers.setdefault(address, set()).add(guest_id)
@@ -91,13 +96,13 @@ class AddressConflicts:
         address, owner = address_of(reservation), reservation.owner.namespace
         if not self.claimants(address, but=owner):
             return
-        if await self.carries(owner, address):
+        if await self.inspector.carries(owner, address):
             return
         carrier = await self._find_carrier(address, but={owner, *ignored}, is_told=True)
         if carrier is not None:
             raise CarriedElsewhereError(address=format_address(address), carrier=carrier)
 
-    async def carrier_of(self, address: Address, *, but: str) -> str | None:
+    async def carrier_of(self, address: Address, but: str) -> str | None:
         """Ask the claimants again, one after the other; the first that carries the address, None where none does.
 
         Raises FipopError where one cannot be asked.
@@ -106,9 +111,9 @@ class AddressConflicts:
 
     async def _find_carrier(self, address: Address, *, but: set[str], is_told: bool) -> str | None:
         for guest_id in sorted(self._carriers.get(address, set()) - but):
-            if self.exists(guest_id) and address not in self.rightful(guest_id):
+            if self.guests.exists(guest_id) and address not in self.rightful(guest_id):
                 try:
-                    carrier = await self.look(guest_id, address)
+                    carrier = await self.inspector.find_carrier(guest_id, address)
                 except GuestError as error:
                     if not is_told:
                         raise

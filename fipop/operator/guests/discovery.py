@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from fipop.api import names
@@ -19,6 +20,27 @@ from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class WaitingGuests:
+    """The guests that wait for something else than their own objects to change.
+
+    `unserved` are those that no range is meant for: a changed range may be. `missing` names for a guest the object that
+    it waits for.
+    """
+
+    unserved: set[str] = field(default_factory=set)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def waiting_for(self, name: str) -> tuple[str, ...]:
+        """Give the guests that wait for an object of that name, which is none of their own."""
+        return tuple(sorted(guest_id for guest_id, missing in self.missing.items() if missing == name))
+
+    def forget(self, guest_id: str) -> None:
+        """Forget a guest that is gone."""
+        self.unserved.discard(guest_id)
+        self.missing.pop(guest_id, None)
 
 
 class GuestReconciler:
@@ -37,6 +59,7 @@ class GuestReconciler:
         now: Callable[[], datetime],
         learned: Callable[[Guest], None],
         lost: Callable[[Guest], None],
+        waiting: WaitingGuests,
     ) -> None:
         self._client = client
         self._cache = cache
@@ -45,26 +68,9 @@ class GuestReconciler:
         self._now = now
         self._learned = learned
         self._lost = lost
+        self._waiting = waiting
         self._told: dict[str, Guest] = {}
-        self._missing: dict[str, str] = {}
         self._failures: dict[str, int] = {}
-        self._unserved: set[str] = set()
-
-    @property
-    def unserved(self) -> frozenset[str]:
-        """The guests that no range is meant for: a changed range may be."""
-        return frozenset(self._unserved)
-
-    def waiting_for(self, name: str) -> tuple[str, ...]:
-        """Give the guests that wait for an object of that name, which is none of their own."""
-        return tuple(sorted(guest_id for guest_id, missing in self._missing.items() if missing == name))
-
-    def start_afresh(self) -> None:
-        """Tell of every guest again: what was told came to nothing where another replica led meanwhile."""
-        self._told.clear()
-        self._missing.clear()
-        self._failures.clear()
-        self._unserved.clear()
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Do one round; whatever of the guest's objects arrived last caused it."""
@@ -72,8 +78,7 @@ class GuestReconciler:
         before = self._guests.known(guest_id)
         found = await self._guests.discover(guest_id)
         if found is None or isinstance(found, NotAGuest):
-            self._unserved.discard(guest_id)
-            self._missing.pop(guest_id, None)
+            self._waiting.forget(guest_id)
             self._failures.pop(guest_id, None)
             gone = self._told.pop(guest_id, before)
             if gone is not None:
@@ -86,13 +91,13 @@ class GuestReconciler:
         if isinstance(found, Waiting):
             return self._wait(guest_id, found)
         self._failures.pop(guest_id, None)
-        self._missing.pop(guest_id, None)
+        self._waiting.missing.pop(guest_id, None)
         await self._serve(found)
         return None
 
     def _wait(self, guest_id: str, waiting: Waiting) -> RetryAfter | None:
         logger.debug("guest waits", extra={"guest": guest_id, "reason": waiting.message})
-        self._missing[guest_id] = waiting.name
+        self._waiting.missing[guest_id] = waiting.name
         if not waiting.needs_retry:
             return None
         age = (self._now() - waiting.created).total_seconds()
@@ -102,12 +107,12 @@ class GuestReconciler:
         return RetryAfter(delay)
 
     async def _serve(self, guest: Guest) -> None:
-        self._unserved.discard(guest.id)
+        self._waiting.unserved.discard(guest.id)
         if guest.deleting or not guest.wants_floating_ip or self._cache.floating_ips_of(guest.id):
             return
         choice = choose_for_guest(self._cache, guest)
         if not choice.matches:
-            self._unserved.add(guest.id)
+            self._waiting.unserved.add(guest.id)
             if guest.on_harvester:
                 self._tell_unserved(guest)
             return

@@ -7,23 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
+from typing import Protocol
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.control.workqueue import RetryAfter
-from fipop.errors import PASSING_ERRORS, ApiError, GuestUnreadableError, KubeAccessError
+from fipop.errors import PASSING_ERRORS
 from fipop.guest.configmap.plan import WantedAddress
 from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.in_use import InUseAddresses
 from fipop.guest.reports import GuestTask, PassReport
-from fipop.ipam.addresses import Address, format_address, parse_address
+from fipop.ipam.addresses import format_address, parse_address
 from fipop.kube.client import KubeClient
 from fipop.metrics import GuestEvent, Metrics
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
-from fipop.rancher.discovery import NotAGuest, retry_delay_seconds
+from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.settings.options import GuestInstall, Settings
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
@@ -63,12 +64,28 @@ class PassSchedule:
         return retry_delay_seconds((now - created).total_seconds(), self.failures)
 
 
+class PassRequests(Protocol):
+    """What a pass asks for."""
+
+    def add_pass(self, guest_id: str) -> None:
+        """Want a pass before all that are only due again."""
+
+    def add_pass_later(self, guest_id: str, seconds: float) -> None:
+        """Want a pass in a while."""
+
+    def add_install(self, guest_id: str) -> None:
+        """Want a pass that may run helm, when its turn comes."""
+
+    def add_guest_floating_ips(self, guest_id: str) -> None:
+        """Want rounds over the floating IPs of a guest: their statuses tell what was found."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassParts:
-    """What the fleet works with.
+    """What passes work with.
 
     `leads` tells whether this replica leads for as long as a write may take; `gate` and `conflicts` what guests were
-    seen to carry; `observed` hears of a guest whose last pass found something new.
+    seen to carry.
     """
 
     client: KubeClient
@@ -81,7 +98,8 @@ class PassParts:
     reservation_store: ReservationStore
     gate: AllocationGate
     conflicts: AddressConflicts
-    observed: Callable[[str], None]
+    requests: PassRequests
+    inspector: GuestInspector
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
     random: Random
@@ -94,7 +112,8 @@ class PassController:
         self._parts = parts
         self._schedules: dict[str, PassSchedule] = {}
         self._held_up: set[str] = set()
-        self._under_way: dict[str, frozenset[str]] = {}
+        self._visited: dict[str, set[Callable[[str], None]]] = {}
+        """The guests that a pass goes on over, and what was asked for meanwhile."""
 
     def held_up(self) -> frozenset[str]:
         """Give the guests that were not written because not all guests had been looked at, and forget them."""
@@ -102,13 +121,30 @@ class PassController:
         return held_up
 
     async def visit(self, guest_id: str) -> RetryAfter | None:
-        """Make a pass, or note why there is none; the answer says when the next is due."""
-        try:
-            return await self._visit(guest_id)
-        finally:
-            self._parts.sessions.end_visit(guest_id)
+        """Make a pass without helm, or note why there is none; the answer says when the next is due."""
+        return await self._visit_alone(guest_id, may_run_helm=False)
 
-    async def _visit(self, guest_id: str) -> RetryAfter | None:
+    async def install(self, guest_id: str) -> None:
+        """Make a pass that may run helm: all is decided anew, as the guest may have waited for long."""
+        again = await self._visit_alone(guest_id, may_run_helm=True)
+        if again is not None:
+            self._parts.requests.add_pass_later(guest_id, again.seconds)
+
+    async def _visit_alone(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
+        """Make a pass, unless another one over the same guest goes on: then that comes after it."""
+        requests = self._parts.requests
+        ask_again = requests.add_install if may_run_helm else requests.add_pass
+        if guest_id in self._visited:
+            self._visited[guest_id].add(ask_again)
+            return None
+        self._visited[guest_id] = set()
+        try:
+            return await self._visit(guest_id, may_run_helm=may_run_helm)
+        finally:
+            for ask in self._visited.pop(guest_id):
+                ask(guest_id)
+
+    async def _visit(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
         guest = self._parts.guests.known(guest_id)
         if guest is None:
             self.forget(guest_id)
@@ -129,7 +165,9 @@ class PassController:
             spread = self._parts.random.uniform(0.0, DEEP_CHECK_SECONDS)
             schedule = self._schedules[guest_id] = PassSchedule(deep_at=self._parts.monotonic() - spread)
         began = self._parts.monotonic()
-        observation, retry_seconds = await self._try(guest, floating_ips, retired, schedule)
+        observation, retry_seconds = await self._try(
+            guest, floating_ips, retired, schedule, may_run_helm=may_run_helm
+        )
         self._parts.metrics.observe_pass(self._parts.monotonic() - began, success=observation.reachable)
         if self._parts.guests.known(guest_id) is None:
             # It went while it was looked at, and what was noted meanwhile goes after it.
@@ -139,45 +177,19 @@ class PassController:
         self._note(guest_id, observation)
         return RetryAfter(self._next(retry_seconds))
 
-    async def look(self, guest_id: str, address: Address) -> str | None:
-        """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked.
-
-        A pass that began when the address was still granted counts as carrying: its write may come after the look.
-        """
-        if format_address(address) in self._under_way.get(guest_id, ()):
-            return f"a pass over guest {guest_id} that may write {format_address(address)}"
-        carried = await self.look_around(guest_id)
-        carrier = carried.carrier_of(format_address(address))
-        return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
-
-    async def carries(self, guest_id: str, address: Address) -> bool:
-        """Whether a guest itself carries an address now. GuestError where it cannot be asked."""
-        return (await self.look_around(guest_id)).carrier_of(format_address(address)) is not None
-
-    async def look_around(self, guest_id: str) -> InUseAddresses:
-        """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
-        guest = self._parts.guests.known(guest_id)
-        if guest is None:
-            if isinstance(await self._parts.guests.discover(guest_id), NotAGuest):
-                return InUseAddresses()  # no pass is ever made there, nothing was written
-            guest = self._parts.guests.known(guest_id)
-        if guest is None or not guest.connected:
-            raise KubeconfigMissingError(
-                secret=f"of guest {guest_id}", problem="is not in use: not connected"
-            )
-        kubeconfig = await read_kubeconfig(self._parts.client, guest)
-        try:
-            return await self._parts.sessions.look(guest_id, kubeconfig)
-        except (ApiError, KubeAccessError) as error:
-            raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error
-
     def last_pass_at(self, guest_id: str) -> float | None:
         """Give the Unix time of the last whole pass; None before it."""
         schedule = self._schedules.get(guest_id)
         return schedule.finished_at if schedule is not None else None
 
     async def _try(
-        self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], schedule: PassSchedule
+        self,
+        guest: Guest,
+        floating_ips: list[FloatingIP],
+        retired: frozenset[str],
+        schedule: PassSchedule,
+        *,
+        may_run_helm: bool,
     ) -> tuple[GuestObservation, float | None]:
         installing = installs(self._parts.settings(), guest) and bool(floating_ips)
         if not guest.connected:
@@ -194,17 +206,17 @@ class PassController:
         deep = self._parts.monotonic() - schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         served = {each.meta.key: each.status.addresses for each in floating_ips}
-        self._under_way[guest.id] = task.granted
-        try:
+        with self._parts.inspector.pass_under_way(guest.id, task.granted):
             report = await self._parts.sessions.run_pass(
                 # An address in the ConfigMap is told before charts and helm are waited for.
                 task,
                 deep=deep,
                 is_known=self._parts.guests.observation(guest.id) is not None,
                 early=lambda report: self._note(guest.id, observe(report, served, installs=task.opted_in)),
+                may_run_helm=may_run_helm,
             )
-        finally:
-            del self._under_way[guest.id]
+        if report.awaits_helm:
+            self._parts.requests.add_install(guest.id)
         retry = self._record(guest, report, schedule, deep=deep)
         contested = self._contested(guest.id, task.granted)
         return observe(report, served, installs=task.opted_in, contested=contested), retry
@@ -234,7 +246,7 @@ class PassController:
 
     def _note(self, guest_id: str, observation: GuestObservation) -> None:
         if self._parts.guests.observe(guest_id, observation):
-            self._parts.observed(guest_id)
+            self._parts.requests.add_guest_floating_ips(guest_id)
 
     def _next(self, retry_seconds: float | None) -> float:
         """Give the time to the next pass: spread, so that a fleet that started together does not stay together."""

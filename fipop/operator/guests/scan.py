@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fipop.api.models import FloatingIPRange, Owner, Requested
 from fipop.errors import PASSING_ERRORS, FipopError
@@ -20,6 +20,7 @@ from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +33,23 @@ LOOK_CONCURRENCY = 50
 LONGEST_PAUSE_SECONDS = 5.0
 
 
+class Inspector(Protocol):
+    """Who is asked what a guest carries."""
+
+    async def can_be_asked(self, guest_id: str) -> bool:
+        """Resolve the guest's links, and tell whether Rancher is connected to it."""
+
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
+        """Give what a guest carries; GuestError for what is the guest's own fault."""
+
+
 @dataclass(slots=True, kw_only=True)
 class GuestScan:
     """Scans all guests when that is required (`require_rescan`), with the gate closed, and at each that connects later.
 
     When ranges change, those are asked again that were seen to carry what would be given out now.
 
-    `discover` resolves a guest's links and tells whether it can be looked at; `look` gives what a guest carries, and
-    raises GuestError for what is the guest's own fault. `opened` is called when new addresses may be given out.
+    `opened` is called when new addresses may be given out.
     `over_limit` hears of a guest that carries more of nobody's addresses than count, and of how many.
     `pause_seconds` is the first wait after trouble of our own API server.
     """
@@ -48,8 +58,8 @@ class GuestScan:
     gate: AllocationGate
     reservation_store: ReservationStore
     conflicts: AddressConflicts
-    discover: Callable[[str], Awaitable[bool]]
-    look: Callable[[str], Awaitable[InUseAddresses]]
+    guests: GuestDirectory
+    inspector: Inspector
     opened: Callable[[], None]
     reach: Reach
     over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
@@ -140,7 +150,7 @@ class GuestScan:
 
         Since then guests may have gone, and what was held may have been released and found to be carried no more.
         """
-        for guest_id in [each for each in self._seen if not self.conflicts.exists(each)]:
+        for guest_id in [each for each in self._seen if not self.guests.exists(each)]:
             self.forget(guest_id)
         suspects = {
             guest_id for guest_id, addresses in self._seen.items() if self._is_suspect(guest_id, addresses)
@@ -158,7 +168,7 @@ class GuestScan:
         await self._keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
         self.conflicts.learn(seen)
         for guest_id in guest_ids:
-            if not self.conflicts.exists(guest_id):
+            if not self.guests.exists(guest_id):
                 self.forget(guest_id)  # it went while it was looked at, and nobody tells of that again
         if guest_ids:
             logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
@@ -192,11 +202,11 @@ class GuestScan:
 
         async def ask(guest_id: str) -> None:
             async with slots:
-                if not await self._retry(lambda: self.discover(guest_id)):
+                if not await self._retry(lambda: self.inspector.can_be_asked(guest_id)):
                     self._missed.discard(guest_id)  # one that connects later is told of
                     return
                 self._missed.add(guest_id)
-                carried = await self._retry(lambda: self.look(guest_id))
+                carried = await self._retry(lambda: self.inspector.read_in_use(guest_id))
                 if carried is not None:
                     seen[guest_id] = carried
                     self._missed.discard(guest_id)

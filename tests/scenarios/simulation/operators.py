@@ -1,45 +1,28 @@
-"""The product's own reconcilers, driven step by step over the API server in memory: a SIMULATION.
+"""The product's own leader's term, driven step by step over the API server in memory: a SIMULATION.
 
-Reconcilers, claims, the protocol of reservations, books, stores and routing are the product's. The queue, the watch
-and the clock are ours, for the driver to decide by `chance`: which round goes on, which event arrives, who crashes.
+Its parts are put together by the product. The queue, the watch and the clock are ours, for the driver to decide by
+`chance`: which round goes on, which event arrives, who crashes.
 """
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import fields
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from fipop.api.parsing import parse_reservation
-from fipop.control.workqueue import RetryAfter, WorkQueue
+from fipop.control.workqueue import RetryAfter
 from fipop.errors import FipopError
-from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
-from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
-from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.view_building import ViewBuilder
-from fipop.operator.routing import Key, Kind, Router
+from fipop.operator.queues import Key, Kind
+from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
-from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestDirectory
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient
+from tests.harness.terms import Listener, Pending, build_estate, queues_of
 
 RESOURCES: dict[str, Resource] = {
     resource.plural: resource for resource in (FLOATING_IP_RANGES, FLOATING_IPS, FLOATING_IP_RESERVATIONS)
 }
 ROUNDS_AT_ONCE = 4
-
-
-class Pending:
-    """Stands where the work queue does: keys that wait, each once, in their order."""
-
-    def __init__(self) -> None:
-        self.keys: dict[Key, None] = {}
-
-    def add(self, key: Key, **_: object) -> None:
-        self.keys[key] = None
 
 
 class SimulatedOperator:
@@ -58,7 +41,7 @@ class SimulatedOperator:
         self.running: dict[Key, Coroutine[Any, Any, RetryAfter | None]] = {}
         self.timers: dict[Key, float] = {}
         self.pending = Pending()
-        self.cache = ClusterCache()
+        self.cache = ClusterCache(monotonic=lambda: self._memory.now.timestamp())
         self._build()
         for key, obj in sorted(
             self._memory.objects.items(), key=lambda item: int(item[1]["metadata"]["resourceVersion"])
@@ -104,7 +87,7 @@ class SimulatedOperator:
         round_ = (
             self._floating_ips.reconcile((key.namespace, key.name))
             if key.kind is Kind.FLOATING_IP
-            else self._releaser.reconcile(key.name)
+            else self._quarantine.reconcile(key.name)
             if key.kind is Kind.RESERVATION
             else None
         )
@@ -141,62 +124,15 @@ class SimulatedOperator:
         self.inbox.append(change)
 
     def _build(self) -> None:
-        cache, client = self.cache, cast("KubeClient", self.client)
-        self.router = Router(
-            cache=cache,
-            work=cast("WorkQueue[Key]", self.pending),
-            passes=cast("WorkQueue[str]", Pending()),
+        term = LeaderTerm(build_estate(self.cache, self.client), queues_of(self.pending))
+        # There are no guests to be looked at.
+        term.gate.adopted = term.gate.looked = True
+        self.router, self._floating_ips, self._quarantine = term.router, term.floating_ips, term.quarantine
+        self.cache.attach(
+            Listener(
+                on_change=self.router.route,
+                on_free=lambda space, address, failed: self.router.address_freed(
+                    space, address, claim_failed=failed
+                ),
+            )
         )
-        cache.on_change = self.router.route
-        cache.monotonic = lambda: self._memory.now.timestamp()
-        guests = GuestDirectory(cache=cache, client=client)
-        reservation_store = ReservationStore(
-            client=client,
-            lookup=lambda name: cache.reservations.get("", name),
-            observe=self._observe,
-            forget=lambda gone: cache.forget(FLOATING_IP_RESERVATIONS, gone),
-            now=client.server_now,
-            monotonic=cache.monotonic,
-        )
-        silent = {each.name: _ignore for each in fields(Callbacks)}
-        told = {"gone": self.router.add_reservation, "waiting": self.router.note_waiting}
-        self._releaser = QuarantineReconciler(
-            client=client,
-            cache=cache,
-            reservation_store=reservation_store,
-            guests=guests,
-            surroundings=Surroundings(
-                **{
-                    **{each.name: _ignore for each in fields(Surroundings)},
-                    "may_release": lambda _: True,
-                    "look_at_conflicts": _nobody,
-                    "owner_changed": self.router.add_floating_ip,
-                }
-            ),
-            now=client.server_now,
-        )
-        self._floating_ips = FloatingIPReconciler(
-            client=client,
-            cache=cache,
-            reservation_store=reservation_store,
-            views=ViewBuilder(
-                cache=cache,
-                reservation_store=reservation_store,
-                gate=AllocationGate(adopted=True, looked=True),
-                guests=guests,
-                carrier_of=self._releaser.carrier_of,
-            ),
-            callbacks=Callbacks(**{**silent, **told}),
-        )
-
-    def _observe(self, answer: Json) -> Any:
-        self.cache.observe(FLOATING_IP_RESERVATIONS, answer)
-        return parse_reservation(answer)
-
-
-async def _nobody(*_: object) -> None:
-    return None
-
-
-def _ignore(*_: object) -> None:
-    """Nobody listens."""

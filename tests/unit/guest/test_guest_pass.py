@@ -21,7 +21,6 @@ from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
 from fipop.guest.reports import ConfigMapOutcome, GuestTask, PassReport
-from fipop.guest.turns import HelmTurns
 from fipop.settings.options import DEFAULTS
 from localfleet.certificates import build_authority
 from localfleet.proxy import Fault, RancherProxy
@@ -253,37 +252,9 @@ class Charts:
         return CachedChart(identity=identity, path=self._folder, sha256="")
 
 
-@dataclass(slots=True, kw_only=True)
-class BusyRoom:
-    """One helm at a time; it runs as long as `stop` is not there."""
-
-    sessions: GuestSessions
-    runner: HelmRunner
-    called: list[str]
-    stop: Path
-
-    async def begin(self, task: GuestTask) -> "asyncio.Task[PassReport]":
-        """Start a pass and come back when helm runs."""
-        before = self.runner.runs
-        running = asyncio.create_task(self.visit(task))
-
-        async def is_running() -> bool:
-            return self.runner.runs > before
-
-        await eventually(is_running, what="helm")
-        return running
-
-    async def visit(self, task: GuestTask) -> PassReport:
-        """A pass as the fleet makes it."""
-        try:
-            return await self.sessions.run_pass(task)
-        finally:
-            self.sessions.end_visit(task.guest_id)
-
-
 @pytest.fixture
-def busy(tmp_path: Path) -> BusyRoom:
-    stop, stub, called = tmp_path / "stop", tmp_path / "helm", list[str]()
+def installing(tmp_path: Path) -> tuple[GuestSessions, HelmRunner]:
+    stop, stub = tmp_path / "stop", tmp_path / "helm"
     stub.write_text(f"#!/bin/sh\nwhile [ ! -e {stop} ]; do sleep 0.05; done; echo '{{}}'\n")
     stub.chmod(0o755)
     runner = HelmRunner(str(stub))
@@ -291,71 +262,36 @@ def busy(tmp_path: Path) -> BusyRoom:
         helm=runner,
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
         allow_loopback=True,
-        turns=HelmTurns(limit=1, called=called.append),
     )
-    return BusyRoom(sessions=GuestSessions(limits), runner=runner, called=called, stop=stop)
+    return GuestSessions(limits), runner
 
 
 async def test_who_is_in_line_for_helm_gets_its_addresses_and_tells_that_it_waits(
-    proxy: RancherProxy, busy: BusyRoom
+    proxy: RancherProxy, installing: tuple[GuestSessions, HelmRunner]
 ) -> None:
-    first, second = (replace(add_guest(proxy, f"c-m-{name}"), opted_in=True) for name in "ab")
-    running = await busy.begin(first)
-    report = await asyncio.wait_for(busy.visit(second), 10)
+    sessions, runner = installing
+    task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
+    report = await asyncio.wait_for(sessions.run_pass(task, may_run_helm=False), 10)
+    assert report.awaits_helm
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert {one.readiness.message for one in report.releases} == {
-        "there is no release yet: helm is at work in other guests, this one is in line"
+        "there is no release yet: the guest is in line for helm"
     }
-    moved = replace(
-        second,
-        wanted=(replace(second.wanted[0], addresses=("10.0.0.2",)),),
-        granted=frozenset({"10.0.0.2"}),
-        retired=frozenset({"10.0.0.1"}),
-    )
-    report = await asyncio.wait_for(busy.visit(moved), 10)
-    assert report.config_map.outcome is ConfigMapOutcome.WRITTEN, "its address moved while it was in line"
-    busy.stop.touch()
-    await running
-    assert busy.called == ["c-m-b"]
-    before = busy.runner.runs
-    await busy.visit(moved)
-    assert busy.runner.runs == before + 2, "its turn is for both releases"
+    report = await asyncio.wait_for(sessions.run_pass(replace(task, opted_in=False), may_run_helm=False), 10)
+    assert not report.awaits_helm, "what was taken back meanwhile is not installed"
+    assert runner.runs == 0
 
 
 async def test_one_deadline_is_for_all_that_a_turn_of_helm_does(
-    proxy: RancherProxy, busy: BusyRoom, monkeypatch: pytest.MonkeyPatch
+    proxy: RancherProxy, installing: tuple[GuestSessions, HelmRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guest that is slow held a turn for as long as each helm in it may take, one after the other."""
     monkeypatch.setattr("fipop.guest.guest_pass.HELM_TURN_SECONDS", 1.0)
-    report = await asyncio.wait_for(busy.visit(replace(add_guest(proxy, "c-m-a"), opted_in=True)), 30)
-    assert busy.runner.runs == 1, "there is no time left for the second"
+    sessions, runner = installing
+    task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
+    report = await asyncio.wait_for(sessions.run_pass(task), 30)
+    assert runner.runs == 1, "there is no time left for the second"
     assert all("longer than its deadline" in str(one.error) for one in report.releases)
-
-
-async def test_what_was_taken_back_while_a_guest_was_in_line_is_not_installed(
-    proxy: RancherProxy, busy: BusyRoom
-) -> None:
-    first, second, third = (replace(add_guest(proxy, f"c-m-{name}"), opted_in=True) for name in "abc")
-    running = await busy.begin(first)
-    await busy.visit(second)
-    await busy.visit(third)
-    busy.stop.touch()
-    await running
-    before = busy.runner.runs
-    await busy.visit(replace(second, opted_in=False))
-    assert busy.runner.runs == before
-    assert busy.called == ["c-m-b", "c-m-c"], "nobody waits for a guest that wants nothing any more"
-
-
-async def test_a_guest_that_is_passed_by_leaves_the_line(proxy: RancherProxy, busy: BusyRoom) -> None:
-    first, second, third = (replace(add_guest(proxy, f"c-m-{name}"), opted_in=True) for name in "abc")
-    running = await busy.begin(first)
-    await busy.visit(second)
-    await busy.visit(third)
-    busy.sessions.end_visit("c-m-b")  # paused: visited without a pass
-    busy.stop.touch()
-    await running
-    assert busy.called == ["c-m-c"]
 
 
 async def test_a_guest_with_thousands_of_annotated_config_maps_gets_few_writes_for_one_confirmation(
@@ -426,7 +362,6 @@ class TellingRoom:
     """A room whose helm tells what a test says of releases, and writes down what it was asked."""
 
     sessions: GuestSessions
-    turns: HelmTurns
     asked: Path
 
     def questions(self) -> list[str]:
@@ -450,14 +385,12 @@ esac
 """
     )
     stub.chmod(0o755)
-    turns = HelmTurns(limit=1)
     limits = GuestLimits(
         helm=HelmRunner(str(stub)),
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
         allow_loopback=True,
-        turns=turns,
     )
-    return TellingRoom(sessions=GuestSessions(limits), turns=turns, asked=asked)
+    return TellingRoom(sessions=GuestSessions(limits), asked=asked)
 
 
 def add_old_release(proxy: RancherProxy, guest_id: str) -> SimulatedGuest:
@@ -490,15 +423,14 @@ async def test_what_an_old_release_is_waits_for_a_turn_of_helm_and_addresses_do_
 ) -> None:
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     add_old_release(proxy, "c-m-a")
-    telling.turns.take("c-m-other")
-    report = await telling.sessions.run_pass(task)
+    report = await telling.sessions.run_pass(task, may_run_helm=False)
+    assert report.awaits_helm
     assert telling.questions() == []
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert (
         "helm is still to be asked what release kube-system/kube-vip is"
         in report.releases[0].readiness.message
     )
-    telling.turns.give_back("c-m-other")
     report = await telling.sessions.run_pass(task)
     assert report.releases[0].version == "1.2.3"
 
@@ -527,5 +459,6 @@ async def test_a_deep_look_that_gets_no_turn_of_helm_is_still_to_be_done(
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     add_old_release(proxy, "c-m-a")
     await telling.sessions.run_pass(task)
-    telling.turns.take("c-m-other")
-    assert not (await telling.sessions.run_pass(task, deep=True)).checked
+    report = await telling.sessions.run_pass(task, deep=True, may_run_helm=False)
+    assert report.awaits_helm
+    assert not report.checked

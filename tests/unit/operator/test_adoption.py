@@ -38,12 +38,11 @@ async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stop
         gate=gate,
         adopt=adopt,
         discover=discover,
-        note_inheritance=lambda: steps.append("(what is inherited is noted)"),
         pause_seconds=0.0,
     )
     await adoption.adopt_all()
     # A younger one with the same address does not come first because an answer was lost.
-    assert steps == ["(what is inherited is noted)", *["oldest"] * 3, "broken", "younger", "held"]
+    assert steps == [*["oldest"] * 3, "broken", "younger", "held"]
     assert gate.adopted
     assert not gate.is_open
 
@@ -75,9 +74,7 @@ async def adopted(
         return None
 
     gate = AllocationGate()
-    await Adoption(
-        cache=cache, gate=gate, adopt=adopt, discover=discover, note_inheritance=lambda: None
-    ).adopt_all()
+    await Adoption(cache=cache, gate=gate, adopt=adopt, discover=discover).adopt_all()
     assert gate.adopted
     return found
 

@@ -13,7 +13,9 @@ from fipop.kube.resources import (
     MANAGEMENT_CLUSTERS,
     Resource,
 )
-from fipop.operator.routing import Key, Kind, Router
+from fipop.operator.guests.discovery import WaitingGuests
+from fipop.operator.queues import Key, Kind, WorkQueues
+from fipop.operator.routing import Router
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import (
     Json,
@@ -26,6 +28,7 @@ from tests.harness.objects import (
     newer,
     v4,
 )
+from tests.harness.terms import Listener
 
 POOL = build_range("pool", "10.0.0.1-10.0.0.9")
 
@@ -44,13 +47,13 @@ def wakes(
         work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
         passes: WorkQueue[str] = WorkQueue(name="passes", random=Random(0))
         router = _router(cache, work, passes)
-        router.unserved = lambda: unserved
+        router.waiting_guests.unserved.update(unserved)
         for name in waiting:
             router.note_waiting(floating_ip(name), True)
         *before, last = changes
         for resource, obj in before:
             cache.observe(resource, obj)
-        cache.on_change = router.route
+        cache.attach(Listener(on_change=router.route))
         resource, obj = last
         cache.feed(resource).take_event(EventType.DELETED if deleted else EventType.MODIFIED, obj)
         return await _drain(work), await _drain(passes)
@@ -59,7 +62,9 @@ def wakes(
 
 
 def _router(cache: ClusterCache, work: WorkQueue[Key], passes: WorkQueue[str]) -> Router:
-    return Router(cache=cache, work=work, passes=passes)
+    installs: WorkQueue[str] = WorkQueue(name="installs", random=Random(0))
+    queues = WorkQueues(objects=work, passes=passes, installs=installs)
+    return Router(cache=cache, queues=queues, waiting_guests=WaitingGuests())
 
 
 async def _drain(queue: WorkQueue[Any]) -> set[Any]:

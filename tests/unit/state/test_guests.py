@@ -1,11 +1,9 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from fipop.kube.resources import (
-    FLOATING_IPS,
     HARVESTER_CONFIGS,
     MANAGEMENT_CLUSTERS,
     NAMESPACES,
@@ -16,8 +14,7 @@ from fipop.rancher.discovery import Discovery, Waiting
 from fipop.rancher.matching import Guest
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
-from fipop.state.observations import unreachable
-from tests.harness.objects import Json, build_floating_ip, cache_of
+from tests.harness.objects import Json, cache_of
 
 GUEST = "c-m-1"
 POOL = {
@@ -91,15 +88,6 @@ async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -
     assert [each.id for each in directory.all()] == [GUEST]
 
 
-async def test_a_leader_starts_with_nothing_that_was_found_before() -> None:
-    directory = _directory({"rkeConfig": {}})
-    await directory.discover(GUEST)
-    directory.observe(GUEST, unreachable("GuestUnreachable", "no answer", installs=False))
-    directory.start_afresh()
-    assert directory.known(GUEST) is None
-    assert directory.observation(GUEST) is None
-
-
 async def begin_slow_lookup(
     directory: GuestDirectory, client: HeldReads
 ) -> tuple[asyncio.Task[Discovery | None], asyncio.Event]:
@@ -160,48 +148,3 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
     assert directory.known(GUEST) == later
     assert isinstance(later, Guest)
     assert later.networks == ("default/vlan-2",)
-
-
-def test_an_object_of_the_predecessor_is_inherited_until_it_is_served() -> None:
-    refused = {"conditions": [{"type": "Ready", "status": "False", "reason": "RangeNotFound"}]}
-    served = refused | {"addresses": ["10.0.0.1"]}
-    cache = cache_of(
-        floating_ips=[
-            build_floating_ip("old", status=refused),
-            build_floating_ip("served", status=served),
-            build_floating_ip("new", created="2026-09-01T00:00:00Z"),
-        ]
-    )
-    directory = GuestDirectory(
-        cache=cache,
-        client=NothingToRead(),  # type: ignore[arg-type]
-        ours_since=datetime(2026, 6, 1, tzinfo=UTC),
-    )
-    inherited = {each.name for each in cache.floating_ips.all() if directory.is_inherited(each)}
-    assert inherited == {"old"}
-
-
-def test_what_a_spec_names_after_the_adoption_is_no_inheritance() -> None:
-    """Any address, the gateway too, could have been had by an old object that had none."""
-    out_of_range = {"conditions": [{"type": "Allocated", "status": "False", "reason": "AddressOutOfRange"}]}
-    cache = cache_of(
-        floating_ips=[
-            build_floating_ip("kept", ipaddress="10.0.0.1"),
-            build_floating_ip("empty"),
-            build_floating_ip("refused", ipaddress="10.0.0.254", status=out_of_range),
-        ]
-    )
-    directory = GuestDirectory(
-        cache=cache,
-        client=NothingToRead(),  # type: ignore[arg-type]
-        ours_since=datetime(2026, 6, 1, tzinfo=UTC),
-    )
-    directory.note_inheritance()
-    for later in (
-        build_floating_ip("empty", ipaddress="10.0.0.254"),
-        build_floating_ip("young", ipaddress="10.0.0.2"),
-    ):
-        cache.observe(FLOATING_IPS, later)
-    assert {each.name for each in cache.floating_ips.all() if directory.is_inherited(each)} == {"kept"}
-    directory.start_afresh()
-    assert directory.inheritance is None

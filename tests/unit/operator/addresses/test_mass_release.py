@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from fipop.api.models import Reservation
+from fipop.control.kopf.bridge import EventType
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
 from fipop.operator.addresses.mass_release import MassReleaseGuard
 from fipop.state.cache import ClusterCache
@@ -88,8 +89,16 @@ def test_it_is_told_once_how_many_and_their_confirmation_lets_exactly_so_many_go
 
 def test_floating_ips_that_were_seen_to_be_deleted_are_nobodys_loss() -> None:
     fleet = Fleet(lost=30)
+    take = fleet.cache.take_event(FLOATING_IPS)
     for reservation in fleet.cache.reservations.all():
-        fleet.mass_release.note_deleted(reservation.owner.uid)
+        owner = reservation.owner
+        gone = {
+            "namespace": owner.namespace,
+            "name": owner.name,
+            "uid": owner.uid,
+            "resourceVersion": "9999999",
+        }
+        take(EventType.DELETED, {"metadata": gone})
     assert fleet.may_release()
 
 

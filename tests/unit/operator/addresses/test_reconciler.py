@@ -43,7 +43,7 @@ async def test_a_claim_that_the_api_server_denied_is_told_and_not_asked_for_agai
         return await get(resource, name, **where)  # type: ignore[arg-type]
 
     operator.client.get = count  # type: ignore[method-assign, assignment]
-    await operator.controllers.floating_ips.reconcile(KEY)
+    await operator.term.floating_ips.reconcile(KEY)
     status = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]
     assert [each["reason"] for each in status["conditions"] if each["type"] == "Allocated"] == [
         "AddressInUse"
@@ -56,7 +56,7 @@ async def test_a_claim_whose_outcome_is_unknown_stays_open_and_one_that_failed_d
     operator.ask(A)
     operator.client.failures["create"] = 1
     with pytest.raises(Exception, match="500"):
-        await operator.controllers.floating_ips.reconcile(KEY)
+        await operator.term.floating_ips.reconcile(KEY)
     assert operator.cache.allocations.claimants() == {KEY}, "a server that fails may have done it"
 
 
@@ -65,9 +65,9 @@ async def test_an_open_claim_of_a_wish_that_is_no_more_keeps_no_address_from_oth
     operator.ask(A)
     operator.client.failures["create"] = 1
     with pytest.raises(Exception, match="500"):
-        await operator.controllers.floating_ips.reconcile(KEY)
+        await operator.term.floating_ips.reconcile(KEY)
     operator.ask_for_another(A, "10.0.0.99")
-    await operator.controllers.floating_ips.reconcile(KEY)
+    await operator.term.floating_ips.reconcile(KEY)
     assert operator.cache.allocations.claimants() == frozenset()
 
 
@@ -78,9 +78,9 @@ async def test_a_status_is_written_only_to_the_object_that_was_decided_on() -> N
     operator._deaf = True
     operator.ask_for_another(A, "10.0.0.12")
     operator._deaf = False
-    await operator.controllers.floating_ips.reconcile(KEY)
+    await operator.term.floating_ips.reconcile(KEY)
     assert "status" not in operator.memory.objects[FLOATING_IPS.plural, A, "web"]
-    await operator.controllers.floating_ips.reconcile(KEY)
+    await operator.term.floating_ips.reconcile(KEY)
     status = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]
     assert status["addresses"] == ["10.0.0.12"]
 
@@ -90,7 +90,7 @@ async def test_a_round_that_does_not_come_to_an_end_fails(monkeypatch: pytest.Mo
     operator.ask(A)
     monkeypatch.setattr("fipop.operator.addresses.reconciler.decide", lambda _view: ReadAgain())
     with pytest.raises(ContendedError, match="c-m-a/web"):
-        await operator.controllers.floating_ips.reconcile(KEY)
+        await operator.term.floating_ips.reconcile(KEY)
 
 
 async def test_nothing_is_remembered_of_a_floating_ip_that_is_gone() -> None:
@@ -99,7 +99,7 @@ async def test_nothing_is_remembered_of_a_floating_ip_that_is_gone() -> None:
     await operator.settle()
     operator.ask_for_another(A, "")
     await operator.settle()
-    reconciler = operator.controllers.floating_ips
+    reconciler = operator.term.floating_ips
     assert reconciler._write_backs == {KEY: 1}
     operator.give_up(A)
     await operator.settle()

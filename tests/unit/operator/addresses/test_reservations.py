@@ -29,9 +29,7 @@ class Operator:
         self.api = api
         self.reservation_store = ReservationStore(
             client=api,  # type: ignore[arg-type] # the four calls that a desk makes
-            lookup=self.known.get,
-            observe=self._observe,
-            forget=lambda gone: self.known.pop(gone.name, None),
+            known=self,
             now=lambda: now,
             monotonic=time.monotonic,
         )
@@ -42,7 +40,13 @@ class Operator:
         for name, obj in self.api.objects.items():
             self.known[name] = parse_reservation(obj)
 
-    def _observe(self, answer: Json) -> Reservation:
+    def get_reservation(self, name: str) -> Reservation | None:
+        return self.known.get(name)
+
+    def forget_reservation(self, gone: Reservation) -> None:
+        self.known.pop(gone.name, None)
+
+    def take_reservation(self, answer: Json) -> Reservation:
         found = parse_reservation(answer)
         self.known[found.name] = found
         return found

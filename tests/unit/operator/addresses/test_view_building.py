@@ -52,9 +52,7 @@ class Bench:
         client = cast("KubeClient", self.api)
         self.reservation_store = ReservationStore(
             client=client,
-            lookup=lambda name: self.cache.reservations.get("", name),
-            observe=self._observe,
-            forget=lambda gone: self.cache.forget(FLOATING_IP_RESERVATIONS, gone),
+            known=self.cache,
             now=lambda: NOW,
             monotonic=lambda: self.clock,
         )
@@ -71,10 +69,6 @@ class Bench:
         assert subject is not None
         observed = Observed(is_live=False, denied=denied, write_backs=0, now=datetime.now(UTC))
         return self._views.build(subject, observed)
-
-    def _observe(self, answer: dict[str, Any]) -> Any:
-        self.cache.observe(FLOATING_IP_RESERVATIONS, answer)
-        return self.cache.reservations.get("", answer["metadata"]["name"])
 
 
 def claim(address: str, range_name: str = "pool") -> Claim:

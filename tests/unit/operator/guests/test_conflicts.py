@@ -1,5 +1,8 @@
 """What two guests have a claim to after a restored backup is written to neither anew."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from fipop.errors import CarriedElsewhereError
@@ -21,10 +24,9 @@ class Guests:
         self.asked: list[str] = []
         self.conflicts = AddressConflicts(
             cache=cache,
-            exists=lambda guest_id: guest_id not in self.gone,
-            look=self._look,
-            carries=self._carries,
-            reaches=lambda *_: True,
+            guests=cast("Any", self),
+            inspector=self,
+            reach=cast("Any", SimpleNamespace(reaches=lambda *_: True)),
         )
         self.conflicts.learn({guest_id: self.around(guest_id) for guest_id in self.carried})
 
@@ -33,10 +35,13 @@ class Guests:
         carried = self.carried.get(guest_id, "")
         return addresses_in([{"metadata": metadata, "data": {"cidr-global": carried}}], [])
 
-    async def _carries(self, guest_id: str, address: Address) -> bool:
+    def exists(self, guest_id: str) -> bool:
+        return guest_id not in self.gone
+
+    async def carries(self, guest_id: str, address: Address) -> bool:
         return self.around(guest_id).carrier_of(format_address(address)) is not None
 
-    async def _look(self, guest_id: str, address: Address) -> str | None:
+    async def find_carrier(self, guest_id: str, address: Address) -> str | None:
         self.asked.append(guest_id)
         carrier = self.around(guest_id).carrier_of(format_address(address))
         return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
@@ -135,13 +140,13 @@ async def test_a_rival_that_is_forgotten_while_it_is_asked_stands_in_nobodys_way
     cache = held_world()
     guests = Guests(cache, owner="", rival="10.0.0.1/32")
     guests.carried[RIVAL] = ""
-    look = guests.conflicts.look
+    look = guests.find_carrier
 
     async def look_and_forget(guest_id: str, address: Address) -> str | None:
         guests.conflicts.forget(guest_id)
         return await look(guest_id, address)
 
-    guests.conflicts.look = look_and_forget
+    guests.find_carrier = look_and_forget
     await check(guests, cache)
 
 
@@ -150,11 +155,11 @@ async def test_two_that_ask_the_same_rival_at_once_both_learn_that_it_gave_the_a
     cache = held_world()
     guests = Guests(cache, owner="", rival="10.0.0.1/32")
     guests.carried[RIVAL] = ""
-    look = guests.conflicts.look
+    look = guests.find_carrier
 
     async def look_and_learn(guest_id: str, address: Address) -> str | None:
         guests.conflicts.learn({guest_id: guests.around(guest_id)})
         return await look(guest_id, address)
 
-    guests.conflicts.look = look_and_learn
+    guests.find_carrier = look_and_learn
     await check(guests, cache)

@@ -1,18 +1,22 @@
 """When a guest is passed over again, and when deeply."""
 
+import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fipop.api.conditions import Verdict
 from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
 from fipop.guest.helm.charts import Role
-from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.guests.passes import PassSchedule
+from fipop.settings.options import DEFAULTS, GuestInstall
 from fipop.state.observations import observe
 from tests.harness.small_operator import SmallOperator
+from tests.harness.terms import Pending
 
 NOW = datetime(2026, 8, 20, tzinfo=UTC)
 RELEASE = ReleaseReport(
@@ -82,12 +86,74 @@ def test_a_deep_check_that_did_not_come_to_run_is_still_due() -> None:
     assert schedule.deep_at == 0.0
 
 
-async def test_a_visit_without_a_pass_ends_as_well_so_that_nobody_waits_for_its_turn() -> None:
+class SlowSessions:
+    """Passes that end when a test says so; `awaits_helm` is what they tell."""
+
+    def __init__(self) -> None:
+        self.began: list[bool] = []
+        self.go_on = asyncio.Event()
+        self.awaits_helm = False
+
+    def forget(self, guest_id: str) -> None:
+        """Nothing is kept."""
+
+    async def run_pass(self, task: GuestTask, *, may_run_helm: bool, **_: object) -> PassReport:
+        self.began.append(may_run_helm)
+        await self.go_on.wait()
+        return report(guest_id=task.guest_id, awaits_helm=self.awaits_helm and not may_run_helm)
+
+
+async def serving() -> tuple[SmallOperator, SlowSessions, Pending, Pending]:
+    """An operator that serves "c-m-a", with the queues of passes and installs emptied."""
     operator = SmallOperator()
-    await operator.controllers.pass_controller.visit("c-m-unknown")
+    operator.add_range()
     operator.add_guest("c-m-a")
-    await operator.controllers.pass_controller.visit("c-m-a")
-    assert operator.carried.visited == ["c-m-unknown", "c-m-a"]
+    operator.configuration.settings = replace(DEFAULTS, kubevip_guest_install=GuestInstall.ENABLED)
+    await operator.start()
+    operator.ask("c-m-a")
+    await operator.settle()
+    slow = SlowSessions()
+    controller = operator.term.pass_controller
+    controller._parts = replace(controller._parts, sessions=cast("Any", slow))
+    passes, installs = (
+        cast("Any", each) for each in (operator.term.queues.passes, operator.term.queues.installs)
+    )
+    passes.keys.clear()
+    return operator, slow, passes, installs
+
+
+async def test_a_guest_that_needs_helm_is_put_in_line_and_all_is_decided_anew_when_its_turn_comes() -> None:
+    operator, slow, passes, installs = await serving()
+    slow.awaits_helm = True
+    slow.go_on.set()
+    await operator.term.pass_controller.visit("c-m-a")
+    assert (slow.began, list(installs.keys)) == ([False], ["c-m-a"])
+    await operator.term.pass_controller.install("c-m-a")
+    assert slow.began == [False, True]
+    assert list(passes.keys) == ["c-m-a"], "the next pass is due in a while"
+
+
+async def test_passes_over_one_guest_come_one_after_the_other() -> None:
+    operator, slow, passes, installs = await serving()
+    controller = operator.term.pass_controller
+    installing = asyncio.create_task(controller.install("c-m-a"))
+    async with asyncio.timeout(5):
+        while not slow.began:  # noqa: ASYNC110 - a list has no event for that
+            await asyncio.sleep(0)
+    assert await controller.visit("c-m-a") is None
+    assert await controller.visit("c-m-a") is None
+    await controller.install("c-m-a")
+    assert (slow.began, passes.keys, installs.keys) == ([True], {}, {})
+    slow.go_on.set()
+    await installing
+    assert (list(passes.keys), list(installs.keys)) == (["c-m-a"], ["c-m-a"])
+
+
+async def test_a_guest_that_is_not_known_gets_no_pass() -> None:
+    operator, slow, _, installs = await serving()
+    assert await operator.term.pass_controller.visit("c-m-unknown") is None
+    await operator.term.pass_controller.install("c-m-unknown")
+    assert (slow.began, installs.keys) == ([], {})
 
 
 def test_who_claims_what_a_guest_carries_by_right_is_told_in_its_condition() -> None:

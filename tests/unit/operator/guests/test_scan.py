@@ -20,6 +20,7 @@ from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, cache_of
 from tests.harness.reservation_store import Reservations
+from tests.harness.terms import Listener
 
 BUSY = ApiServerError(verb="get", kind="Secret", name="x", status=500)
 
@@ -55,30 +56,23 @@ class Looking:
             return await create(*arguments)  # type: ignore[arg-type]
 
         self.api.create = create_or_fail  # type: ignore[method-assign]
-        reach = Reach(cache=cache, guests=GuestDirectory(cache=cache, client=self.api))  # type: ignore[arg-type]
+        guests = GuestDirectory(cache=cache, client=self.api)  # type: ignore[arg-type]
+        reach = Reach(cache=cache, guests=guests)
         self.over_limit: list[tuple[str, int]] = []
         self.scan = GuestScan(
             cache=cache,
             gate=AllocationGate(adopted=True),
             reservation_store=ReservationStore(
                 client=self.api,  # type: ignore[arg-type] # the four calls that a desk makes
-                lookup=lambda name: cache.reservations.get("", name),
-                observe=self._observe,
-                forget=lambda gone: cache.forget(FLOATING_IP_RESERVATIONS, gone),
+                known=cache,
                 now=lambda: NOW,
                 monotonic=time.monotonic,
             ),
-            conflicts=AddressConflicts(
-                cache=cache,
-                exists=lambda guest_id: bool(cache.guest_clusters(guest_id)),
-                look=self._look_for,
-                carries=self._carries,
-                reaches=reach.reaches,
-            ),
+            conflicts=AddressConflicts(cache=cache, guests=guests, inspector=self, reach=reach),
             reach=reach,
             over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
-            discover=self._discover,
-            look=self._look,
+            guests=guests,
+            inspector=self,
             opened=self.opened.set,
             pause_seconds=0.0,
         )
@@ -88,15 +82,11 @@ class Looking:
         if self.troubles:
             raise self.troubles.pop(0)
 
-    def _observe(self, answer: Json):  # type: ignore[no-untyped-def]
-        self.cache.observe(FLOATING_IP_RESERVATIONS, answer)
-        return self.cache.reservations.get("", answer["metadata"]["name"])
-
-    async def _discover(self, guest_id: str) -> bool:
+    async def can_be_asked(self, guest_id: str) -> bool:
         self._trouble()
         return guest_id not in self.unconnected
 
-    async def _look(self, guest_id: str) -> InUseAddresses:
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
         self.looked_at.append(guest_id)
         value = self.carried[guest_id]
         if value is None:
@@ -104,10 +94,10 @@ class Looking:
         metadata = {"name": "kubevip", "namespace": "kube-system"}
         return addresses_in([{"metadata": metadata, "data": {"cidr-global": value}}], [])
 
-    async def _look_for(self, guest_id: str, address: object) -> str | None:
+    async def find_carrier(self, guest_id: str, address: object) -> str | None:
         raise NotImplementedError
 
-    async def _carries(self, guest_id: str, address: object) -> bool:
+    async def carries(self, guest_id: str, address: object) -> bool:
         raise NotImplementedError
 
     async def first(self) -> None:
@@ -235,8 +225,12 @@ async def test_an_object_that_only_a_list_shows_to_be_gone_closes_the_gate_befor
     start = looking(cache, {"c-m-1": "10.0.0.8/32"})
     await start.first()
     seen: list[bool] = []
-    cache.on_loss = start.scan.require_rescan
-    cache.on_change = lambda *_: seen.append(start.scan.gate.looked)
+    cache.attach(
+        Listener(
+            on_loss=start.scan.require_rescan,
+            on_change=lambda *_: seen.append(start.scan.gate.looked),
+        )
+    )
     feed = cache.feed(FLOATING_IP_RESERVATIONS)
     feed.take_list(Listing(items=(), resource_version=1_000_000), seen_before=feed.store.highest_version)
     assert seen == [False]
@@ -248,7 +242,7 @@ async def test_one_that_an_event_shows_to_be_gone_was_deleted_by_somebodys_will(
     gone = build_reservation("10.0.0.8")
     cache = pool_world(reservations=[gone])
     lost: list[str] = []
-    cache.on_loss = lambda: lost.append("lost")
+    cache.attach(Listener(on_loss=lambda: lost.append("lost")))
     cache.feed(FLOATING_IP_RESERVATIONS).take_event(
         EventType.DELETED, {**gone, "metadata": {**gone["metadata"], "resourceVersion": "1000000"}}
     )
@@ -261,7 +255,7 @@ async def test_doubt_that_comes_up_during_a_look_leaves_the_gate_closed_for_anot
 ) -> None:
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
     asked: list[bool] = []
-    discover = start.scan.discover
+    discover = start.can_be_asked
 
     async def discover_and_doubt(guest_id: str) -> bool:
         asked.append(start.scan.gate.looked)
@@ -269,7 +263,7 @@ async def test_doubt_that_comes_up_during_a_look_leaves_the_gate_closed_for_anot
             start.scan.require_rescan()
         return await discover(guest_id)
 
-    start.scan.discover = discover_and_doubt
+    start.can_be_asked = discover_and_doubt
     await start.first()
     assert asked == [False, False]
     assert start.scan.gate.looked
@@ -306,7 +300,7 @@ async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(lo
     start.unconnected.add("c-m-1")
     await start.first()
     hangs, answers = asyncio.Event(), asyncio.Event()
-    look = start.scan.look
+    look = start.read_in_use
 
     async def look_late(guest_id: str) -> InUseAddresses:
         if guest_id == "c-m-1":
@@ -314,7 +308,7 @@ async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(lo
             await answers.wait()
         return await look(guest_id)
 
-    start.scan.look = look_late
+    start.read_in_use = look_late
     start.unconnected.clear()
     start.scan.note_guest("c-m-1")
     await asyncio.wait_for(hangs.wait(), 5)
@@ -390,7 +384,7 @@ async def test_a_look_that_takes_too_long_leaves_in_force_what_was_seen_before(
         await asyncio.Event().wait()
         raise AssertionError
 
-    start.scan.look = hang
+    start.read_in_use = hang
     start.free("default.10.0.0.7")
     await start.change_ranges()
     assert start.quarantined() == {"default.10.0.0.7"}
@@ -417,7 +411,7 @@ async def test_a_guest_that_left_and_is_back_is_looked_at_anew(looking: type[Loo
 async def test_a_guest_that_goes_while_it_is_looked_at_is_not_remembered(looking: type[Looking]) -> None:
     """What it carried is kept for as long as a quarantine lasts: its machines may take a while to go."""
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
-    look = start.scan.look
+    look = start.read_in_use
 
     async def look_and_lose(guest_id: str) -> InUseAddresses:
         found = await look(guest_id)
@@ -425,10 +419,10 @@ async def test_a_guest_that_goes_while_it_is_looked_at_is_not_remembered(looking
         start.scan.forget(guest_id)
         return found
 
-    start.scan.look = look_and_lose
+    start.read_in_use = look_and_lose
     await start.first()
     assert start.quarantined() == {"default.10.0.0.8"}
-    start.scan.look = look
+    start.read_in_use = look
     start.carried["c-m-1"] = "10.0.0.9/32"
     start.scan.note_guest("c-m-1")
     await start.comes_to_quarantine("default.10.0.0.9")

@@ -1,0 +1,73 @@
+"""What a guest carries, asked of the guest itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fipop.errors import ApiError, GuestUnreadableError, KubeAccessError
+from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.in_use import InUseAddresses
+from fipop.ipam.addresses import Address, format_address
+from fipop.kube.client import KubeClient
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
+from fipop.rancher.discovery import NotAGuest
+from fipop.state.guests import GuestDirectory
+
+
+@dataclass(slots=True, kw_only=True)
+class GuestInspector:
+    """Looks into guests, and knows what passes may be about to write there."""
+
+    client: KubeClient
+    guests: GuestDirectory
+    sessions: GuestSessions
+    _under_way: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @contextmanager
+    def pass_under_way(self, guest_id: str, addresses: frozenset[str]) -> Iterator[None]:
+        """Count addresses as carried while a pass that may write them goes on."""
+        self._under_way[guest_id] = addresses
+        try:
+            yield
+        finally:
+            del self._under_way[guest_id]
+
+    async def find_carrier(self, guest_id: str, address: Address) -> str | None:
+        """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked.
+
+        A pass that began when the address was still granted counts as carrying: its write may come after the look.
+        """
+        text = format_address(address)
+        if text in self._under_way.get(guest_id, ()):
+            return f"a pass over guest {guest_id} that may write {text}"
+        carrier = (await self.read_in_use(guest_id)).carrier_of(text)
+        return f"{carrier} in guest {guest_id} carries {text}" if carrier else None
+
+    async def carries(self, guest_id: str, address: Address) -> bool:
+        """Whether a guest itself carries an address now. GuestError where it cannot be asked."""
+        return (await self.read_in_use(guest_id)).carrier_of(format_address(address)) is not None
+
+    async def can_be_asked(self, guest_id: str) -> bool:
+        """Resolve the guest's links, and tell whether Rancher is connected to it."""
+        await self.guests.discover(guest_id)
+        guest = self.guests.known(guest_id)
+        return guest is not None and guest.connected
+
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
+        """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
+        guest = self.guests.known(guest_id)
+        if guest is None:
+            if isinstance(await self.guests.discover(guest_id), NotAGuest):
+                return InUseAddresses()  # no pass is ever made there, nothing was written
+            guest = self.guests.known(guest_id)
+        if guest is None or not guest.connected:
+            raise KubeconfigMissingError(
+                secret=f"of guest {guest_id}", problem="is not in use: not connected"
+            )
+        kubeconfig = await read_kubeconfig(self.client, guest)
+        try:
+            return await self.sessions.look(guest_id, kubeconfig)
+        except (ApiError, KubeAccessError) as error:
+            raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error

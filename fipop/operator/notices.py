@@ -1,0 +1,76 @@
+"""What people are told beside the status of an object: events and log lines of what they should know."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from fipop.api import names
+from fipop.api.models import FloatingIP, Reservation
+from fipop.kube.events import EventRecorder, EventType, ObjectReference
+from fipop.kube.resources import FLOATING_IPS
+from fipop.metrics import Metrics
+from fipop.operator.addresses.guest_binding import bind_guest
+from fipop.operator.addresses.range_choice import describe_mismatch
+from fipop.operator.configuration import Configuration
+from fipop.operator.guests.discovery import reference_to_cluster
+from fipop.operator.guests.reach import MAX_CLAIMS
+from fipop.state.cache import ClusterCache
+from fipop.state.guests import GuestDirectory
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notices:
+    """Tells people."""
+
+    cache: ClusterCache
+    guests: GuestDirectory
+    events: EventRecorder
+    configuration: Configuration
+    metrics: Metrics
+
+    def tell_allocated(self, floating_ip: FloatingIP, reservation: Reservation) -> None:
+        """Count an allocation; a range of another network than the guest's serves it, and people should know."""
+        self.metrics.count_allocation("allocated")
+        is_bound = bind_guest(self.cache, floating_ip).blocker is None
+        guest = self.guests.known(floating_ip.namespace) if is_bound else None
+        message = describe_mismatch(self.cache, guest, reservation.range)
+        if message is None:
+            return
+        about = ObjectReference(
+            api_version=FLOATING_IPS.api_version,
+            kind=FLOATING_IPS.kind,
+            name=floating_ip.name,
+            namespace=floating_ip.namespace,
+            uid=floating_ip.uid,
+        )
+        self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
+
+    def tell_over_limit(self, guest_id: str, count: int) -> None:
+        """Tell of a guest that claims more addresses than count."""
+        guest = self.guests.known(guest_id)
+        if guest is None:
+            return
+        message = (
+            f"guest {guest_id} says that it carries {count} more addresses of the ranges that nobody owns; "
+            f"only {MAX_CLAIMS} of one guest are kept from others"
+        )
+        logger.warning("a guest claims too many addresses", extra={"guest": guest_id, "ignored": count})
+        self.events.record(reference_to_cluster(guest), EventType.WARNING, "TooManyClaims", message)
+
+    def tell_mass_release(self, count: int) -> None:
+        """Tell that a mass release is withheld, and how it is confirmed."""
+        message = (
+            f"{count} held addresses have lost their floating IPs unseen, their clusters are still there; "
+            f'to release them set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here'
+        )
+        if self.confirmed_releases() == count:
+            message += ", after taking away the one that served for an earlier loss"
+        self.configuration.complain("MassReleaseWithheld", message)
+
+    def confirmed_releases(self) -> int:
+        """Give the number of releases that people confirmed; 0 where there is none."""
+        text = self.configuration.annotations.get(names.ANNOTATION_CONFIRM_RELEASE, "")
+        return int(text) if text.isascii() and text.isdigit() else 0

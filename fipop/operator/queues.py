@@ -1,0 +1,67 @@
+"""The work queues of a leader: rounds over objects, passes over guests, passes that may run helm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple
+
+from fipop.control.workqueue import Backoff, Outcome, Run, WorkQueue
+from fipop.metrics import Metrics
+
+
+class Kind(StrEnum):
+    """What is worked on."""
+
+    FLOATING_IP = "floatingip"
+    RANGE = "range"
+    GUEST = "guest"
+    RESERVATION = "reservation"
+
+
+class Key(NamedTuple):
+    """A key of the queue of objects; `namespace` is "" where the kind has none."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkQueues:
+    """`passes` and `installs` have the ids of guests as keys; so many `installs` run at once as may run helm."""
+
+    objects: WorkQueue[Key]
+    passes: WorkQueue[str]
+    installs: WorkQueue[str]
+
+
+def build_queues(metrics: Metrics, random: Random) -> WorkQueues:
+    """Build empty queues whose runs are measured."""
+
+    def observe_round(run: Run[Key]) -> None:
+        success = run.outcome not in {Outcome.FAILED, Outcome.CRASHED}
+        metrics.observe_queue_wait("objects", run.waited_seconds)
+        metrics.observe_reconcile(run.key.kind.value, run.worked_seconds, success=success)
+
+    return WorkQueues(
+        objects=WorkQueue(
+            name="objects",
+            random=random,
+            backoff=Backoff(first_seconds=0.2, limit_seconds=30.0),
+            observe=observe_round,
+        ),
+        passes=WorkQueue(
+            name="passes",
+            random=random,
+            backoff=Backoff(first_seconds=0.5, limit_seconds=30.0),
+            observe=lambda run: metrics.observe_queue_wait("passes", run.waited_seconds),
+        ),
+        installs=WorkQueue(
+            name="installs",
+            random=random,
+            backoff=Backoff(first_seconds=0.5, limit_seconds=30.0),
+            observe=lambda run: metrics.observe_queue_wait("installs", run.waited_seconds),
+        ),
+    )

@@ -1,0 +1,310 @@
+"""A leader's term: all that works while this replica leads, and all that it learns, built anew each time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any
+
+from fipop.control.leadership import Leadership
+from fipop.control.store import Change
+from fipop.control.workqueue import RetryAfter
+from fipop.deadlines import GUEST_WRITE_SECONDS
+from fipop.guest.guest_pass import GuestSessions
+from fipop.ipam.addresses import Address
+from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
+from fipop.metrics import Metrics
+from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
+from fipop.operator.addresses.ranges import RangeReconciler
+from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.view_building import ViewBuilder
+from fipop.operator.adoption import Adoption
+from fipop.operator.configuration import Configuration
+from fipop.operator.first_rounds import FirstRounds
+from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
+from fipop.operator.guests.inspection import GuestInspector
+from fipop.operator.guests.pass_triggers import PassTriggers
+from fipop.operator.guests.passes import PassController, PassParts
+from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.scan import GuestScan
+from fipop.operator.notices import Notices
+from fipop.operator.queues import Key, Kind, WorkQueues
+from fipop.operator.routing import Router, gives_out_more
+from fipop.operator.tracing import IpamTracer
+from fipop.rancher.matching import Guest
+from fipop.state.cache import ClusterCache
+from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestDirectory
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """What outlives a term: the cache that a standby keeps, and what all terms use."""
+
+    cache: ClusterCache
+    client: KubeClient
+    events: EventRecorder
+    configuration: Configuration
+    leadership: Leadership
+    metrics: Metrics
+    sessions: GuestSessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """How many rounds, passes and passes that may run helm go on at once."""
+
+    objects: int = 32
+    passes: int = 128
+    installs: int = 2
+
+
+class LeaderTerm:
+    """Works from `run` until cancelled, and hears of every change of the cache meanwhile."""
+
+    def __init__(self, estate: Estate, queues: WorkQueues) -> None:
+        self._estate = estate
+        self.queues = queues
+        self.cache = estate.cache
+        self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
+        self.gate = AllocationGate()
+        self.guests = GuestDirectory(cache=self.cache, client=estate.client)
+        self.waiting_guests = WaitingGuests()
+        self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
+        self.notices = Notices(
+            cache=self.cache,
+            guests=self.guests,
+            events=estate.events,
+            configuration=estate.configuration,
+            metrics=estate.metrics,
+        )
+        self.reservation_store = ReservationStore(
+            client=estate.client,
+            known=self.cache,
+            now=estate.client.server_now,
+            monotonic=self.cache.monotonic,
+            lives=self.guests.exists,
+            count_release=estate.metrics.count_release,
+        )
+        self._build_guests(estate)
+        self._build_addresses(estate)
+        self.adoption = Adoption(
+            cache=self.cache,
+            gate=self.gate,
+            adopt=self.floating_ips.reconcile,
+            discover=self.guests.discover,
+        )
+        self.first_rounds = FirstRounds(cache=self.cache, queues=queues, router=self.router)
+
+    def _build_guests(self, estate: Estate) -> None:
+        client = estate.client
+        inspector = GuestInspector(client=client, guests=self.guests, sessions=estate.sessions)
+        reach = Reach(cache=self.cache, guests=self.guests)
+        self.conflicts = AddressConflicts(
+            cache=self.cache, guests=self.guests, inspector=inspector, reach=reach
+        )
+        self.scan = GuestScan(
+            cache=self.cache,
+            gate=self.gate,
+            guests=self.guests,
+            inspector=inspector,
+            reservation_store=self.reservation_store,
+            conflicts=self.conflicts,
+            reach=reach,
+            opened=self._gate_opened,
+            over_limit=self.notices.tell_over_limit,
+        )
+        self.pass_controller = PassController(
+            PassParts(
+                client=client,
+                cache=self.cache,
+                guests=self.guests,
+                inspector=inspector,
+                sessions=estate.sessions,
+                metrics=estate.metrics,
+                settings=lambda: estate.configuration.settings,
+                leads=lambda: estate.leadership.still_leading_for(GUEST_WRITE_SECONDS),
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                conflicts=self.conflicts,
+                requests=self.router,
+                now=client.server_now,
+                monotonic=time.monotonic,
+                random=SystemRandom(),
+            )
+        )
+        self.discovery = GuestReconciler(
+            client=client,
+            cache=self.cache,
+            guests=self.guests,
+            events=estate.events,
+            now=client.server_now,
+            learned=self._guest_learned,
+            lost=self._guest_lost,
+            waiting=self.waiting_guests,
+        )
+        self.inspector = inspector
+
+    def _build_addresses(self, estate: Estate) -> None:
+        client = estate.client
+        self.mass_release = MassReleaseGuard(
+            cache=self.cache,
+            guests=self.guests,
+            confirmed=self.notices.confirmed_releases,
+            tell=self.notices.tell_mass_release,
+            monotonic=self.cache.monotonic,
+        )
+        self.quarantine = QuarantineReconciler(
+            client=client,
+            cache=self.cache,
+            reservation_store=self.reservation_store,
+            guests=self.guests,
+            surroundings=Surroundings(
+                look=self.inspector.find_carrier,
+                look_at_conflicts=self.conflicts.carrier_of,
+                may_release=self.mass_release.may_release,
+                clean=self.router.add_pass,
+                owner_changed=self.router.add_floating_ip,
+                still_carried=self.router.wake_waiting,
+            ),
+            now=client.server_now,
+        )
+        self.pass_triggers = PassTriggers(cache=self.cache, add_pass=self.router.add_pass)
+        self.floating_ips = FloatingIPReconciler(
+            client=client,
+            cache=self.cache,
+            reservation_store=self.reservation_store,
+            views=ViewBuilder(
+                cache=self.cache,
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                guests=self.guests,
+                carrier_of=self.quarantine.carrier_of,
+            ),
+            callbacks=Callbacks(
+                settled=self.pass_triggers.note_settled,
+                gone=self.router.add_reservation,
+                waiting=self.router.note_waiting,
+                allocated=self.notices.tell_allocated,
+                blocked=estate.metrics.count_allocation,
+            ),
+        )
+        self.ranges = RangeReconciler(client=client, cache=self.cache, monotonic=self.cache.monotonic)
+
+    async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
+        """Learn what is so (`refresh`), let what exists claim its own, the oldest first, then run everything."""
+        tasks: list[asyncio.Task[None]] = []
+        self.begin()
+        try:
+            await refresh()
+            await self.adoption.adopt_all()
+            self.first_rounds.enqueue_unsettled()
+            queues, passes = self.queues, self.pass_controller
+            parts = (
+                queues.objects.run(self.reconcile, concurrency=concurrency.objects),
+                queues.passes.run(passes.visit, concurrency=concurrency.passes),
+                queues.installs.run(passes.install, concurrency=concurrency.installs),
+                self.scan.run(),
+            )
+            tasks = [asyncio.create_task(part) for part in parts]
+            await asyncio.gather(*tasks)
+        finally:
+            self.end()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self) -> None:
+        """Hear of changes from now on; nothing new is given out before the guests were looked at."""
+        self.cache.attach(self)
+        self.scan.require_rescan()
+
+    def end(self) -> None:
+        """Cause no more work."""
+        self.cache.detach()
+
+    async def reconcile(self, key: Key) -> RetryAfter | None:
+        """Do one round over the object of a key."""
+        try:
+            match key.kind:
+                case Kind.FLOATING_IP:
+                    return await self.floating_ips.reconcile((key.namespace, key.name))
+                case Kind.RANGE:
+                    return await self.ranges.reconcile(key.name)
+                case Kind.GUEST:
+                    return await self.discovery.reconcile(key.name)
+                case Kind.RESERVATION:
+                    return await self.quarantine.reconcile(key.name)
+        finally:
+            self._tracer.note_round()
+
+    def check_owners(self) -> None:
+        """Look at every reservation whose floating IP is not known; after a round of lists."""
+        for reservation in self.cache.reservations.all():
+            if reservation.is_held and self.cache.floating_ips.get(*reservation.owner.key) is None:
+                self.router.add_reservation(reservation)
+
+    def pass_everywhere(self) -> None:
+        """Want a pass over every guest: the settings changed."""
+        for guest in self.guests.all():
+            self.router.add_routine_pass(guest.id)
+
+    # What it hears
+
+    def changed(self, resource: Resource, change: Change[Any]) -> None:
+        """Forget what is remembered of what is gone, and route the change."""
+        if resource == FLOATING_IP_RANGES and gives_out_more(change):
+            self.scan.note_ranges()
+        if resource == FLOATING_IPS and change.new is None:
+            self.pass_triggers.forget(change.latest.meta.key)
+        if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and change.old is not None:
+            guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
+            # Its own round is too late for a guest: it may be back by then, and would count as one that was looked at.
+            if not self.guests.exists(guest_id):
+                self.scan.forget(guest_id)
+        self.router.route(resource, change)
+
+    def lost_unseen(self) -> None:
+        """Distrust the ledger: an object is gone that no event said was deleted."""
+        if self.gate.looked:
+            logger.warning("objects are gone that nobody was seen to delete: the guests are looked at again")
+        self.mass_release.count_again()
+        self.scan.require_rescan()
+
+    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
+        """Wake who waits for an address."""
+        self.router.address_freed(space, address, claim_failed=claim_failed)
+
+    def _gate_opened(self) -> None:
+        """Go on with what waited for the look at the guests."""
+        self.router.wake_waiting()
+        for guest_id in self.pass_controller.held_up():
+            self.router.add_pass(guest_id)
+        self.first_rounds.enqueue_settled()
+
+    def _guest_learned(self, guest: Guest) -> None:
+        self.router.add_guest_floating_ips(guest.id)
+        self.router.add_pass(guest.id)
+        if guest.connected:
+            self.scan.note_guest(guest.id)
+
+    def _guest_lost(self, guest: Guest) -> None:
+        self._estate.metrics.forget_guest(guest.cluster_name)
+        self.pass_controller.forget(guest.id)

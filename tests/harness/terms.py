@@ -1,0 +1,91 @@
+"""A leader's term as the program puts it together, over a client and queues of a test."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.control.workqueue import WorkQueue
+from fipop.guest.guest_pass import GuestSessions
+from fipop.ipam.addresses import Address
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import Resource
+from fipop.metrics.exposition import Metrics
+from fipop.operator.queues import Key, WorkQueues
+from fipop.operator.term import Estate
+from fipop.state.cache import ClusterCache
+from tests.harness.memory import MemoryClient
+
+_METRICS = Metrics(lambda: cast("Any", None), version="0")
+
+
+class Pending:
+    """Stands where a work queue does: keys that wait, each once, in their order."""
+
+    def __init__(self, put_off: Callable[[Any, float], None] | None = None) -> None:
+        self.keys: dict[Any, None] = {}
+        self._put_off = put_off
+
+    def add(self, key: object, *, delay_seconds: float = 0.0, **_: object) -> None:
+        if delay_seconds and self._put_off is not None:
+            self._put_off(key, delay_seconds)
+        else:
+            self.keys[key] = None
+
+
+@dataclass
+class Listener:
+    """Hears of what happens in a cluster cache, as far as a test asks."""
+
+    on_change: Callable[[Resource, Any], None] = lambda _resource, _change: None
+    on_loss: Callable[[], None] = lambda: None
+    on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _claim_failed: None
+
+    def changed(self, resource: Resource, change: Any) -> None:
+        self.on_change(resource, change)
+
+    def lost_unseen(self) -> None:
+        self.on_loss()
+
+    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
+        self.on_free(space, address, claim_failed)
+
+
+@dataclass
+class FakeConfiguration:
+    """Settings that nobody changes; `annotations` is where people confirm what the operator withholds."""
+
+    annotations: dict[str, str] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+    settings: Any = field(default_factory=lambda: SimpleNamespace(trace_ipam_data=False))
+
+    def complain(self, reason: str, _message: str) -> None:
+        self.complaints.append(reason)
+
+
+def build_estate(
+    cache: ClusterCache,
+    client: MemoryClient,
+    *,
+    configuration: FakeConfiguration | None = None,
+    sessions: object = None,
+) -> Estate:
+    """Give what outlives a term; it leads always, and nobody reads its events."""
+    return Estate(
+        cache=cache,
+        client=cast("KubeClient", client),
+        events=cast("Any", SimpleNamespace(record=lambda *_: None)),
+        configuration=cast("Any", configuration or FakeConfiguration()),
+        leadership=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
+        metrics=_METRICS,
+        sessions=cast("GuestSessions", sessions),
+    )
+
+
+def queues_of(objects: Pending) -> WorkQueues:
+    """Give queues of which only that of objects matters."""
+    return WorkQueues(
+        objects=cast("WorkQueue[Key]", objects),
+        passes=cast("WorkQueue[str]", Pending()),
+        installs=cast("WorkQueue[str]", Pending()),
+    )
