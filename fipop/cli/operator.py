@@ -6,21 +6,16 @@ import asyncio
 import importlib.metadata
 import logging
 import os
-import signal
 import socket
 import sys
-import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from fipop.api import names
 from fipop.cli.logs import configure_logging, set_log_level
-from fipop.control.leadership import LeaderWorkStuckError
-from fipop.deadlines import STOP_SECONDS
+from fipop.cli.process import run_until_asked
 from fipop.errors import FipopError
 from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
 from fipop.operator.app import Operator
@@ -28,8 +23,6 @@ from fipop.operator.options import OperatorOptions
 from fipop.settings.values import SettingsError, parse_namespace
 
 logger = logging.getLogger(__name__)
-
-LOOKUP_THREADS = 64
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -139,52 +132,4 @@ def operator(
 
 
 async def _run(options: OperatorOptions) -> None:
-    """Run until SIGTERM or SIGINT."""
-    loop = asyncio.get_running_loop()
-    # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
-    loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
-    app = Operator(options, set_log_level=set_log_level)
-    running = asyncio.create_task(app.run())
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    stop = asyncio.create_task(stopping.wait())
-    await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
-        stop.cancel()
-        if isinstance(error := running.exception(), LeaderWorkStuckError):
-            _end_at_once(error)
-        _start_watchdog()
-        running.result()
-        return
-    logger.info("stopping")
-    _start_watchdog()
-    running.cancel()
-    try:
-        await running
-    except asyncio.CancelledError:
-        logger.info("stopped")
-    except LeaderWorkStuckError as error:
-        _end_at_once(error)
-    # All is put away. Python would wait for threads without end now: a name may be looked up still.
-    _exit(0)
-
-
-def _end_at_once(error: LeaderWorkStuckError) -> NoReturn:
-    """End without waiting for its task: another replica may lead any moment."""
-    logger.critical("the operator ends at once", extra={"error": str(error)})
-    _exit(1)
-
-
-def _exit(code: int) -> NoReturn:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def _start_watchdog() -> threading.Timer:
-    """End the process in STOP_SECONDS, come what may; a thread, since a loop that hangs could not end itself."""
-    watchdog = threading.Timer(STOP_SECONDS, lambda: os._exit(1))
-    watchdog.daemon = True
-    watchdog.start()
-    return watchdog
+    await run_until_asked(Operator(options, set_log_level=set_log_level).run(), name="operator")

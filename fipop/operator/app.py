@@ -6,17 +6,17 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from random import SystemRandom
-from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
-from fipop.control.health import AnswerRecord, HealthFacts, HealthServer
+from fipop.control.health import HealthFacts, HealthServer
 from fipop.control.kopf.watcher import Watcher
-from fipop.control.leadership import Leadership, LeaderWorkStuckError, boottime
+from fipop.control.leadership import Leadership, boottime
+from fipop.control.metrics_port import MetricsPort
 from fipop.control.resync import Resync, ResyncTimes
-from fipop.errors import ApiUnreachableError, FipopError
+from fipop.control.role import Role
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner, find_helm
@@ -27,7 +27,7 @@ from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
 from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
-from fipop.metrics import FleetSnapshot, Metrics, MetricsPortError, MetricsServer
+from fipop.metrics import FleetSnapshot, Metrics, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.options import OperatorOptions
@@ -45,11 +45,7 @@ requests = logging.getLogger("fipop.requests")
 TRACE = 5
 OBJECT_CONCURRENCY = 32
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
-START_RETRY_SECONDS = 2.0
-HEALTH_LOOK_SECONDS = 5.0
 HELM_CONCURRENCY = 2
-AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
-"""How requests fail where an API server has a certificate of an authority that is new to us."""
 
 
 class Operator:
@@ -62,7 +58,6 @@ class Operator:
     def __init__(self, options: OperatorOptions, *, set_log_level: Callable[[Settings], None]) -> None:
         self._options = options
         self._set_log_level = set_log_level
-        self._not_ready: dict[str, str] = {"start": "has not finished"}
         self._watcher: Watcher | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
         self._client = KubeClient(
@@ -72,7 +67,7 @@ class Operator:
             on_request=lambda record: self._note_request("management", record),
             user_agent=f"fipop/{options.version}",
         )
-        self._answers = AnswerRecord(lambda: self._client.last_good_answer_at, clock=time.monotonic)
+        self._role = Role(client=self._client, connection=options.connection)
         self._events = EventRecorder(self._client, instance=options.identity)
         self._configuration = Configuration(
             client=self._client,
@@ -82,29 +77,14 @@ class Operator:
         )
         self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
-        self._metrics_server = MetricsServer(self._metrics.prepare)
-        helm = HelmRunner(
-            find_helm(options.helm),
-            concurrency=HELM_CONCURRENCY,
-            observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
+        self._metrics_port = MetricsPort(
+            MetricsServer(self._metrics.prepare),
+            wanted=lambda: self._configuration.settings.metrics_port,
+            complain=lambda message: self._configuration.complain("PortTaken", message),
         )
-        self._tools = GuestLimits(
-            helm=helm,
-            charts=ChartCache(helm),
-            allow_loopback=options.allow_loopback_guests,
-            slots=asyncio.Semaphore(options.pass_concurrency),
-            observe_request=lambda record: self._note_request("guest", record),
-        )
+        self._limits = self._build_limits()
         self._cache = ClusterCache()
-        self._estate = Estate(
-            cache=self._cache,
-            client=self._client.for_leader(lambda: self._leadership.is_leader),
-            events=self._events,
-            configuration=self._configuration,
-            leadership=self._leadership,
-            metrics=self._metrics,
-            sessions=GuestSessions(self._tools),
-        )
+        self._estate = self._build_estate()
         self._term: LeaderTerm | None = None
         self._resync = Resync(
             [self._cache.feed(resource) for resource in WATCHED],
@@ -114,8 +94,32 @@ class Operator:
             on_round=self._check_owners,
         )
         self._predecessor = Predecessor(self._client)
-        self._listening: asyncio.Task[None] | None = None
         self._working_since = 0.0
+
+    def _build_limits(self) -> GuestLimits:
+        helm = HelmRunner(
+            find_helm(self._options.helm),
+            concurrency=HELM_CONCURRENCY,
+            observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
+        )
+        return GuestLimits(
+            helm=helm,
+            charts=ChartCache(helm),
+            allow_loopback=self._options.allow_loopback_guests,
+            slots=asyncio.Semaphore(self._options.pass_concurrency),
+            observe_request=lambda record: self._note_request("guest", record),
+        )
+
+    def _build_estate(self) -> Estate:
+        return Estate(
+            cache=self._cache,
+            client=self._client.for_leader(lambda: self._leadership.is_leader),
+            events=self._events,
+            configuration=self._configuration,
+            leadership=self._leadership,
+            metrics=self._metrics,
+            sessions=GuestSessions(self._limits),
+        )
 
     async def run(self) -> None:
         """Start and work until cancelled."""
@@ -128,21 +132,19 @@ class Operator:
                 await self._start()
                 await self._work()
         finally:
-            if self._listening is not None:
-                self._listening.cancel()
-            await self._metrics_server.stop()
-            await self._tools.charts.close()
+            await self._metrics_port.close()
+            await self._limits.charts.close()
             await health.stop()
 
     async def _start(self) -> None:
         """Take the settings in, bring the CRDs up to date: again and again until the API server lets us."""
-        await self._retry(self._configuration.load, "settings")
+        await self._role.take_step(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
-        self._serve_metrics()
-        await self._retry(self._settle_crds, "schema")
-        await self._retry(self._find_our_age, "schema")
-        self._not_ready.clear()
+        self._metrics_port.move()
+        await self._role.take_step(self._settle_crds, "schema")
+        await self._role.take_step(self._find_our_age, "schema")
+        self._role.note_started()
 
     async def _work(self) -> None:
         """Run everything that runs at once; the first that fails ends the rest."""
@@ -156,27 +158,14 @@ class Operator:
             random=SystemRandom(),
             on_recovery=self._resync.request,
         )
-        parts: list[Coroutine[Any, Any, None]] = [
+        await self._role.run_parts(
             self._events.run(),
             self._configuration.follow(),
             self._watcher.run(),
             self._resync.run(),
-            self._record_answers(),
+            # Last in, first out: its work stops before what it stands on.
             self._leadership.run(self._lead),
-        ]
-        tasks = [asyncio.create_task(part) for part in parts]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            # Leadership last in, first out: its work stops before what it stands on.
-            for task in reversed(tasks):
-                task.cancel()
-                await asyncio.wait([task])
-            for task in tasks:
-                if not task.cancelled() and isinstance(error := task.exception(), LeaderWorkStuckError):
-                    raise error
+        )
 
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
@@ -215,62 +204,10 @@ class Operator:
         created = (crd or {}).get("metadata", {}).get("creationTimestamp")
         self._cache.inheritance.ours_since = parse_time(created)
 
-    async def _record_answers(self) -> None:
-        """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask.
-
-        Raises AuthorityReplacedError: no waiting would bring an API server back whose certificate is not ours to trust.
-        """
-        while True:
-            await asyncio.sleep(HEALTH_LOOK_SECONDS)
-            try:
-                await self._client.version()
-            except FipopError as error:
-                logger.debug("API server does not answer well", extra={"error": str(error)})
-                self._check_authority(error)
-            self._answers.look()
-
-    async def _retry(self, step: Callable[[], Awaitable[None]], name: str) -> None:
-        """Do a step of the start until it succeeds; why it does not is told by the log and by readiness."""
-        while True:
-            try:
-                await step()
-            except FipopError as error:
-                self._check_authority(error)
-                if self._not_ready.get(name) != str(error):
-                    logger.warning("start waits", extra={"step": name, "error": str(error)})
-                self._not_ready[name] = str(error)
-                await asyncio.sleep(START_RETRY_SECONDS)
-            else:
-                self._not_ready.pop(name, None)
-                return
-
-    def _check_authority(self, error: FipopError) -> None:
-        """Raise AuthorityReplacedError where a request failed because we know an old authority of the server."""
-        if isinstance(error, ApiUnreachableError) and error.reason in AUTHORITY_FAILURES:
-            self._options.connection.check_authority()
-
-    async def _listen(self) -> None:
-        """Serve metrics where the settings say; a port that is taken is tried again until it is free."""
-        told = 0
-        while (port := self._configuration.settings.metrics_port) != self._metrics_server.port:
-            try:
-                await self._metrics_server.listen(port)
-            except MetricsPortError as error:
-                if port != told:
-                    logger.warning("metrics port stays as it was", extra={"error": str(error)})
-                    self._configuration.complain("PortTaken", str(error))
-                told = port
-                await asyncio.sleep(START_RETRY_SECONDS)
-
-    def _serve_metrics(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-        self._listening = asyncio.create_task(self._listen())
-
     def _settings_changed(self, before: Settings, after: Settings) -> None:
         self._set_log_level(after)
         if after.metrics_port != before.metrics_port:
-            self._serve_metrics()
+            self._metrics_port.move()
         if self._term is not None and after != before:
             self._term.pass_everywhere()
 
@@ -293,15 +230,11 @@ class Operator:
 
     def _health(self) -> HealthFacts:
         watcher = self._watcher
-        unserved = ", ".join(watcher.waiting_for) if watcher is not None else ""
-        blind = {"watches": f"the API server does not serve {unserved}"} if unserved else {}
-        return HealthFacts(
+        return self._role.judge(
             watching=watcher is None or watcher.running,
+            unserved=watcher.waiting_for if watcher is not None else (),
             silences=self._silences(),
-            since_good_answer=self._answers.since_good_answer,
-            answering_for=self._answers.answering_for,
-            ledger_loaded=self._resync.loaded,
-            not_ready=self._not_ready | blind,
+            is_loaded=self._resync.loaded,
         )
 
     def _silences(self) -> dict[str, float]:

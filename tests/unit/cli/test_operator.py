@@ -166,10 +166,9 @@ async def test_an_api_server_that_is_away_is_waited_for_until_it_is_asked_to_end
 
 HANGING = """
 import sys, time
-import fipop.cli.operator
-program = sys.modules["fipop.cli.operator"]
+import fipop.cli.process as program
 program.STOP_SECONDS = 0.2
-program._start_watchdog()
+program.start_watchdog()
 time.sleep(60)
 """
 

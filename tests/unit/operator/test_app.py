@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from fipop.control import role
 from fipop.errors import AuthorityReplacedError
 from fipop.kube.connection import Connection
 from fipop.metrics import MetricsServer
-from fipop.operator import app
 from fipop.operator.app import Operator
 from fipop.operator.options import OperatorOptions
 from localfleet.certificates import CertificateAuthority, build_authority
@@ -118,8 +118,8 @@ async def rotating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await asyncio.Event().wait()
 
     monkeypatch.setattr(MetricsServer, "listen", listen_nowhere)
-    monkeypatch.setattr(app, "HEALTH_LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(app, "START_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(role, "HEALTH_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(role, "START_RETRY_SECONDS", 0.1)
     first = new_authority()
     tls = server_tls(first.issue_server(["127.0.0.1"]), tmp_path)
     (tmp_path / "ca.crt").write_bytes(first.pem)
@@ -139,7 +139,7 @@ async def test_a_replaced_authority_of_the_api_server_ends_a_process_at_work(
     """It was read once: after a rotation of the cluster's CA the process waited, live, for ever."""
     operator = rotating.build_operator()
     scan: asyncio.Queue[None] = asyncio.Queue()
-    monkeypatch.setattr(operator._answers, "look", lambda: scan.put_nowait(None))
+    monkeypatch.setattr(operator._role.answers, "look", lambda: scan.put_nowait(None))
     running = asyncio.create_task(operator.run())
     async with asyncio.timeout(10):
         await rotating.working.wait()

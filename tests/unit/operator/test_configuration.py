@@ -133,7 +133,7 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
         operator = Operator(options, set_log_level=lambda _: None)
         watcher = SimpleNamespace(running=True, waiting_for=(), silences=lambda: {"others": 1.0})
         operator._watcher = cast("Any", watcher)
-        operator._answers = AnswerRecord(loop.time, clock=loop.time)
+        operator._role.answers = AnswerRecord(loop.time, clock=loop.time)
         server = SmallServer(may_create=False)
         server.put(metricsPort="9000")
         operator._configuration = configuration = build_configuration(server)
@@ -142,10 +142,10 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             server.delete()
             for _ in range(40):
                 await asyncio.sleep(5)
-                operator._answers.look()
+                operator._role.answers.look()
 
             assert loop.time() > 200
-            assert operator._answers.answering_for > 150
+            assert operator._role.answers.answering_for > 150
             assert judge_liveness(operator._health()).ok
             assert server.tries >= 40
             assert configuration.settings.metrics_port == 9000

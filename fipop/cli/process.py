@@ -1,0 +1,71 @@
+"""How a role runs as a process: until it is asked to end, and no longer than it may take then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+from fipop.control.leadership import LeaderWorkStuckError
+from fipop.deadlines import STOP_SECONDS
+
+logger = logging.getLogger(__name__)
+
+LOOKUP_THREADS = 64
+
+
+async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None:
+    """Run a role until SIGTERM or SIGINT; `name` is how the log calls it."""
+    loop = asyncio.get_running_loop()
+    # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
+    loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
+    running = asyncio.create_task(role)
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        stop.cancel()
+        if isinstance(error := running.exception(), LeaderWorkStuckError):
+            _end_at_once(error, name)
+        start_watchdog()
+        running.result()
+        return
+    logger.info("stopping")
+    start_watchdog()
+    running.cancel()
+    try:
+        await running
+    except asyncio.CancelledError:
+        logger.info("stopped")
+    except LeaderWorkStuckError as error:
+        _end_at_once(error, name)
+    # All is put away. Python would wait for threads without end now: a name may be looked up still.
+    _exit(0)
+
+
+def start_watchdog() -> threading.Timer:
+    """End the process in STOP_SECONDS, come what may; a thread, since a loop that hangs could not end itself."""
+    watchdog = threading.Timer(STOP_SECONDS, lambda: os._exit(1))
+    watchdog.daemon = True
+    watchdog.start()
+    return watchdog
+
+
+def _end_at_once(error: LeaderWorkStuckError, name: str) -> NoReturn:
+    """End without waiting for its task: another replica may lead any moment."""
+    logger.critical("the %s ends at once", name, extra={"error": str(error)})
+    _exit(1)
+
+
+def _exit(code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,109 @@
+"""The life that every role of fipop has: a start that waits for the API server, its health, an ordered end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from fipop.control.health import AnswerRecord, HealthFacts
+from fipop.control.leadership import LeaderWorkStuckError
+from fipop.errors import ApiUnreachableError, FipopError
+from fipop.kube.client import KubeClient
+from fipop.kube.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+START_RETRY_SECONDS = 2.0
+HEALTH_LOOK_SECONDS = 5.0
+AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
+"""How requests fail where an API server has a certificate of an authority that is new to us."""
+
+
+class Role:
+    """What a role tells of its health, and how it starts and ends.
+
+    Its steps and parts raise what the process cannot survive: RestoredStoreError, AuthorityReplacedError and
+    LeaderWorkStuckError want a fresh one.
+    """
+
+    def __init__(self, *, client: KubeClient, connection: Connection) -> None:
+        self._client = client
+        self._connection = connection
+        self.answers = AnswerRecord(lambda: client.last_good_answer_at, clock=time.monotonic)
+        self._not_ready: dict[str, str] = {"start": "has not finished"}
+
+    async def take_step(self, step: Callable[[], Awaitable[None]], name: str) -> None:
+        """Do a step of the start until it succeeds; why it does not is told by the log and by readiness."""
+        while True:
+            try:
+                await step()
+            except FipopError as error:
+                self._check_authority(error)
+                if self._not_ready.get(name) != str(error):
+                    logger.warning("start waits", extra={"step": name, "error": str(error)})
+                self._not_ready[name] = str(error)
+                await asyncio.sleep(START_RETRY_SECONDS)
+            else:
+                self._not_ready.pop(name, None)
+                return
+
+    def note_started(self) -> None:
+        """Note that every step of the start is done."""
+        self._not_ready.clear()
+
+    async def run_parts(self, *parts: Coroutine[Any, Any, None]) -> None:
+        """Run everything that runs at once; the first that fails ends the rest, the last of them first."""
+        tasks = [asyncio.create_task(part) for part in (self._record_answers(), *parts)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            # What comes last stands on what comes before it.
+            for task in reversed(tasks):
+                task.cancel()
+                await asyncio.wait([task])
+            for task in tasks:
+                if not task.cancelled() and isinstance(error := task.exception(), LeaderWorkStuckError):
+                    raise error
+
+    def judge(
+        self, *, watching: bool, unserved: Iterable[str], silences: Mapping[str, float], is_loaded: bool
+    ) -> HealthFacts:
+        """Give the facts that the probes are answered by.
+
+        `watching`: what watches is alive; `unserved` are resources that the API server does not serve; `silences` tells
+        for how many seconds each watch has shown no life; `is_loaded`: this replica knows the whole ledger.
+        """
+        missing = ", ".join(unserved)
+        blind = {"watches": f"the API server does not serve {missing}"} if missing else {}
+        return HealthFacts(
+            watching=watching,
+            silences=silences,
+            since_good_answer=self.answers.since_good_answer,
+            answering_for=self.answers.answering_for,
+            ledger_loaded=is_loaded,
+            not_ready=self._not_ready | blind,
+        )
+
+    async def _record_answers(self) -> None:
+        """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask.
+
+        Raises AuthorityReplacedError: no waiting would bring an API server back whose certificate is not ours to trust.
+        """
+        while True:
+            await asyncio.sleep(HEALTH_LOOK_SECONDS)
+            try:
+                await self._client.version()
+            except FipopError as error:
+                logger.debug("API server does not answer well", extra={"error": str(error)})
+                self._check_authority(error)
+            self.answers.look()
+
+    def _check_authority(self, error: FipopError) -> None:
+        """Raise AuthorityReplacedError where a request failed because we know an old authority of the server."""
+        if isinstance(error, ApiUnreachableError) and error.reason in AUTHORITY_FAILURES:
+            self._connection.check_authority()
