@@ -14,6 +14,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
+from fipop.backoff import Backoff, Delays
 from fipop.control.kopf.bridge import EventType
 from fipop.control.store import Change, Json, Projection, Store
 from fipop.errors import FipopError
@@ -21,6 +22,8 @@ from fipop.kube.client import Listing
 from fipop.kube.resources import Resource
 
 logger = logging.getLogger(__name__)
+
+_BACKOFF = Backoff(first_seconds=1.0, limit_seconds=30.0)
 
 P = TypeVar("P", bound=Projection)
 
@@ -72,8 +75,7 @@ class ResyncTimes:
 
     every_seconds: float = 300.0
     list_seconds: float = 60.0
-    first_retry_seconds: float = 1.0
-    longest_retry_seconds: float = 30.0
+    backoff: Backoff = _BACKOFF
     least_pause_seconds: float = 30.0
 
 
@@ -124,16 +126,16 @@ class Resync:
 
     async def run(self) -> None:
         """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start afresh."""
-        times, retry_seconds = self._times, self._times.first_retry_seconds
+        times, failures = self._times, 0
         while True:
             self._requested.clear()
             if await self._round():
-                retry_seconds = times.first_retry_seconds
+                failures = 0
                 await asyncio.sleep(self._spread(times.least_pause_seconds))
                 await self._wait_requested(self._spread(times.every_seconds) - times.least_pause_seconds)
             else:
-                await asyncio.sleep(self._spread(retry_seconds))
-                retry_seconds = min(times.longest_retry_seconds, retry_seconds * 2)
+                failures += 1
+                await asyncio.sleep(times.backoff.delay_seconds(failures, self._random))
 
     async def _round(self) -> bool:
         """List every resource once; True where all succeeded."""
@@ -165,10 +167,10 @@ class Resync:
         return True
 
     async def _retry(self, feed: Feed[Any]) -> None:
-        retry_seconds = self._times.first_retry_seconds
-        while not await self._resync(feed):
-            await asyncio.sleep(self._spread(retry_seconds))
-            retry_seconds = min(self._times.longest_retry_seconds, retry_seconds * 2)
+        for delay in Delays(self._times.backoff, self._random):
+            if await self._resync(feed):
+                return
+            await asyncio.sleep(delay)
 
     async def _wait_requested(self, seconds: float) -> None:
         try:

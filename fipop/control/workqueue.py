@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Generic, TypeVar
 
+from fipop.backoff import Backoff
 from fipop.errors import ApiThrottledError, FipopError
 
 logger = logging.getLogger(__name__)
@@ -44,21 +45,6 @@ class RetryAfter:
     """A handler's answer when nothing failed, but there is something to look at later: not urgently, then."""
 
     seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """How long a key waits after its n-th failure in a row: exponential, with jitter so that a fleet spreads."""
-
-    first_seconds: float = 0.5
-    factor: float = 2.0
-    limit_seconds: float = 300.0
-
-    def delay_seconds(self, failures: int, random: Random) -> float:
-        """Give the wait after `failures` (≥ 1) failures: between half and all of the exponential step."""
-        # The exponent is bounded because a float overflows after a thousand failures.
-        step = min(self.limit_seconds, self.first_seconds * self.factor ** min(failures - 1, 64))
-        return step * random.uniform(0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +101,7 @@ class WorkQueue(Generic[K]):
         self.adds = 0
         self.outcomes: Counter[Outcome] = Counter()
         self._random = random
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or Backoff(first_seconds=0.5, limit_seconds=300.0)
         self._observe = observe
         self._ready: dict[K, _Ready] = {}
         self._heap: list[tuple[Priority, int, K]] = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fipop.backoff import Backoff
 from fipop.guest.helm.charts import ChartIdentity, WantedRelease, digest, same_by_admin, with_object_name
 from fipop.guest.helm.releases import ReleaseState, Status
 
-_RETRY_FIRST_SECONDS = 30.0
-_RETRY_LONGEST_SECONDS = 1800.0
+_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)
 
 
 class Action(StrEnum):
@@ -80,7 +80,7 @@ def decide(
 
 def retry_delay_seconds(failures: int) -> float:
     """Give how long a failed release rests before it is tried again: 30 s, doubled each time, at most half an hour."""
-    return float(min(_RETRY_FIRST_SECONDS * 2 ** min(max(failures - 1, 0), 10), _RETRY_LONGEST_SECONDS))
+    return _BACKOFF.step_seconds(failures)
 
 
 def _is_as_wanted(state: ReleaseState, wanted: WantedRelease, chart: ChartIdentity, aim: str | None) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from fipop.backoff import Backoff
 from fipop.deadlines import LONGEST_WATCH_SECONDS
 from fipop.errors import ApiGoneError, ApiThrottledError, FipopError
 from fipop.kube.client import Json, KubeClient
@@ -94,8 +95,8 @@ class ObjectWatch:
 
     async def _back_off(self, failures: int, failure: FipopError | None) -> None:
         longest = self._longest_backoff_seconds
-        delay = min(_FIRST_BACKOFF_SECONDS * 2 ** min(failures - 1, 16), longest)
-        delay *= self._chance.uniform(0.5, 1.0)
+        backoff = Backoff(first_seconds=_FIRST_BACKOFF_SECONDS, limit_seconds=longest)
+        delay = backoff.delay_seconds(failures, self._chance)
         if isinstance(failure, ApiThrottledError):
             delay = max(delay, min(failure.retry_after_seconds, longest))
         level = logging.DEBUG if failure is None or isinstance(failure, ApiGoneError) else logging.WARNING

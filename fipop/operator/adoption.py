@@ -6,9 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from fipop.api.models import FloatingIP
-from fipop.errors import PASSING_ERRORS, FipopError
+from fipop.backoff import Backoff
+from fipop.control.retry import retry_passing
+from fipop.errors import FipopError
 from fipop.operator.addresses.ownership import is_settled
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
@@ -16,6 +19,7 @@ from fipop.state.gate import AllocationGate
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
+_BACKOFF = Backoff(first_seconds=0.5, limit_seconds=4.0)
 TURN = 50
 """So many are adopted before others have a turn: where nothing is to be written, nothing else would let them."""
 
@@ -24,15 +28,15 @@ TURN = 50
 class Adoption:
     """Adoption at a start.
 
-    `adopt` does a round over one floating IP; `discover` resolves the links of a guest. `pause_seconds` is the first
-    wait after trouble of the API server.
+    `adopt` does a round over one floating IP; `discover` resolves the links of a guest. `backoff` is for
+    trouble of the API server.
     """
 
     cache: ClusterCache
     gate: AllocationGate
     adopt: Callable[[tuple[str, str]], Awaitable[object]]
     discover: Callable[[str], Awaitable[object]]
-    pause_seconds: float = 0.5
+    backoff: Backoff = _BACKOFF
 
     async def adopt_all(self) -> None:
         """Let every floating IP that has an address claim it, the oldest first, before anything new is given out.
@@ -46,7 +50,8 @@ class Adoption:
             if number % TURN == 0:
                 await asyncio.sleep(0)
             try:
-                await self._retry(floating_ip)
+                # Trouble of the API server must not let a younger one with the same address come first.
+                await retry_passing(partial(self._adopt, floating_ip), self.backoff, attempts=ATTEMPTS)
             except FipopError as error:
                 # Its status, or the round that the queue makes next, keeps the address from others.
                 logger.warning(
@@ -55,21 +60,10 @@ class Adoption:
                 )
         self.gate.adopted = True
 
-    async def _retry(self, floating_ip: FloatingIP) -> None:
-        """Adopt one; trouble of the API server must not let a younger one with the same address come first."""
-        pause = self.pause_seconds
-        for attempt in range(ATTEMPTS):
-            try:
-                if floating_ip.range is None and floating_ip.status.range is None:
-                    await self.discover(floating_ip.namespace)  # its range is chosen by its guest
-                await self.adopt(floating_ip.meta.key)
-            except PASSING_ERRORS:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(pause)
-                pause *= 2
-            else:
-                return
+    async def _adopt(self, floating_ip: FloatingIP) -> None:
+        if floating_ip.range is None and floating_ip.status.range is None:
+            await self.discover(floating_ip.namespace)  # its range is chosen by its guest
+        await self.adopt(floating_ip.meta.key)
 
     def _having_addresses(self) -> Iterable[FloatingIP]:
         return (

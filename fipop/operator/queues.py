@@ -7,7 +7,8 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from fipop.control.workqueue import Backoff, Outcome, Run, WorkQueue
+from fipop.backoff import Backoff
+from fipop.control.workqueue import Outcome, Run, WorkQueue
 from fipop.metrics import Metrics
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
+from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
 from fipop.rancher.matching import Guest
@@ -35,6 +36,7 @@ from fipop.rancher.objects import (
 NEW_GUEST_SECONDS = 600.0
 NEW_GUEST_RETRY_SECONDS = 3.0
 MAX_RETRY_SECONDS = 30.0
+_BACKOFF = Backoff(first_seconds=NEW_GUEST_RETRY_SECONDS, limit_seconds=MAX_RETRY_SECONDS)
 
 
 class Missing(StrEnum):
@@ -142,8 +144,7 @@ def retry_delay_seconds(age_seconds: float, failures: int) -> float:
     """
     if age_seconds < NEW_GUEST_SECONDS:
         return NEW_GUEST_RETRY_SECONDS
-    # The exponent is bounded before it is used: 2**n of a guest that waits for months is a huge number.
-    return min(MAX_RETRY_SECONDS, NEW_GUEST_RETRY_SECONDS * 2.0 ** min(max(failures, 0), 10))
+    return _BACKOFF.step_seconds(failures + 1)
 
 
 async def discover_guest(client: ObjectGetter, links: Links) -> Discovery:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import Any
 
+from fipop.backoff import Backoff
 from fipop.control.kopf.bridge import EventType
 from fipop.control.workqueue import RetryAfter
 from fipop.errors import ApiServerError, FipopError
@@ -205,7 +206,7 @@ class SmallOperator(SmallCluster):
 
     def _build(self) -> LeaderTerm:
         term = LeaderTerm(self._estate, queues_of(self._pending))
-        term.scan.pause_seconds = 0.0
+        term.scan.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
         return term
 
     def _hear(self, change: Change) -> None:

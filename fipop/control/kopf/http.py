@@ -20,7 +20,6 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
-from random import Random
 from typing import Any, cast
 
 import aiohttp
@@ -43,21 +42,6 @@ _OUTAGE_SECONDS = 2.0
 
 class RefusedError(aiohttp.ClientConnectionError):
     """An answer that is none for us; by its base class whoever sent the request tries again."""
-
-
-class EndlessBackoffs:
-    """Waits between attempts: growing up to a limit, with jitter, never ending; each iteration starts anew."""
-
-    def __init__(self, *, first_seconds: float, limit_seconds: float, random: Random) -> None:
-        self._first_seconds = first_seconds
-        self._limit_seconds = limit_seconds
-        self._random = random
-
-    def __iter__(self) -> Iterator[float]:
-        step = self._first_seconds
-        while True:
-            yield step * self._random.uniform(0.5, 1.0)
-            step = min(self._limit_seconds, step * 2)
 
 
 class Liveness:

@@ -9,7 +9,7 @@ from typing import Any
 import kopf
 
 from fipop.api.names import GROUP
-from fipop.control.kopf.http import EndlessBackoffs
+from fipop.backoff import Delays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class WatchTimes:
     stop_seconds: float = 5.0
 
 
-def build_kopf_settings(times: WatchTimes, backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
+def build_kopf_settings(times: WatchTimes, delays: Delays) -> kopf.OperatorSettings:
     """Build settings for a kopf that only watches, and has no say in how the process ends."""
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
@@ -43,7 +43,7 @@ def build_kopf_settings(times: WatchTimes, backoffs: EndlessBackoffs) -> kopf.Op
     settings.watching.chunk_size = 500
     settings.networking.request_timeout = times.request_seconds
     settings.networking.connect_timeout = times.connect_seconds
-    settings.networking.error_backoffs = backoffs
+    settings.networking.error_backoffs = delays
     settings.queueing.exit_timeout = 1.0
     # A worker lives for each object that has news; after a list of thousands they must be gone at once.
     settings.queueing.idle_timeout = 0.05

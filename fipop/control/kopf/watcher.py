@@ -18,8 +18,9 @@ from typing import Any
 import aiohttp
 import kopf
 
+from fipop.backoff import Backoff, Delays
 from fipop.control.kopf.bridge import Callback, EventBridge, EventType
-from fipop.control.kopf.http import EndlessBackoffs, Liveness, StreamSessions
+from fipop.control.kopf.http import Liveness, StreamSessions
 from fipop.control.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 from fipop.errors import WatcherEndedError
 from fipop.kube.connection import Connection
@@ -63,10 +64,12 @@ class Watcher:
     ) -> None:
         self._callbacks = dict(callbacks)
         self._times = times or WatchTimes()
-        self._backoffs = EndlessBackoffs(
-            first_seconds=self._times.first_backoff_seconds,
-            limit_seconds=self._times.longest_backoff_seconds,
-            random=random,
+        self._delays = Delays(
+            Backoff(
+                first_seconds=self._times.first_backoff_seconds,
+                limit_seconds=self._times.longest_backoff_seconds,
+            ),
+            random,
         )
         self._on_recovery = on_recovery
         self._main_loop: asyncio.AbstractEventLoop | None = None
@@ -131,7 +134,7 @@ class Watcher:
         quieten_kopf()
         loop = asyncio.get_running_loop()
         stopping = asyncio.create_task(stop.wait())
-        waits = iter(self._backoffs)
+        waits = iter(self._delays)
         while True:
             started = loop.time()
             attempt = asyncio.create_task(self._watch(event_bridge))
@@ -142,7 +145,7 @@ class Watcher:
                 await self._end_kopf(stopping)
                 return
             if loop.time() - started > _STEADY_SECONDS:
-                waits = iter(self._backoffs)
+                waits = iter(self._delays)
             pause = next(waits)
             error = None if attempt.cancelled() else attempt.exception()
             fields = {"error": type(error).__name__, "retry_seconds": round(pause, 1)}
@@ -166,7 +169,7 @@ class Watcher:
         # Without a stop flag: kopf would wait 5 s for its waiter whenever a watch of its died.
         roots = await kopf.spawn_tasks(
             registry=self._build_registry(event_bridge),
-            settings=build_kopf_settings(self._times, self._backoffs),
+            settings=build_kopf_settings(self._times, self._delays),
             clusterwide=True,
             standalone=True,
             # For peers, of which there are none. Without it kopf asks for the user's name, which the user id of a
@@ -230,7 +233,7 @@ class Watcher:
         """Wait until the API server serves every resource: kopf looks once, and never again."""
         failing = False
         async with self._sessions.open() as session:
-            for pause in self._backoffs:
+            for pause in self._delays:
                 try:
                     missing = await self._find_missing(session)
                 except (aiohttp.ClientError, TimeoutError) as error:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from fipop.api.models import FloatingIPRange, Owner, Requested
-from fipop.errors import PASSING_ERRORS, FipopError
+from fipop.backoff import Backoff
+from fipop.control.retry import retry_passing
+from fipop.errors import FipopError
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, from_ip
 from fipop.operator.addresses.ownership import read_addresses
@@ -30,7 +32,7 @@ LOOK_SECONDS = 60.0
 AGAIN_SECONDS = 60.0
 """How often a connected guest is asked again that did not answer yet."""
 LOOK_CONCURRENCY = 50
-LONGEST_PAUSE_SECONDS = 5.0
+_BACKOFF = Backoff(first_seconds=0.5, limit_seconds=5.0)
 
 
 class Inspector(Protocol):
@@ -51,7 +53,7 @@ class GuestScan:
 
     `opened` is called when new addresses may be given out.
     `over_limit` hears of a guest that carries more of nobody's addresses than count, and of how many.
-    `pause_seconds` is the first wait after trouble of our own API server.
+    `backoff` is for trouble of our own API server.
     """
 
     cache: ClusterCache
@@ -63,7 +65,7 @@ class GuestScan:
     opened: Callable[[], None]
     reach: Reach
     over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
-    pause_seconds: float = 0.5
+    backoff: Backoff = _BACKOFF
     ignored: dict[str, int] = field(default_factory=dict)
     """How many addresses of nobody a guest carries beyond those that count, as of the last look."""
     _rescan_required: bool = False
@@ -226,17 +228,11 @@ class GuestScan:
 
     async def _retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
         """Do a step until our API server lets us; None where something else is in the way."""
-        pause = self.pause_seconds
-        while True:
-            try:
-                return await step()
-            except PASSING_ERRORS as error:
-                logger.debug("look waits for the API server", extra={"error": str(error)})
-                await asyncio.sleep(pause)
-                pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
-            except FipopError as error:
-                logger.info("guest did not tell what it carries", extra={"error": str(error)})
-                return None
+        try:
+            return await retry_passing(step, self.backoff)
+        except FipopError as error:
+            logger.info("guest did not tell what it carries", extra={"error": str(error)})
+            return None
 
     def _is_suspect(self, guest_id: str, addresses: tuple[Address, ...]) -> bool:
         ranges = self.reach.ranges_for(guest_id)

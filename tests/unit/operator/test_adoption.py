@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
 from fipop.operator.adoption import Adoption
 from fipop.state.gate import AllocationGate
@@ -38,7 +39,7 @@ async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stop
         gate=gate,
         adopt=adopt,
         discover=discover,
-        pause_seconds=0.0,
+        backoff=Backoff(first_seconds=0.0, limit_seconds=0.0),
     )
     await adoption.adopt_all()
     # A younger one with the same address does not come first because an answer was lost.

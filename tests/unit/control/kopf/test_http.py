@@ -1,18 +1,16 @@
 """What counts as a sign of life of a watch, and what is let through to it, against a server that misbehaves."""
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from random import Random
 
 import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.kopf.http import EndlessBackoffs, Liveness, RefusedError, StreamSessions
+from fipop.control.kopf.http import Liveness, RefusedError, StreamSessions
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES
@@ -355,17 +353,3 @@ class TestWhatIsLetThrough:
                 times.append(loop.time())
         assert times[1] - times[0] >= 0.4
         assert times[3] - times[1] < 0.4
-
-
-class TestBackoffs:
-    def test_they_grow_to_their_limit_and_never_end(self) -> None:
-        backoffs = EndlessBackoffs(first_seconds=1, limit_seconds=10, random=Random(1))
-        waits = list(itertools.islice(backoffs, 1000))
-
-        for wait, step in zip(waits, [1, 2, 4, 8] + [10] * 996, strict=True):
-            assert step / 2 <= wait <= step
-
-    def test_each_use_starts_small(self) -> None:
-        backoffs = EndlessBackoffs(first_seconds=1, limit_seconds=10, random=Random(1))
-        list(itertools.islice(backoffs, 10))
-        assert next(iter(backoffs)) <= 1

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fipop.backoff import Backoff
 from fipop.control.kopf.bridge import EventType
 from fipop.errors import ApiServerError, FipopError, GuestUnreadableError
 from fipop.guest.in_use import InUseAddresses, addresses_in
@@ -74,7 +75,7 @@ class Looking:
             guests=guests,
             inspector=self,
             opened=self.opened.set,
-            pause_seconds=0.0,
+            backoff=Backoff(first_seconds=0.0, limit_seconds=0.0),
         )
         self.task = asyncio.create_task(self.scan.run())
 
