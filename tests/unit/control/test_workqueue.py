@@ -10,10 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fipop.backoff import Backoff
 from fipop.control.workqueue import Outcome, Priority, RetryAfter, Run, WorkQueue
 from fipop.errors import ApiThrottledError, FipopError
+from tests.unit.control.conftest import VirtualLoop
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
 
