@@ -5,44 +5,21 @@ A pass has at most two sessions with its guest, before and after helm runs; a qu
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
-from fipop.deadlines import HELM_TURN_SECONDS
 from fipop.errors import (
-    ApiConflictError,
     ApiError,
-    FipopError,
     GuestError,
     KubeAccessError,
 )
-from fipop.guest.configmap.writer import find_namespace, settle_config_maps
-from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked, needs_parking
-from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
-from fipop.guest.helm.releases import ReleaseState, Status
-from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.in_use import InUseAddresses
 from fipop.guest.limits import GuestLimits
-from fipop.guest.memory import Place
-from fipop.guest.missing_objects import find_missing
-from fipop.guest.observed import ObservedState, read_config_maps, read_in_use, read_observed_state
-from fipop.guest.release_inspection import Inspector
-from fipop.guest.release_installer import Outcome, ReleaseInstaller
-from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
-from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
-from fipop.guest.workloads import parse_daemon_set
-from fipop.kube.client import KubeClient, RequestRecord
-from fipop.kube.connection import Connection
-from fipop.kube.limits import GUEST_SESSION_BYTES, Allowance
-from fipop.kube.resources import DAEMON_SETS
+from fipop.guest.observed import read_in_use
+from fipop.guest.pass_run import PassRun
+from fipop.guest.reports import GuestTask, PassReport
 
 log = logging.getLogger(__name__)
-
-CONFLICT_SECONDS = 2.0
-"""When to come again after somebody else's write in between, or after a write that was not permitted."""
 
 
 class GuestSessions:
@@ -70,7 +47,7 @@ class GuestSessions:
         process behind.
         """
         limits = self._limits
-        run = _Pass(task=task, limits=limits, deep=deep, may_run_helm=may_run_helm)
+        run = PassRun(task=task, limits=limits, deep=deep, may_run_helm=may_run_helm)
         try:
             connection = await limits.connect(task.guest_id, task.kubeconfig)
             await run.first_session(connection)
@@ -99,217 +76,3 @@ class GuestSessions:
     async def close(self) -> None:
         """Stop fetching charts and remove them from the disk. Passes are ended by who started them."""
         await self._limits.charts.close()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Pass:
-    """A pass while it runs: what it found and did so far."""
-
-    task: GuestTask
-    limits: GuestLimits
-    deep: bool
-    may_run_helm: bool
-    awaits_helm: bool = False
-    reachable: bool = False
-    error: FipopError | None = None
-    config_map: ConfigMapReport = field(default_factory=ConfigMapReport)
-    observed: ObservedState | None = None
-    unlisted: dict[Role, ReleaseState] = field(default_factory=dict)
-    missing: dict[Role, tuple[str, ...]] = field(default_factory=dict)
-    allowance: Allowance = field(default_factory=lambda: Allowance(GUEST_SESSION_BYTES))
-    outcomes: dict[Role, Outcome] = field(default_factory=dict)
-    waits: list[float] = field(default_factory=list)
-    requests: int = 0
-    writes: int = 0
-
-    @property
-    def wanted(self) -> tuple[WantedRelease, ...]:
-        return wanted_releases(self.task.settings)
-
-    def has_news(self, *, is_known: bool) -> bool:
-        """Whether the first session has to tell what charts and helm need not be waited for."""
-        if self.config_map.outcome is ConfigMapOutcome.WRITTEN:
-            return True
-        # To a quiet pass over releases that are there helm has nothing to do, and the whole is told at once.
-        return not is_known and self.observed is not None and len(self.observed.managed) < len(self.wanted)
-
-    def note(self, error: FipopError | None) -> None:
-        """Keep the first error, and come again soon where it mends itself."""
-        self.error = self.error or error
-        if isinstance(error, ApiConflictError):
-            self.waits.append(CONFLICT_SECONDS)
-
-    async def first_session(self, connection: Connection) -> None:
-        """Probe, observe, write the ConfigMap, and do what the observed state showed to be due."""
-        async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
-            config_maps = await read_config_maps(client)
-            self.reachable = True
-            home = find_namespace(config_maps)
-            wanted_home = self.task.settings.kubevip_namespace
-            if self.task.opted_in or home not in (None, wanted_home):
-                # The cloud provider reads the namespace of its release, which need not be the wanted one.
-                await self._read_observed_state(client)
-                provider = (
-                    self.observed.managed.get(Role.CLOUD_PROVIDER) if self.observed is not None else None
-                )
-                if provider is None and self.observed is not None:
-                    # Where the one runs that helm is still to be asked about: addresses do not wait for that.
-                    provider = self.observed.unknown.get(Role.CLOUD_PROVIDER)
-                if provider is not None:
-                    home = provider.latest.namespace
-                elif self.observed is not None:
-                    home = None
-            self.config_map = await settle_config_maps(client, self.task, config_maps, home or wanted_home)
-            self.note(self.config_map.error)
-            if self.config_map.outcome is ConfigMapOutcome.WITHHELD and self.config_map.error is None:
-                # Nothing failed, so nothing else brings it back: a lease that was renewed late, a ledger that moved.
-                self.waits.append(CONFLICT_SECONDS)
-            if self.task.opted_in and self.observed is not None:
-                await self._find_missing(client, self.observed)
-                await self._park(client, self.observed)
-
-    async def run_helm(self, connection: Connection) -> bool:
-        """Have helm tell what is not known of releases, and settle them; give whether it changed any."""
-        if not self.task.opted_in or self.observed is None:
-            return False
-        target = HelmTarget(
-            connection=connection,
-            # One deadline for all that the turn is for: a slow guest has its names and retries in it, too.
-            deadline=asyncio.get_running_loop().time() + HELM_TURN_SECONDS,
-            on_request=self.limits.observe_request,
-        )
-        if self.observed.unknown or self.unlisted:
-            if self.may_run_helm:
-                await self._inspect(self.observed, target)
-            else:
-                self.awaits_helm = True
-        installer = ReleaseInstaller(
-            task=self.task,
-            limits=self.limits,
-            target=target,
-            observed=self.observed,
-            missing=self.missing,
-            may_run_helm=self.may_run_helm,
-        )
-        for wanted in self.wanted:
-            outcome = await installer.settle(wanted)
-            self.outcomes[wanted.role] = outcome
-            self.note(outcome.error)
-            self.awaits_helm = self.awaits_helm or outcome.awaits_helm
-            if outcome.wait_seconds is not None:
-                self.waits.append(outcome.wait_seconds)
-        return any(outcome.ran for outcome in self.outcomes.values())
-
-    async def _inspect(self, observed: ObservedState, target: HelmTarget) -> None:
-        inspector = Inspector(task=self.task, limits=self.limits, target=target)
-        self.observed = await inspector.find_adopted(observed, self.wanted)
-        for role, state in self.observed.managed.items() if self.deep else ():
-            if role not in observed.managed and state.latest.status is Status.DEPLOYED:
-                self.unlisted[role] = state
-        unlisted, self.unlisted = self.unlisted, {}
-        try:
-            objects = await inspector.list_objects(unlisted)
-        except GuestError as error:
-            self.note(error)
-            return
-        if objects:
-            async with self.limits.session(
-                target.connection, self._count, allowance=self.allowance
-            ) as client:
-                for role, places in objects.items():
-                    await self._compare(client, role, places)
-
-    async def second_session(self, connection: Connection) -> None:
-        """See what helm made, and let Harvester's make room for it."""
-        async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
-            await self._read_observed_state(client)
-            if self.observed is not None:
-                await self._park(client, self.observed)
-
-    def report(self) -> PassReport:
-        """Sum up."""
-        observed = self.observed if self.task.opted_in else None
-        releases: tuple[ReleaseReport, ...] = ()
-        waits = list(self.waits)
-        if observed is not None:
-            failure = functools.partial(self.limits.memory.failure, self.task.guest_id)
-            releases = tuple(
-                sum_up_release(one, observed, self.outcomes.get(one.role), failure(one.role))
-                for one in self.wanted
-            )
-            waits += waits_for_pods(observed, releases)
-        harvester = find_harvester(observed.workloads) if observed is not None else ()
-        return PassReport(
-            guest_id=self.task.guest_id,
-            reachable=self.reachable,
-            error=self.error,
-            config_map=self.config_map,
-            releases=releases,
-            harvester_parked=all(map(is_parked, harvester)) if harvester else None,
-            events=build_events(self.config_map, self.outcomes, reachable=self.reachable),
-            checked=self.deep and not self.unlisted and not (observed is not None and observed.unknown),
-            requests=self.requests,
-            writes=self.writes,
-            retry_after_seconds=min(waits, default=None),
-            awaits_helm=self.awaits_helm,
-        )
-
-    async def _read_observed_state(self, client: KubeClient) -> None:
-        try:
-            self.observed = await read_observed_state(
-                client,
-                self.task.guest_id,
-                self.wanted,
-                self.limits.memory,
-                monotonic=self.limits.monotonic(),
-            )
-        except ApiError as error:
-            # The addresses are written all the same; nothing is installed by what is not known.
-            self.observed = None
-            self.note(error)
-
-    async def _find_missing(self, client: KubeClient, observed: ObservedState) -> None:
-        """Look for deleted objects of the releases; of which objects those are, helm may have to be asked first."""
-        guest_id, memory = self.task.guest_id, self.limits.memory
-        for role, state in observed.managed.items():
-            suspicious = not observed.workloads_of(role) or memory.lacks_objects(guest_id, role)
-            if state.latest.status is not Status.DEPLOYED or not (self.deep or suspicious):
-                continue
-            inspection = memory.inspection(guest_id, state.latest)
-            if inspection is not None and inspection.objects is not None:
-                await self._compare(client, role, inspection.objects)
-            elif inspection is None or self.limits.monotonic() >= inspection.not_before:
-                self.unlisted[role] = state
-            else:
-                self.note(inspection.error)
-
-    async def _compare(self, client: KubeClient, role: Role, objects: tuple[Place, ...]) -> None:
-        guest_id, memory = self.task.guest_id, self.limits.memory
-        try:
-            self.missing[role] = await find_missing(client, objects)
-        except ApiError as error:
-            self.note(error)
-        else:
-            memory.note_objects(guest_id, role, complete=not self.missing[role])
-
-    async def _park(self, client: KubeClient, observed: ObservedState) -> None:
-        state = observed.managed.get(Role.KUBE_VIP)
-        deployed = state is not None and state.latest.status is Status.DEPLOYED
-        ours = observed.workloads_of(Role.KUBE_VIP)
-        for harvester in find_harvester(observed.workloads):
-            if not needs_parking(harvester, ours, deployed=deployed):
-                continue
-            try:
-                parked = await client.merge_patch(
-                    DAEMON_SETS, harvester.name, build_parking_patch(harvester), namespace=harvester.namespace
-                )
-            except ApiError as error:
-                self.note(error)
-            else:
-                log.info("parked Harvester's kube-vip", extra={"cluster": self.task.cluster_name})
-                others = tuple(one for one in observed.workloads if one is not harvester)
-                self.observed = replace(observed, workloads=(*others, parse_daemon_set(parked)))
-
-    def _count(self, record: RequestRecord) -> None:
-        self.requests += 1
-        self.writes += record.method != "GET"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fipop.errors import ChartError, FipopError, HelmError, HelmFailure
 from fipop.guest.decisions import Action, Decision, decide
-from fipop.guest.helm.chart_cache import CachedChart
+from fipop.guest.helm.chart_archives import CachedChart
 from fipop.guest.helm.charts import Role, WantedRelease, digest, object_name_candidates, with_object_name
 from fipop.guest.helm.releases import ReleaseState, build_labels
 from fipop.guest.helm.runner import HelmTarget, ReleaseOrder

@@ -14,7 +14,8 @@ from fipop.errors import (
     ReleaseRecordError,
     ReleaseTakenError,
 )
-from fipop.guest.configmap.plan import BlockedKey, Contradiction, WantedAddress
+from fipop.guest.configmap.keys import Contradiction, WantedAddress
+from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
 from fipop.guest.workloads import Readiness
 from fipop.settings.options import Settings

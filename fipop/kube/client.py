@@ -10,10 +10,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
-from fipop.errors import ApiAnswerError, ApiUnreachableError, NotLeadingError
+from fipop.errors import ApiUnreachableError, NotLeadingError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.answers import (
     Answer,
@@ -23,8 +23,6 @@ from fipop.kube.answers import (
     require_metadata,
     require_object,
     require_success,
-    require_version,
-    take_page,
 )
 from fipop.kube.calls import (
     FIELD_MANAGER,
@@ -35,13 +33,13 @@ from fipop.kube.calls import (
     Json,
     build_call,
     build_selectors,
-    call_fields,
     with_query,
 )
 from fipop.kube.connection import Connection
 from fipop.kube.limits import Allowance, ByteBudget, ReadLimits
+from fipop.kube.listing import Listing, PageReader
 from fipop.kube.resources import Resource
-from fipop.kube.transport import TOO_LARGE, RequestRecord, Transport
+from fipop.kube.transport import RequestRecord, Transport
 
 T = TypeVar("T")
 
@@ -55,17 +53,6 @@ __all__ = [
     "connection_from_kubeconfig",
     "connection_in_cluster",
 ]
-
-
-_LONGEST_TOKEN = 8192
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing(Generic[T]):
-    """A complete list, as it was at one version of the store."""
-
-    items: tuple[T, ...]
-    resource_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,37 +201,13 @@ class KubeClient:
         call = build_call(
             "list", "GET", resource, namespace=namespace, accept=METADATA_LIST if metadata_only else OBJECT
         )
-        query = build_selectors(label_selector, field_selector)
         deadline = self._deadline(timeout_seconds)
-        bytes_left = self._limits.list_bytes
-        limit = self._limits.page_items
-        items: list[Any] = []
-        for _ in range(self._limits.pages):
-            try:
-                answer = await self._receive(
-                    with_query(call, query | {"limit": str(limit)}), deadline, bytes_left
-                )
-            except ApiAnswerError as error:
-                if (
-                    error.reason != TOO_LARGE
-                    or limit == 1
-                    or self._most(bytes_left) < self._limits.answer_bytes
-                ):
-                    raise
-                limit = max(1, limit // 4)
-                continue
-            bytes_left -= len(answer.body)
-            found, metadata = take_page(call, answer, project)
-            items += found
-            token = metadata.get("continue")
-            if not token:
-                version = require_version(call, answer.status, metadata.get("resourceVersion"))
-                return Listing(items=tuple(items), resource_version=version)
-            if not isinstance(token, str) or len(token) > _LONGEST_TOKEN or not token.isascii():
-                raise ApiAnswerError(**call_fields(call, status=answer.status, reason="NoContinueToken"))
-            query["continue"] = token
-            limit = min(self._limits.page_items, limit * 2)
-        raise ApiAnswerError(**call_fields(call, status=HTTPStatus.OK, reason="TooManyPages"))
+        pages = PageReader(
+            limits=self._limits,
+            receive=lambda page, most_bytes: self._receive(page, deadline, most_bytes),
+            most=self._most,
+        )
+        return await pages.read(call, build_selectors(label_selector, field_selector), project)
 
     async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
         """Create an object and return it as stored; the namespace is the given one, else the body's."""

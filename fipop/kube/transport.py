@@ -8,21 +8,14 @@ with four writes each take 1.9 s this way, which is what the API server itself n
 from __future__ import annotations
 
 import asyncio
-import functools
-import io
-import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
-from ipaddress import ip_address
-from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError, KubeAccessError
@@ -30,12 +23,17 @@ from fipop.kube.answers import Answer, error_of
 from fipop.kube.calls import Call, call_fields
 from fipop.kube.clock import ServerClock
 from fipop.kube.connection import Connection, build_ssl_context
-from fipop.kube.framing import FramingGuard
-from fipop.kube.limits import MIB, ByteBudget, ByteShare
-from fipop.local_addresses import is_local_address
-
-TOO_LARGE = "TooLarge"
-"""The reason of an ApiAnswerError where more came than is taken."""
+from fipop.kube.connector import (
+    TOO_LARGE,
+    CutError,
+    GuardedConnector,
+    asked,
+    body_of,
+    guarded_socket,
+    send_once,
+    unreachable_reason,
+)
+from fipop.kube.limits import ByteBudget, ByteShare
 
 _CHUNK_BYTES = 64 * 1024
 _KEEPALIVE_SECONDS = 30.0
@@ -65,74 +63,6 @@ class AnswerStream:
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
-
-
-class AddressRefusedError(OSError):
-    """The server's name leads to an address that this connection must not touch."""
-
-
-_before_send: ContextVar[Callable[[], None] | None] = ContextVar("before_send", default=None)
-
-
-@contextmanager
-def _asked(before_send: Callable[[], None] | None) -> Iterator[None]:
-    token = _before_send.set(before_send)
-    try:
-        yield
-    finally:
-        _before_send.reset(token)
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Asks, when a request has its connection, whether it may still be sent."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._factory: Any = functools.partial(FramingGuard, loop=asyncio.get_running_loop())
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.connector.Connection:
-        """Give a connection for a request, a new one or one from the pool."""
-        connection = await super().connect(req, traces, timeout)
-        check = _before_send.get()
-        if check is not None:
-            try:
-                check()
-            except BaseException:
-                connection.release()
-                raise
-        return connection
-
-
-class _AskedBody(aiohttp.BytesPayload):
-    """The body of a write, which asks once more when it goes out: a task may have slept since it had its connection.
-
-    What it raises cuts the connection; without its body the server does nothing.
-    """
-
-    def __init__(self, value: bytes, *, content_type: str, check: Callable[[], None]) -> None:
-        super().__init__(value, content_type=content_type)
-        self._check = check
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write at most so many bytes."""
-        self._check()
-        await super().write_with_length(writer, content_length)
-
-
-class _CutError(Exception):
-    """Carries a cut out of aiohttp's reach, which would send a PUT or DELETE a second time without telling."""
-
-
-def _body_of(call: Call) -> bytes | io.BytesIO | _AskedBody | None:
-    check = _before_send.get()
-    if call.body is None:
-        return None
-    if check is None:
-        # aiohttp warns of more than 1 MiB in one piece.
-        return call.body if len(call.body) <= MIB else io.BytesIO(call.body)
-    return _AskedBody(call.body, content_type=call.content_type, check=check)
 
 
 class Transport:
@@ -183,7 +113,7 @@ class Transport:
 
         `before_send` may raise when there is a connection and nothing was sent: to wait for one takes its time.
         """
-        with self._recorded(call) as outcome, _asked(before_send):
+        with self._recorded(call) as outcome, asked(before_send):
             async with (
                 asyncio.timeout_at(deadline),
                 self._send(call) as response,
@@ -263,11 +193,11 @@ class Transport:
         async with self._open_session().request(
             call.method,
             URL(f"{self._base}{call.path}{query}", encoded=True),
-            data=_body_of(call),
+            data=body_of(call),
             headers=headers,
             allow_redirects=False,
             server_hostname=self._connection.tls_server_name,
-            middlewares=() if call.method == "GET" else (_send_once,),
+            middlewares=() if call.method == "GET" else (send_once,),
         ) as response:
             received_at = time.monotonic()
             self.clock.observe(response.headers.get("Date"), sent_at=sent_at, received_at=received_at)
@@ -279,11 +209,11 @@ class Transport:
         if self._closed:
             raise RuntimeError("the client is closed")
         if self._session is None:
-            connector = _Connector(
+            connector = GuardedConnector(
                 ssl=self._ssl_context,
                 limit=self._max_connections,
                 keepalive_timeout=_KEEPALIVE_SECONDS,
-                socket_factory=None if self._connection.local_addresses_allowed else _guarded_socket,
+                socket_factory=None if self._connection.local_addresses_allowed else guarded_socket,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -326,11 +256,11 @@ class Transport:
     def _translated(self, call: Call) -> Iterator[None]:
         try:
             yield
-        except (aiohttp.ClientError, _CutError, OSError) as error:
+        except (aiohttp.ClientError, CutError, OSError) as error:
             # Before a connection stood, nothing was sent: the outcome of a write is known then.
             unsent = isinstance(error, aiohttp.ClientConnectorError)
             raise ApiUnreachableError(
-                outcome_unknown=not unsent, **call_fields(call, reason=_unreachable_reason(error))
+                outcome_unknown=not unsent, **call_fields(call, reason=unreachable_reason(error))
             ) from error
         except UnicodeError:
             # A host name that no resolver takes; the error would quote it.
@@ -367,40 +297,3 @@ async def _read_body(
 def _require_plain(call: Call, response: aiohttp.ClientResponse) -> None:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiAnswerError(**call_fields(call, status=response.status, reason="Compressed"))
-
-
-async def _send_once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _CutError from error
-
-
-def _guarded_socket(address_info: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, address = address_info
-    if is_local_address(ip_address(str(address[0]).partition("%")[0])):
-        raise AddressRefusedError
-    return socket.socket(family=family, type=kind, proto=protocol)
-
-
-def _unreachable_reason(error: BaseException) -> str:
-    match error:
-        case TimeoutError():
-            return "Timeout"
-        case aiohttp.ClientConnectorCertificateError():
-            return "CertificateInvalid"
-        case aiohttp.ClientConnectorSSLError():
-            return "TlsHandshake"
-        case aiohttp.ClientConnectorDNSError():
-            return "NameResolution"
-        case aiohttp.ClientConnectorError(os_error=AddressRefusedError()):
-            return "AddressRefused"
-        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-            return "ConnectionRefused"
-        case aiohttp.ClientConnectorError():
-            return "ConnectionFailed"
-    return "ConnectionCut"

@@ -30,11 +30,12 @@ from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERV
 from fipop.metrics import FleetSnapshot, Metrics, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
+from fipop.operator.estate import Estate
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
-from fipop.operator.queues import build_queues
+from fipop.operator.queues import Concurrency, build_queues
 from fipop.operator.snapshot import build_snapshot
-from fipop.operator.term import Concurrency, Estate, LeaderTerm
+from fipop.operator.term import LeaderTerm
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.texts import clean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fipop.control.workqueue import Priority
+from fipop.control.runs import Priority
 from fipop.operator.addresses.ownership import is_settled
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router

@@ -8,7 +8,8 @@ from random import Random
 from typing import NamedTuple
 
 from fipop.backoff import Backoff
-from fipop.control.workqueue import Outcome, Run, WorkQueue
+from fipop.control.runs import Outcome, Run
+from fipop.control.workqueue import WorkQueue
 from fipop.metrics import Metrics
 
 
@@ -36,6 +37,15 @@ class WorkQueues:
     objects: WorkQueue[Key]
     passes: WorkQueue[str]
     installs: WorkQueue[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """How many rounds, passes and passes that may run helm go on at once."""
+
+    objects: int = 32
+    passes: int = 128
+    installs: int = 2
 
 
 def build_queues(metrics: Metrics, random: Random) -> WorkQueues:

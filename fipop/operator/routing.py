@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.control.runs import Priority
 from fipop.control.store import Change
-from fipop.control.workqueue import Priority
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -119,7 +119,9 @@ class Router:
 
     def _waiting_for(self, address: Address) -> list[FloatingIP]:
         """Give who waits and names an address, or might be given it: also by a range that is not known yet."""
-        may_get = functools.cache(lambda range_name: self.cache.allocations.may_get(range_name, address))
+        may_get = functools.cache(
+            lambda range_name: self.cache.allocations.ranges.may_get(range_name, address)
+        )
         return [
             each
             for each in self.waiting.values()

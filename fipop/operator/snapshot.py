@@ -40,7 +40,7 @@ def build_snapshot(
 
 def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
     for each in cache.ranges.all():
-        capacity = cache.allocations.capacity(each.name)
+        capacity = cache.allocations.ranges.capacity(each.name)
         whole = capacity.whole if capacity is not None else None
         yield RangeSample(
             name=each.name,

@@ -6,18 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any
 
-from fipop.control.leadership import Leadership
+from fipop.control.runs import RetryAfter
 from fipop.control.store import Change
-from fipop.control.workqueue import RetryAfter
 from fipop.deadlines import GUEST_WRITE_SECONDS
-from fipop.guest.guest_pass import GuestSessions
 from fipop.ipam.addresses import Address
-from fipop.kube.client import KubeClient
-from fipop.kube.events import EventRecorder
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IPS,
@@ -25,7 +20,6 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.metrics import Metrics
 from fipop.operator.addresses.mass_release import MassReleaseGuard
 from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
 from fipop.operator.addresses.ranges import RangeReconciler
@@ -33,47 +27,25 @@ from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.view_building import ViewBuilder
 from fipop.operator.adoption import Adoption
-from fipop.operator.configuration import Configuration
+from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
+from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.pass_triggers import PassTriggers
-from fipop.operator.guests.passes import PassController, PassParts
+from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
 from fipop.operator.notices import Notices
-from fipop.operator.queues import Key, Kind, WorkQueues
+from fipop.operator.queues import Concurrency, Key, Kind, WorkQueues
 from fipop.operator.routing import Router, gives_out_more
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
-from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estate:
-    """What outlives a term: the cache that a standby keeps, and what all terms use."""
-
-    cache: ClusterCache
-    client: KubeClient
-    events: EventRecorder
-    configuration: Configuration
-    leadership: Leadership
-    metrics: Metrics
-    sessions: GuestSessions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concurrency:
-    """How many rounds, passes and passes that may run helm go on at once."""
-
-    objects: int = 32
-    passes: int = 128
-    installs: int = 2
 
 
 class LeaderTerm:

@@ -40,7 +40,7 @@ class IpamTracer:
 def log_ipam_data(cache: ClusterCache) -> None:
     """Log every range with its counts, and every address with its holder."""
     for each in cache.ranges.all():
-        capacity = cache.allocations.capacity(each.name)
+        capacity = cache.allocations.ranges.capacity(each.name)
         counts = capacity.whole if capacity is not None else None
         logger.info(
             "ipam data: range",

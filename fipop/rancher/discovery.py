@@ -16,6 +16,7 @@ from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
 from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
+from fipop.rancher.credentials import parse_credential
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     LABEL_PROVIDER,
@@ -29,7 +30,6 @@ from fipop.rancher.objects import (
     ProvisioningCluster,
     credential_ref,
     object_ref,
-    parse_credential,
     parse_harvester_networks,
 )
 

@@ -6,20 +6,16 @@ of another type counts as absent. `resource_version` does not take part in compa
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.api.models import EPOCH
-from fipop.settings.yaml import YamlRefusedError, parse_yaml
 
 Json = Mapping[str, Any]
 
@@ -28,14 +24,10 @@ HARVESTER_CONFIG_KIND = "HarvesterConfig"
 LABEL_PROVIDER = "provider.cattle.io"
 PROVIDER_HARVESTER = "harvester"
 
-MAX_KUBECONFIG_BYTES = 64 * 1024
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
 
 _MAX_VERSION_DIGITS = 20  # a uint64
-_OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-_CREDENTIAL_ID = "harvestercredentialConfig-clusterId"
-_CREDENTIAL_KUBECONFIG = "harvestercredentialConfig-kubeconfigContent"
-_CLUSTER_PATH = re.compile(r"/k8s/clusters/([^/]+)/*")
+OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,41 +129,41 @@ class MalformedField:
 
 def parse_provisioning_cluster(obj: Json) -> ProvisioningCluster:
     """Read a provisioning.cattle.io/v1 Cluster."""
-    meta = _mapping(obj.get("metadata"))
-    spec = _mapping(obj.get("spec"))
+    meta = as_mapping(obj.get("metadata"))
+    spec = as_mapping(obj.get("spec"))
     annotations = _texts(meta.get("annotations"))
     rke_config = spec.get("rkeConfig")
     return ProvisioningCluster(
-        namespace=_text(meta.get("namespace")),
-        name=_text(meta.get("name")),
-        uid=_text(meta.get("uid")),
+        namespace=as_text(meta.get("namespace")),
+        name=as_text(meta.get("name")),
+        uid=as_text(meta.get("uid")),
         resource_version=_version(meta),
         created=parse_time(meta.get("creationTimestamp")) or EPOCH,
         deleting=bool(meta.get("deletionTimestamp")),
         labels=_texts(meta.get("labels")),
         paused=names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED)) is True,
         wants_floating_ip=names.parse_go_bool(annotations.get(names.ANNOTATION_FLOATING_IP)) is not False,
-        cluster_name=_text(_mapping(obj.get("status")).get("clusterName")),
-        credential=_text(spec.get("cloudCredentialSecretName")),
+        cluster_name=as_text(as_mapping(obj.get("status")).get("clusterName")),
+        credential=as_text(spec.get("cloudCredentialSecretName")),
         is_imported=not isinstance(rke_config, Mapping),
-        pools=_parse_pools(_mapping(rke_config).get("machinePools")),
+        pools=_parse_pools(as_mapping(rke_config).get("machinePools")),
     )
 
 
 def parse_management_cluster(obj: Json) -> ManagementCluster:
     """Read a management.cattle.io/v3 Cluster."""
-    meta = _mapping(obj.get("metadata"))
-    spec = _mapping(obj.get("spec"))
-    status = _mapping(obj.get("status"))
-    name = _text(meta.get("name"))
+    meta = as_mapping(obj.get("metadata"))
+    spec = as_mapping(obj.get("spec"))
+    status = as_mapping(obj.get("status"))
+    name = as_text(meta.get("name"))
     return ManagementCluster(
         name=name,
-        uid=_text(meta.get("uid")),
+        uid=as_text(meta.get("uid")),
         resource_version=_version(meta),
         deleting=bool(meta.get("deletionTimestamp")),
-        display_name=_text(spec.get("displayName")),
-        workspace=_text(spec.get("fleetWorkspaceName")),
-        provider=_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
+        display_name=as_text(spec.get("displayName")),
+        workspace=as_text(spec.get("fleetWorkspaceName")),
+        provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
         connected=_is_connected(status.get("conditions")),
         is_internal=name == "local" or spec.get("internal") is True,
     )
@@ -179,11 +171,11 @@ def parse_management_cluster(obj: Json) -> ManagementCluster:
 
 def parse_namespace(obj: Json) -> NamespaceInfo:
     """Read a Namespace."""
-    meta = _mapping(obj.get("metadata"))
-    phase = _mapping(obj.get("status")).get("phase")
+    meta = as_mapping(obj.get("metadata"))
+    phase = as_mapping(obj.get("status")).get("phase")
     return NamespaceInfo(
-        name=_text(meta.get("name")),
-        uid=_text(meta.get("uid")),
+        name=as_text(meta.get("name")),
+        uid=as_text(meta.get("uid")),
         resource_version=_version(meta),
         terminating=bool(meta.get("deletionTimestamp")) or phase == "Terminating",
     )
@@ -196,7 +188,7 @@ def parse_harvester_networks(obj: Json) -> tuple[str, ...] | MalformedField:
     """
     info = obj.get("networkInfo")
     if not isinstance(info, str) or not info.strip():
-        old = _text(obj.get("networkName")).strip()
+        old = as_text(obj.get("networkName")).strip()
         return (old,) if old else ()
     if len(info) > MAX_NETWORK_INFO_CHARACTERS:
         return MalformedField(field="networkInfo", reason="is too long")
@@ -211,20 +203,8 @@ def parse_harvester_networks(obj: Json) -> tuple[str, ...] | MalformedField:
         return ()
     if not isinstance(interfaces, list):
         return MalformedField(field="networkInfo", reason="has interfaces that are no list")
-    found = (_text(_mapping(interface).get("networkName")).strip() for interface in interfaces)
+    found = (as_text(as_mapping(interface).get("networkName")).strip() for interface in interfaces)
     return tuple(dict.fromkeys(name for name in found if name))
-
-
-def parse_credential(secret: Json) -> str | None:
-    """Give the id of the Harvester cluster that a cloud credential is for; None where it names no cluster.
-
-    The id is optional there; without it, the server of the kubeconfig's current context names the cluster.
-    """
-    data = _mapping(secret.get("data"))
-    cluster_id = (_decode(data.get(_CREDENTIAL_ID)) or "").strip()
-    if not cluster_id:
-        cluster_id = _cluster_of_kubeconfig(_decode(data.get(_CREDENTIAL_KUBECONFIG)) or "")
-    return cluster_id if _OBJECT_NAME.fullmatch(cluster_id) else None
 
 
 def credential_ref(credential: str, cluster_namespace: str) -> ObjectRef | None:
@@ -240,17 +220,17 @@ def credential_ref(credential: str, cluster_namespace: str) -> ObjectRef | None:
 
 def object_ref(namespace: str, name: str) -> ObjectRef | None:
     """Give the reference that somebody wrote; None where no object can have that name."""
-    return ObjectRef(namespace=namespace, name=name) if _OBJECT_NAME.fullmatch(name) else None
+    return ObjectRef(namespace=namespace, name=name) if OBJECT_NAME.fullmatch(name) else None
 
 
 def _parse_pools(items: object) -> tuple[MachinePool, ...]:
-    pools = (_mapping(item) for item in items) if isinstance(items, list) else ()
+    pools = (as_mapping(item) for item in items) if isinstance(items, list) else ()
     return tuple(
         MachinePool(
             is_control_plane=pool.get("controlPlaneRole") is True,
-            config_kind=_text(_mapping(pool.get("machineConfigRef")).get("kind")),
-            config_name=_text(_mapping(pool.get("machineConfigRef")).get("name")),
-            credential=_text(pool.get("cloudCredentialSecretName")),
+            config_kind=as_text(as_mapping(pool.get("machineConfigRef")).get("kind")),
+            config_name=as_text(as_mapping(pool.get("machineConfigRef")).get("name")),
+            credential=as_text(pool.get("cloudCredentialSecretName")),
         )
         for pool in pools
     )
@@ -259,52 +239,25 @@ def _parse_pools(items: object) -> tuple[MachinePool, ...]:
 def _is_connected(conditions: object) -> bool:
     items = conditions if isinstance(conditions, list) else []
     return any(
-        _mapping(item).get("type") == "Connected" and _mapping(item).get("status") == "True" for item in items
+        as_mapping(item).get("type") == "Connected" and as_mapping(item).get("status") == "True"
+        for item in items
     )
 
 
-def _cluster_of_kubeconfig(text: str) -> str:
-    try:
-        kubeconfig = _mapping(parse_yaml(text, max_bytes=MAX_KUBECONFIG_BYTES))
-    except YamlRefusedError:
-        return ""
-    context = _named(kubeconfig.get("contexts"), kubeconfig.get("current-context"))
-    cluster = _named(kubeconfig.get("clusters"), _mapping(context.get("context")).get("cluster"))
-    try:
-        path = urlsplit(_text(_mapping(cluster.get("cluster")).get("server")).strip()).path
-    except ValueError:
-        return ""
-    match = _CLUSTER_PATH.fullmatch(path)
-    return match.group(1) if match else ""
-
-
-def _named(items: object, name: object) -> Json:
-    entries = (_mapping(item) for item in items) if isinstance(items, list) else ()
-    return next((entry for entry in entries if name and entry.get("name") == name), {})
-
-
-def _decode(value: object) -> str | None:
-    # Four characters of base64 are three bytes: refuse before decoding what we would refuse to read.
-    if not isinstance(value, str) or len(value) > MAX_KUBECONFIG_BYTES * 4 // 3 + 4:
-        return None
-    try:
-        return base64.b64decode(value, validate=True).decode("utf-8")
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _mapping(value: object) -> Json:
+def as_mapping(value: object) -> Json:
+    """Read a mapping where somebody may have written anything."""
     return value if isinstance(value, Mapping) else {}
 
 
 def _texts(value: object) -> dict[str, str]:
-    return {key: item for key, item in _mapping(value).items() if isinstance(item, str)}
+    return {key: item for key, item in as_mapping(value).items() if isinstance(item, str)}
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
+    """Read a text where somebody may have written anything."""
     return value if isinstance(value, str) else ""
 
 
 def _version(meta: Json) -> int:
-    text = _text(meta.get("resourceVersion"))
+    text = as_text(meta.get("resourceVersion"))
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_VERSION_DIGITS else 0

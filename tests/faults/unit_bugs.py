@@ -179,7 +179,7 @@ UNIT_BUGS = (
     _unit_bug(
         "space-changed",
         "a range that is made again in another space gives out what its former holders carry",
-        ("state/allocations.py", "        if former is not None:", "        if False:"),
+        ("state/range_index.py", "        if former is not None:", "        if False:"),
         "scenarios/test_changed_spaces.py",
         "test_a_range_made_again_in_another_space_gives_out_nothing_and_takes_nothing_away",
         "test_it_gives_out_addresses_once_the_last_one_of_its_name_is_free",

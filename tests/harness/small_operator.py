@@ -14,7 +14,7 @@ from typing import Any
 
 from fipop.backoff import Backoff
 from fipop.control.kopf.bridge import EventType
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.errors import ApiServerError, FipopError
 from fipop.kube.client import Listing
 from fipop.kube.resources import (

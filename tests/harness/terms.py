@@ -11,8 +11,8 @@ from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
+from fipop.operator.estate import Estate
 from fipop.operator.queues import Key, WorkQueues
-from fipop.operator.term import Estate
 from fipop.state.cache import ClusterCache
 from tests.harness.memory import MemoryClient
 

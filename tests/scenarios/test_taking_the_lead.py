@@ -6,7 +6,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from fipop.metrics.exposition import Metrics
 from fipop.operator.queues import Key, Kind, build_queues

@@ -20,7 +20,8 @@ import kopf
 
 from fipop.backoff import Backoff, Delays
 from fipop.control.kopf.bridge import Callback, EventBridge, EventType
-from fipop.control.kopf.http import Liveness, StreamSessions
+from fipop.control.kopf.http import StreamSessions
+from fipop.control.kopf.liveness import Liveness
 from fipop.control.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 from fipop.errors import WatcherEndedError
 from fipop.kube.connection import Connection

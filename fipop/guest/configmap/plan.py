@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from fipop.api import names
@@ -25,14 +24,11 @@ from fipop.guest.configmap.intervals import (
     parse_hosts,
     parse_intervals,
 )
+from fipop.guest.configmap.keys import ALLOW_SHARE, CIDR, INTERFACE, DesiredKey, DesiredKeys
 from fipop.texts import is_namespace
 
 Json: TypeAlias = dict[str, Any]
 
-CIDR = "cidr-"
-ALLOW_SHARE = "allow-share-"
-INTERFACE = "interface-"
-GLOBAL = "global"
 
 _PREFIXES = (CIDR, ALLOW_SHARE, INTERFACE)
 _PREDECESSOR_EMPTY = "/32"
@@ -40,47 +36,6 @@ _PREDECESSOR_EMPTY = "/32"
 
 _VERSION = re.compile(r"[!-~]{1,64}")
 _MAX_ANNOTATION = 256 * 1024  # the API server's limit for all annotations of an object
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedAddress:
-    """What one floating IP asks of its guest's ConfigMap; `addresses` in canonical form, those held only."""
-
-    floating_ip: tuple[str, str]
-    created: datetime
-    addresses: tuple[str, ...]
-    service_namespace: str | None = None
-    allow_share: bool | None = None
-    interface: str | None = None
-    update_config_map: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredKey:
-    """One key with its value; `overwrite`: also where somebody else's value stands."""
-
-    name: str
-    value: str
-    overwrite: bool
-    floating_ips: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contradiction:
-    """`floating_ip` wants another value for `key` than an older floating IP of the same guest, which wins."""
-
-    floating_ip: tuple[str, str]
-    key: str
-    wanted: str
-    used: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredKeys:
-    """All keys that a guest's floating IPs want, by name, and where they contradict each other."""
-
-    keys: tuple[DesiredKey, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,52 +66,6 @@ class Plan:
     blocked: tuple[BlockedKey, ...] = ()
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A key while the floating IPs of a guest are gone through."""
-
-    values: list[str] = field(default_factory=list)
-    overwrite: bool = False
-    floating_ips: list[tuple[str, str]] = field(default_factory=list)
-
-    def add(self, floating_ip: WantedAddress, values: Iterable[str]) -> None:
-        self.values += [value for value in values if value not in self.values]
-        self.overwrite = self.overwrite or floating_ip.update_config_map
-        self.floating_ips.append(floating_ip.floating_ip)
-
-
-def build_keys(wanted: Sequence[WantedAddress]) -> DesiredKeys:
-    """Merge a guest's floating IPs into keys, oldest first: pools joined by commas, the first word stands else.
-
-    A floating IP without an address asks for nothing.
-    """
-    drafts: dict[str, _Draft] = {}
-    contradictions = []
-    for one in sorted(wanted, key=lambda item: (item.created, item.floating_ip)):
-        if not one.addresses:
-            continue
-        scope = one.service_namespace or GLOBAL
-        drafts.setdefault(CIDR + scope, _Draft()).add(one, map(as_cidr, one.addresses))
-        for key, value in _single_values(one, scope):
-            draft = drafts.setdefault(key, _Draft())
-            if draft.values and draft.values != [value]:
-                contradictions.append(
-                    Contradiction(floating_ip=one.floating_ip, key=key, wanted=value, used=draft.values[0])
-                )
-                continue
-            draft.add(one, (value,))
-    keys = tuple(
-        DesiredKey(
-            name=name,
-            value=",".join(draft.values),
-            overwrite=draft.overwrite,
-            floating_ips=tuple(draft.floating_ips),
-        )
-        for name, draft in sorted(drafts.items())
-    )
-    return DesiredKeys(keys=keys, contradictions=tuple(contradictions))
-
-
 def parse_config_map(item: Json) -> Json:
     """Give of a guest's ConfigMap what is read, in the shape that Kubernetes gives it.
 
@@ -175,14 +84,6 @@ def parse_config_map(item: Json) -> Json:
         },
         "data": _texts(item, "data"),
     }
-
-
-def as_cidr(address: str) -> str:
-    """Give an address as a pool of one: `10.0.0.1/32`, `fd00::1/128`."""
-    parsed = parse_address(address)
-    if parsed is None:
-        raise ValueError("not an address")
-    return f"{parsed}/{parsed.max_prefixlen}"
 
 
 def plan_patch(
@@ -283,15 +184,6 @@ def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Inte
             break
         pools[name] = parse_intervals(data[name])
     return pools
-
-
-def _single_values(one: WantedAddress, scope: str) -> list[tuple[str, str]]:
-    found = []
-    if one.allow_share is not None:
-        found.append((ALLOW_SHARE + scope, "true" if one.allow_share else "false"))
-    if one.interface:
-        found.append((INTERFACE + scope, one.interface))
-    return found
 
 
 def _build_patch(current: Json | None, changes: Json, mark: str | None, namespace: str) -> Patch:

@@ -12,7 +12,8 @@ from fipop.api import names
 from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiError, ApiNotFoundError, FipopError
 from fipop.guest.configmap.intervals import MAX_PARTS
-from fipop.guest.configmap.plan import DesiredKeys, Patch, Plan, build_keys, plan_patch
+from fipop.guest.configmap.keys import DesiredKeys, build_keys
+from fipop.guest.configmap.plan import Patch, Plan, plan_patch
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, NAMESPACES

@@ -20,11 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyhelm3
-import yaml
-
 from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.errors import HelmError, HelmFailure, StartError
+from fipop.guest.helm.command import ChartFetch, HelmCommand, helm_error
 from fipop.guest.helm.door import Door, RefusedAnswerError, open_door
 from fipop.guest.helm.failures import classify
 from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES, Finished, run_process
@@ -37,13 +35,8 @@ from fipop.texts import clean
 log = logging.getLogger(__name__)
 
 _UPGRADE, _DESCRIBE, _FETCH = "upgrade", "inspection", "fetch"
-_HISTORY = 10
 _CRASHED = 2
 """How a Go program ends that gets no more memory; helm's own failures end with 1."""
-_GO_MEMORY = "112MiB"
-"""From where on helm's garbage collector does its best: DATA_BYTES without what a Go program never touches."""
-_REPOSITORY = "charts"
-_MAX_INDEX_BYTES = 16 * 1024 * 1024
 _LONGEST_CHART = 253
 _EXPLAINED = frozenset(
     {
@@ -58,8 +51,6 @@ _EXPLAINED = frozenset(
 """Failures of which the door may know better why."""
 _MANIFEST_BYTES = 1024 * 1024
 _FETCHED_FILE_BYTES = 64 * 1024 * 1024
-_NO_FOLDER = "/dev/null/none"
-"""Nothing can be made below it: what a guest's API serves is not kept on our disk."""
 _PASSED_TO_FETCHES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
@@ -161,7 +152,7 @@ class HelmRunner:
             return (await command.run(_get("manifest", release))).decode(errors="replace")
 
     @asynccontextmanager
-    async def _visit(self, target: HelmTarget, *, action: str, subject: str) -> AsyncIterator[_Command]:
+    async def _visit(self, target: HelmTarget, *, action: str, subject: str) -> AsyncIterator[HelmCommand]:
         """Lend helm's command line with a door to a guest, for one run or two."""
         door: Door | None = None
         try:
@@ -169,7 +160,7 @@ class HelmRunner:
                 self._private_folder(action) as folder,
                 open_door(target.connection, deadline=target.deadline, on_request=target.on_request) as door,
             ):
-                yield _Command(
+                yield HelmCommand(
                     self, folder, action=action, subject=subject, door=door, deadline=target.deadline
                 )
         except HelmError as error:
@@ -185,7 +176,7 @@ class HelmRunner:
         """Lend a place from which charts are fetched; what it wrote is gone afterwards."""
         async with self._private_folder(_FETCH) as folder:
             yield ChartFetch(
-                _Command(self, folder, action=_FETCH, subject=subject, env=self._fetch_environment)
+                HelmCommand(self, folder, action=_FETCH, subject=subject, env=self._fetch_environment)
             )
 
     @asynccontextmanager
@@ -218,7 +209,7 @@ class HelmRunner:
 
         More than `stdout_bytes` is a failure; None: whatever it says there is dropped.
         """
-        failed = functools.partial(_failure, action, subject)
+        failed = functools.partial(helm_error, action, subject)
         try:
             async with self._slots[action]:
                 seconds = self.deadline_seconds
@@ -264,118 +255,12 @@ def _judge(ended: Finished, failed: Callable[[HelmFailure], HelmError], *, is_re
     return ended.stdout
 
 
-class ChartFetch:
-    """Fetches charts with one helm cache."""
-
-    def __init__(self, command: _Command) -> None:
-        self._command = command
-
-    async def index(self, url: str) -> bytes:
-        """Give the index of a chart repository and make its charts ready to `pull`."""
-        await self._command.repo_add(_REPOSITORY, url)
-        path = self._command.cache / "repository" / f"{_REPOSITORY}-index.yaml"
-        if path.stat().st_size > _MAX_INDEX_BYTES:
-            raise self._command.failed(HelmFailure.INVALID)
-        return path.read_bytes()
-
-    async def newest_version(self, ref: str) -> str:
-        """Give the newest version that an OCI registry has of a chart."""
-        try:
-            metadata = await self._command.show_chart(ref)
-        except yaml.YAMLError as error:
-            raise self._command.failed(HelmFailure.UNKNOWN) from error
-        version = metadata.get("version") if isinstance(metadata, dict) else None
-        if not isinstance(version, str):
-            raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
-        return version
-
-    async def pull(self, chart: str, version: str, destination: Path) -> Path:
-        """Fetch one version of a chart (`oci://…`, or a name of the repository whose index was read) as an archive."""
-        ref = chart if "://" in chart else f"{_REPOSITORY}/{chart}"
-        await self._command.run(["pull", ref, "--version", version, "--destination", str(destination)])
-        archives = [name for name in os.listdir(destination) if name.endswith(".tgz")]  # noqa: PTH208 - a name or two
-        if len(archives) != 1:
-            raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
-        return destination / archives[0]
-
-
-class _Command(pyhelm3.Command):  # type: ignore[misc]
-    """pyhelm3's command lines, run our way, in a folder of their own."""
-
-    def __init__(
-        self,
-        runner: HelmRunner,
-        folder: Path,
-        *,
-        action: str,
-        subject: str,
-        door: Door | None = None,
-        deadline: float | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(
-            executable=runner.executable,
-            default_timeout=f"{runner.deadline_seconds:.0f}s",
-            history_max_revisions=_HISTORY,
-        )
-        self.labels: Mapping[str, str] = {}
-        self.cache = folder / "cache"
-        self.failed = functools.partial(_failure, action, subject)
-        self._runner = runner
-        self._folder = folder
-        self._action = action
-        self._subject = subject
-        self._deadline = deadline
-        self.stdout_bytes = STDOUT_BYTES
-        self._env = {**_environment(folder), **(env or {})}
-        if door is not None:
-            path = folder / "kubeconfig"
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-                stream.write(door.render_kubeconfig())
-            self._env["KUBECONFIG"] = str(path)
-
-    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 - pyhelm3's name
-        arguments = [str(part) for part in command]
-        is_upgrade = arguments[0] == "upgrade"
-        if self.labels and is_upgrade:
-            # Not among pyhelm3's options. Helm keeps them on the release's Secret.
-            arguments += ["--labels", ",".join(f"{name}={value}" for name, value in self.labels.items())]
-        log.debug("running helm", extra={"action": self._action, "subject": self._subject})
-        stdout = await self._runner.execute(
-            arguments,
-            env=self._env,
-            folder=self._folder,
-            stdin=input,
-            action=self._action,
-            subject=self._subject,
-            deadline=self._deadline,
-            stdout_bytes=None if is_upgrade else self.stdout_bytes,
-        )
-        # An upgrade tells the whole release, which pyhelm3 would read: how it ended says enough.
-        return b"{}" if is_upgrade else stdout
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    """Give the whole environment of a helm process: none of ours, above all no proxy and no kubeconfig."""
-    return {
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "KUBECACHEDIR": _NO_FOLDER,
-        "HELM_CACHE_HOME": str(folder / "cache"),
-        "HELM_CONFIG_HOME": str(folder / "config"),
-        "HELM_DATA_HOME": str(folder / "data"),
-        "HELM_PLUGINS": str(folder / "plugins"),
-        "HELM_DRIVER": "secret",
-        "GOMEMLIMIT": _GO_MEMORY,
-    }
-
-
 def _get(what: str, release: ReleaseRecord, *options: str) -> list[str]:
     place = ("--namespace", release.namespace, "--revision", str(release.revision))
     return ["get", what, release.name, *place, *options]
 
 
-def _parse_mapping(output: bytes, command: _Command) -> dict[str, Any]:
+def _parse_mapping(output: bytes, command: HelmCommand) -> dict[str, Any]:
     try:
         found = json.loads(output) or {}
     except (ValueError, RecursionError):
@@ -383,7 +268,3 @@ def _parse_mapping(output: bytes, command: _Command) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise command.failed(HelmFailure.UNKNOWN)
     return found
-
-
-def _failure(action: str, subject: str, failure: HelmFailure) -> HelmError:
-    return HelmError(action=action, subject=subject, failure=failure)

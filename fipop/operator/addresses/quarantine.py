@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fipop.api.models import Reservation
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient

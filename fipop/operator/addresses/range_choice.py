@@ -30,7 +30,7 @@ _NO_RANGE_MESSAGES = {
 def range_matches(cache: ClusterCache) -> tuple[RangeMatch, ...]:
     """Give of every range that can be read what the choice for a guest needs."""
     return tuple(
-        as_match(each, full=cache.allocations.is_full(each.name))
+        as_match(each, full=cache.allocations.ranges.is_full(each.name))
         for each in cache.ranges.all()
         if not each.meta.deleting
     )
@@ -119,6 +119,6 @@ def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str)
 
 
 def _gives_out(cache: ClusterCache, range_name: str, addresses: Collection[Address]) -> bool:
-    if cache.allocations.problem_of(range_name) is not None:
+    if cache.allocations.ranges.problem_of(range_name) is not None:
         return False
-    return all(cache.allocations.why_refused(range_name, address) is None for address in addresses)
+    return all(cache.allocations.ranges.why_refused(range_name, address) is None for address in addresses)

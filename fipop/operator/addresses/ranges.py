@@ -9,7 +9,7 @@ from dataclasses import replace
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.models import INT64_MAX, FloatingIPRange, RangeCapacity
 from fipop.api.rendering import render_range_status
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES
@@ -37,7 +37,7 @@ class RangeReconciler:
         if found is None:
             self._written_at.pop(name, None)
             return None
-        counted = self._cache.allocations.capacity(name)
+        counted = self._cache.allocations.ranges.capacity(name)
         capacity = counted.clamped() if counted is not None else None
         wanted = merge_conditions(
             found.conditions,
@@ -79,8 +79,8 @@ def build_conditions(
     found: FloatingIPRange, allocations: AllocationIndex, capacity: RangeCapacity | None
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it."""
-    others = allocations.conflicts(found.name)
-    problem = allocations.problem_of(found.name)
+    others = allocations.ranges.conflicts(found.name)
+    problem = allocations.ranges.problem_of(found.name)
     if problem is not None or capacity is None:
         reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
         ready = Condition(
@@ -113,7 +113,7 @@ def build_conditions(
 
 def describe(found: FloatingIPRange, allocations: AllocationIndex, capacity: RangeCapacity) -> str:
     """Say how many addresses there are, and what was understood otherwise than it was written."""
-    notes = [f"{part.part} means {part.meaning}" for part in allocations.masked_parts(found.name)[:5]]
+    notes = [f"{part.part} means {part.meaning}" for part in allocations.ranges.masked_parts(found.name)[:5]]
     counts = (capacity.whole, capacity.ipv4, capacity.ipv6)
     if any(count.total > INT64_MAX for count in counts):
         notes.append(f"counts above {INT64_MAX} are shown as that")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fipop.api import names
 from fipop.api.models import FloatingIP, Reservation
 from fipop.api.rendering import render_floating_ip_status
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, ApiError, FipopError
 from fipop.kube.client import Json, KubeClient
 from fipop.kube.resources import FLOATING_IPS

@@ -99,7 +99,7 @@ class ViewBuilder:
         if isinstance(found, Blocker):
             return found
         allocations = self.cache.allocations
-        problem = allocations.problem_of(found.name)
+        problem = allocations.ranges.problem_of(found.name)
         if isinstance(problem, AddressSpaceChangedError):
             return blocker_of(problem)
         if problem is not None:
@@ -107,10 +107,10 @@ class ViewBuilder:
         return RangeView(
             name=found.name,
             space=found.address_space,
-            families=allocations.families(found.name),
+            families=allocations.ranges.families(found.name),
             draining=found.draining,
             restricted=find_restriction(found, guest),
-            refuses=lambda address: allocations.why_refused(found.name, address),
+            refuses=lambda address: allocations.ranges.why_refused(found.name, address),
             is_anothers=lambda address: allocations.is_anothers(
                 found.address_space, address, floating_ip.meta.key
             ),
@@ -151,8 +151,8 @@ class _Holders:
             if (
                 address.family is family
                 and each.range == range_name
-                and each.space == allocations.space_of(range_name)
-                and allocations.why_refused(range_name, address) is None
+                and each.space == allocations.ranges.space_of(range_name)
+                and allocations.ranges.why_refused(range_name, address) is None
                 and self.reservation_store.may_take(each, claim)
             ):
                 return address

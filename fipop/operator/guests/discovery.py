@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from fipop.api import names
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference

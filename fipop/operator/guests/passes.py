@@ -4,105 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
-from random import Random
-from typing import Protocol
 
 from fipop.api.models import FloatingIP, Reservation
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.errors import PASSING_ERRORS
-from fipop.guest.configmap.plan import WantedAddress
-from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address, parse_address
-from fipop.kube.client import KubeClient
-from fipop.metrics import GuestEvent, Metrics
+from fipop.metrics import GuestEvent
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.ownership import address_of
-from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
+from fipop.operator.guests.pass_parts import PassParts
+from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.settings.options import GuestInstall, Settings
-from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
-from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestDirectory
+from fipop.state.cache import BY_OWNER_NAMESPACE
 from fipop.state.observations import GuestObservation, observe, unreachable
 
 logger = logging.getLogger(__name__)
-
-DEEP_CHECK_SECONDS = 3600.0
-
-
-@dataclass(slots=True)
-class PassSchedule:
-    """What is remembered of the passes over one guest; `deep_at` in monotonic, `finished_at` in Unix time."""
-
-    deep_at: float
-    failures: int = 0
-    finished_at: float | None = None
-
-    def note(
-        self, report: PassReport, *, deep: bool, now: datetime, monotonic: float, created: datetime
-    ) -> float | None:
-        """Keep how a pass ended; give in how many seconds the next is due, None: at the interval."""
-        if deep and report.releases and report.checked:
-            # Also when the pass failed: what fails for good would make every pass a deep one.
-            self.deep_at = monotonic
-        if report.error is None:
-            self.failures = 0
-        else:
-            self.failures += 1
-        if not report.mends_soon:
-            self.finished_at = now.timestamp()
-            return report.retry_after_seconds
-        if report.retry_after_seconds is not None:
-            return report.retry_after_seconds
-        return retry_delay_seconds((now - created).total_seconds(), self.failures)
-
-
-class PassRequests(Protocol):
-    """What a pass asks for."""
-
-    def add_pass(self, guest_id: str) -> None:
-        """Want a pass before all that are only due again."""
-
-    def add_pass_later(self, guest_id: str, seconds: float) -> None:
-        """Want a pass in a while."""
-
-    def add_install(self, guest_id: str) -> None:
-        """Want a pass that may run helm, when its turn comes."""
-
-    def add_guest_floating_ips(self, guest_id: str) -> None:
-        """Want rounds over the floating IPs of a guest: their statuses tell what was found."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassParts:
-    """What passes work with.
-
-    `leads` tells whether this replica leads for as long as a write may take; `gate` and `conflicts` what guests were
-    seen to carry.
-    """
-
-    client: KubeClient
-    cache: ClusterCache
-    guests: GuestDirectory
-    sessions: GuestSessions
-    metrics: Metrics
-    settings: Callable[[], Settings]
-    leads: Callable[[], bool]
-    reservation_store: ReservationStore
-    gate: AllocationGate
-    conflicts: AddressConflicts
-    requests: PassRequests
-    inspector: GuestInspector
-    now: Callable[[], datetime]
-    monotonic: Callable[[], float]
-    random: Random
 
 
 class PassController:

@@ -65,7 +65,7 @@ class Reach:
 
     def has(self, range_name: str, address: Address) -> bool:
         """Whether an address is of a range's pool."""
-        return self.cache.allocations.may_get(range_name, address)
+        return self.cache.allocations.ranges.may_get(range_name, address)
 
     def found_for(self, guest_id: str) -> int:
         """Count the addresses in quarantine because a guest was found to carry them: they never had an owner."""

@@ -268,7 +268,7 @@ class GuestScan:
         if address in self.conflicts.rightful(guest_id):
             return
         for each in ranges:
-            unreadable = allocations.problem_of(each.name) is not None
+            unreadable = allocations.ranges.problem_of(each.name) is not None
             if not unreadable and allocations.is_nobodys(each.name, address, carrier=guest_id):
                 yield each
 

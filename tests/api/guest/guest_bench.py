@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fipop.guest.configmap.plan import WantedAddress
+from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import Role

@@ -14,7 +14,7 @@ from fipop.errors import (
     KubeconfigError,
     PassTimeoutError,
 )
-from fipop.guest.configmap.plan import WantedAddress
+from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import ConfigMapOutcome, Event, GuestEvent
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault

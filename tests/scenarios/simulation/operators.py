@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from fipop.control.workqueue import RetryAfter
+from fipop.control.runs import RetryAfter
 from fipop.errors import FipopError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.queues import Key, Kind

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fipop.backoff import Backoff
-from fipop.control.workqueue import Outcome, Priority, RetryAfter, Run, WorkQueue
+from fipop.control.runs import Outcome, Priority, RetryAfter, Run
+from fipop.control.workqueue import WorkQueue
 from fipop.errors import ApiThrottledError, FipopError
 from tests.unit.control.conftest import VirtualLoop
 

@@ -14,9 +14,10 @@ import pytest
 import pytest_asyncio
 
 from fipop.errors import ApiServerError, FipopError
-from fipop.guest.configmap.plan import WantedAddress
+from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.helm.chart_cache import CachedChart, ChartCache
+from fipop.guest.helm.chart_archives import CachedChart
+from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
@@ -286,7 +287,7 @@ async def test_one_deadline_is_for_all_that_a_turn_of_helm_does(
     proxy: RancherProxy, installing: tuple[GuestSessions, HelmRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guest that is slow held a turn for as long as each helm in it may take, one after the other."""
-    monkeypatch.setattr("fipop.guest.guest_pass.HELM_TURN_SECONDS", 1.0)
+    monkeypatch.setattr("fipop.guest.pass_run.HELM_TURN_SECONDS", 1.0)
     sessions, runner = installing
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     report = await asyncio.wait_for(sessions.run_pass(task), 30)

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fipop.rancher.credentials import MAX_KUBECONFIG_BYTES, parse_credential
 from fipop.rancher.objects import (
-    MAX_KUBECONFIG_BYTES,
     MalformedField,
     ObjectRef,
     credential_ref,
     object_ref,
-    parse_credential,
     parse_harvester_networks,
     parse_management_cluster,
     parse_namespace,

@@ -43,7 +43,7 @@ def claim_of(address: str, range_name: str = "pool", owner: str = "web", space: 
 
 
 def counts(allocations: AllocationIndex, range_name: str = "pool") -> tuple[int, int, int, int]:
-    capacity = allocations.capacity(range_name)
+    capacity = allocations.ranges.capacity(range_name)
     assert capacity is not None
     whole = capacity.whole
     assert whole.total == whole.used + whole.free + whole.quarantined
@@ -121,9 +121,9 @@ def test_a_range_that_cannot_be_read_gives_nothing_and_forgets_nothing() -> None
     good = build_range("pool", "10.0.0.1-10.0.0.2")
     cache = cache_of(ranges=[good], reservations=[build_reservation("10.0.0.1")])
     cache.observe(FLOATING_IP_RANGES, newer(good, spec={"iprange": "10.0.0.9-10.0.0.1"}))
-    assert cache.allocations.problem_of("pool") is not None
-    assert cache.allocations.capacity("pool") is None
-    assert cache.allocations.is_full("pool")
+    assert cache.allocations.ranges.problem_of("pool") is not None
+    assert cache.allocations.ranges.capacity("pool") is None
+    assert cache.allocations.ranges.is_full("pool")
     cache.observe(FLOATING_IP_RANGES, newer(good))
     assert counts(cache.allocations) == (1, 1, 0, 0)
 
@@ -131,9 +131,9 @@ def test_a_range_that_cannot_be_read_gives_nothing_and_forgets_nothing() -> None
 def test_a_range_that_is_made_again_in_another_space_leaves_nothing_behind() -> None:
     pool = build_range("pool", "10.0.0.1")
     cache = cache_of(ranges=[pool, build_range("young", "10.0.0.1", created="2026-02-01T00:00:00Z")])
-    assert cache.allocations.conflicts("young") == ("pool",)
+    assert cache.allocations.ranges.conflicts("young") == ("pool",)
     cache.observe(FLOATING_IP_RANGES, newer(pool, spec={"iprange": "10.0.0.1", "addressSpace": "away"}))
-    assert cache.allocations.conflicts("young") == ()
+    assert cache.allocations.ranges.conflicts("young") == ()
     assert next_free(cache.allocations, "young") == "10.0.0.1"
     assert next_free(cache.allocations, "pool") == "10.0.0.1"
 
@@ -146,7 +146,7 @@ def test_the_younger_of_two_that_overlap_has_only_what_is_its_own() -> None:
         ]
     )
     assert next_free(cache.allocations, "young") == "10.0.0.5"
-    refusal = cache.allocations.why_refused("young", parse_address("10.0.0.4"))
+    refusal = cache.allocations.ranges.why_refused("young", parse_address("10.0.0.4"))
     assert refusal is not None
     assert '"old"' in str(refusal)
 
@@ -159,7 +159,7 @@ def test_a_range_is_full_for_a_new_guest_when_the_family_that_it_would_get_is_us
         ranges=[build_range("pool", "10.0.0.1,fd00::/64")],
         reservations=[build_reservation(each) for each in held],
     )
-    assert cache.allocations.is_full("pool") is is_full
+    assert cache.allocations.ranges.is_full("pool") is is_full
 
 
 def test_the_addresses_in_the_spec_of_an_object_that_was_never_looked_at_are_spoken_for() -> None:
@@ -236,12 +236,12 @@ def test_the_books_after_any_history_are_those_of_a_fresh_start_with_what_is_lef
     for resource, obj in reversed(list(living.values())):
         fresh.observe(resource, obj)
     for name in ("pool", "other"):
-        assert cache.allocations.capacity(name) == fresh.allocations.capacity(name)
-        assert cache.allocations.families(name) == fresh.allocations.families(name)
-        if cache.allocations.capacity(name) is None:
+        assert cache.allocations.ranges.capacity(name) == fresh.allocations.ranges.capacity(name)
+        assert cache.allocations.ranges.families(name) == fresh.allocations.ranges.families(name)
+        if cache.allocations.ranges.capacity(name) is None:
             continue
         assert counts(cache.allocations, name) == counts(fresh.allocations, name)
-        assert cache.allocations.conflicts(name) == fresh.allocations.conflicts(name)
+        assert cache.allocations.ranges.conflicts(name) == fresh.allocations.ranges.conflicts(name)
         assert _choice(cache.allocations, name) == _choice(fresh.allocations, name)
 
 
@@ -289,9 +289,9 @@ AWAY = build_range("pool", "10.0.0.1-10.0.0.3", addressSpace="away")
 
 def is_shut(cache: ClusterCache) -> bool:
     return (
-        isinstance(cache.allocations.problem_of("pool"), AddressSpaceChangedError)
-        and cache.allocations.capacity("pool") is None
-        and cache.allocations.is_full("pool")
+        isinstance(cache.allocations.ranges.problem_of("pool"), AddressSpaceChangedError)
+        and cache.allocations.ranges.capacity("pool") is None
+        and cache.allocations.ranges.is_full("pool")
     )
 
 

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.kopf.http import Liveness, RefusedError, StreamSessions
+from fipop.control.kopf.http import RefusedError, StreamSessions
+from fipop.control.kopf.liveness import Liveness
 from fipop.errors import KubeAccessError
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES

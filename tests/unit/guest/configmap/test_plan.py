@@ -11,16 +11,8 @@ from hypothesis import strategies as st
 
 from fipop.api import names
 from fipop.guest.configmap.intervals import MAX_PARTS
-from fipop.guest.configmap.plan import (
-    Contradiction,
-    DesiredKeys,
-    Plan,
-    WantedAddress,
-    as_cidr,
-    build_keys,
-    parse_config_map,
-    plan_patch,
-)
+from fipop.guest.configmap.keys import Contradiction, DesiredKeys, WantedAddress, as_cidr, build_keys
+from fipop.guest.configmap.plan import Plan, parse_config_map, plan_patch
 from localfleet.simulated import merge_patch
 
 Json: TypeAlias = dict[str, Any]

@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.errors import ChartError
-from fipop.guest.helm.chart_cache import ChartCache, choose_version, verify_archive
+from fipop.guest.helm.chart_archives import choose_version, verify_archive
+from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import ChartSource
 from fipop.guest.helm.runner import HelmRunner
 from localfleet.waiting import eventually
@@ -95,7 +96,7 @@ def test_a_version_and_its_digest_are_of_one_item_of_the_charts_own_list(
 
 CHOOSE = """
 import resource, sys
-from fipop.guest.helm.chart_cache import choose_version
+from fipop.guest.helm.chart_archives import choose_version
 from fipop.guest.helm.charts import ChartSource
 content = sys.stdin.buffer.read()
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -11,7 +11,7 @@ def conditions(
     """Ready and Conflict of a range: verdict, reason and message."""
     found = cache.ranges.get("", name)
     assert found is not None
-    ready, conflict = build_conditions(found, cache.allocations, cache.allocations.capacity(name))
+    ready, conflict = build_conditions(found, cache.allocations, cache.allocations.ranges.capacity(name))
     return (ready.verdict, ready.reason, ready.message), (conflict.verdict, conflict.reason, conflict.message)
 
 
@@ -31,7 +31,7 @@ def test_what_was_understood_otherwise_than_it_was_written_is_said() -> None:
 
 def test_of_many_masked_parts_a_few_are_named() -> None:
     cache = cache_of(ranges=[build_range("pool", ",".join(f"10.{part}.0.1/24" for part in range(50)))])
-    found, capacity = cache.ranges.get("", "pool"), cache.allocations.capacity("pool")
+    found, capacity = cache.ranges.get("", "pool"), cache.allocations.ranges.capacity("pool")
     assert found is not None
     assert capacity is not None
     assert describe(found, cache.allocations, capacity).count("means") == 5

@@ -12,7 +12,7 @@ from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTak
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
-from fipop.operator.guests.passes import PassSchedule
+from fipop.operator.guests.schedules import PassSchedule
 from fipop.settings.options import DEFAULTS, GuestInstall
 from fipop.state.observations import observe
 from tests.harness.small_operator import SmallOperator

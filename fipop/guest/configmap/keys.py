@@ -1,0 +1,126 @@
+"""The keys that the floating IPs of a guest ask for in its ConfigMap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from fipop.guest.configmap.intervals import (
+    parse_address,
+)
+
+CIDR = "cidr-"
+
+
+ALLOW_SHARE = "allow-share-"
+
+
+INTERFACE = "interface-"
+
+
+GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedAddress:
+    """What one floating IP asks of its guest's ConfigMap; `addresses` in canonical form, those held only."""
+
+    floating_ip: tuple[str, str]
+    created: datetime
+    addresses: tuple[str, ...]
+    service_namespace: str | None = None
+    allow_share: bool | None = None
+    interface: str | None = None
+    update_config_map: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredKey:
+    """One key with its value; `overwrite`: also where somebody else's value stands."""
+
+    name: str
+    value: str
+    overwrite: bool
+    floating_ips: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """`floating_ip` wants another value for `key` than an older floating IP of the same guest, which wins."""
+
+    floating_ip: tuple[str, str]
+    key: str
+    wanted: str
+    used: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredKeys:
+    """All keys that a guest's floating IPs want, by name, and where they contradict each other."""
+
+    keys: tuple[DesiredKey, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A key while the floating IPs of a guest are gone through."""
+
+    values: list[str] = field(default_factory=list)
+    overwrite: bool = False
+    floating_ips: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, floating_ip: WantedAddress, values: Iterable[str]) -> None:
+        self.values += [value for value in values if value not in self.values]
+        self.overwrite = self.overwrite or floating_ip.update_config_map
+        self.floating_ips.append(floating_ip.floating_ip)
+
+
+def build_keys(wanted: Sequence[WantedAddress]) -> DesiredKeys:
+    """Merge a guest's floating IPs into keys, oldest first: pools joined by commas, the first word stands else.
+
+    A floating IP without an address asks for nothing.
+    """
+    drafts: dict[str, _Draft] = {}
+    contradictions = []
+    for one in sorted(wanted, key=lambda item: (item.created, item.floating_ip)):
+        if not one.addresses:
+            continue
+        scope = one.service_namespace or GLOBAL
+        drafts.setdefault(CIDR + scope, _Draft()).add(one, map(as_cidr, one.addresses))
+        for key, value in _single_values(one, scope):
+            draft = drafts.setdefault(key, _Draft())
+            if draft.values and draft.values != [value]:
+                contradictions.append(
+                    Contradiction(floating_ip=one.floating_ip, key=key, wanted=value, used=draft.values[0])
+                )
+                continue
+            draft.add(one, (value,))
+    keys = tuple(
+        DesiredKey(
+            name=name,
+            value=",".join(draft.values),
+            overwrite=draft.overwrite,
+            floating_ips=tuple(draft.floating_ips),
+        )
+        for name, draft in sorted(drafts.items())
+    )
+    return DesiredKeys(keys=keys, contradictions=tuple(contradictions))
+
+
+def as_cidr(address: str) -> str:
+    """Give an address as a pool of one: `10.0.0.1/32`, `fd00::1/128`."""
+    parsed = parse_address(address)
+    if parsed is None:
+        raise ValueError("not an address")
+    return f"{parsed}/{parsed.max_prefixlen}"
+
+
+def _single_values(one: WantedAddress, scope: str) -> list[tuple[str, str]]:
+    found = []
+    if one.allow_share is not None:
+        found.append((ALLOW_SHARE + scope, "true" if one.allow_share else "false"))
+    if one.interface:
+        found.append((INTERFACE + scope, one.interface))
+    return found

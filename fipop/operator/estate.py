@@ -1,0 +1,26 @@
+"""What outlives the terms of a leader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fipop.control.leadership import Leadership
+from fipop.guest.guest_pass import GuestSessions
+from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder
+from fipop.metrics import Metrics
+from fipop.operator.configuration import Configuration
+from fipop.state.cache import ClusterCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """What outlives a term: the cache that a standby keeps, and what all terms use."""
+
+    cache: ClusterCache
+    client: KubeClient
+    events: EventRecorder
+    configuration: Configuration
+    leadership: Leadership
+    metrics: Metrics
+    sessions: GuestSessions
