@@ -183,9 +183,10 @@ class LeaderTerm:
     async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
         """Learn what is so (`refresh`), let what exists claim its own, the oldest first, then run everything."""
         tasks: list[asyncio.Task[None]] = []
-        self.begin()
         try:
             await refresh()
+            # What changed until now causes no work by itself: all of it is looked at once, in its order.
+            self.begin()
             await self.adoption.adopt_all()
             self.first_rounds.enqueue_unsettled()
             queues, passes = self.queues, self.pass_controller
