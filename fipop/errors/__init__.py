@@ -13,8 +13,8 @@ FipopError
 │   ├── AddressHeldError          somebody else holds the address
 │   ├── AddressQuarantinedError   the address waits for its quarantine to end
 │   ├── AddressNotHeldError       the address cannot be released by who does not hold it
-│   ├── RequestError              a request contradicts itself
-│   └── NoAddressError            none of several ranges could serve a request; has their errors
+│   ├── PoolFamilyMissingError    a pool of a guest has no address of that family
+│   └── PoolExhaustedError        a pool of a guest has none left
 ├── ApiError                  one call to a Kubernetes API, translated once at the door (kube.client)
 │   ├── ApiConflictError          409: the object changed since it was read, or a precondition failed
 │   ├── ApiAlreadyExistsError     409: the name is taken
@@ -91,13 +91,13 @@ from fipop.errors.ipam import (
     AddressSyntaxError,
     FamilyMissingError,
     IpamError,
-    NoAddressError,
+    PoolExhaustedError,
+    PoolFamilyMissingError,
     PoolSyntaxError,
     PoolTooLargeError,
     RangeDrainingError,
     RangeFullError,
     RangeUnknownError,
-    RequestError,
 )
 from fipop.errors.process import (
     AuthorityReplacedError,
@@ -140,9 +140,10 @@ __all__ = [
     "KubeAccessError",
     "KubeconfigError",
     "NamespaceTerminatingError",
-    "NoAddressError",
     "NotLeadingError",
     "PassTimeoutError",
+    "PoolExhaustedError",
+    "PoolFamilyMissingError",
     "PoolSyntaxError",
     "PoolTooLargeError",
     "RangeDrainingError",
@@ -150,7 +151,6 @@ __all__ = [
     "RangeUnknownError",
     "ReleaseRecordError",
     "ReleaseTakenError",
-    "RequestError",
     "StartError",
     "WatcherEndedError",
 ]

@@ -158,19 +158,20 @@ class AddressNotHeldError(IpamError):
         )
 
 
-class RequestError(IpamError):
-    """A request for addresses contradicts itself; `problem` is the whole sentence."""
+class PoolFamilyMissingError(IpamError):
+    """The pool of a key has no address of a family at all."""
 
-    def __init__(self, *, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
-
-
-class NoAddressError(IpamError):
-    """Several ranges were asked for an address of one family and none could give it; `causes` in that order."""
-
-    def __init__(self, *, family: str, causes: tuple[IpamError, ...]) -> None:
+    def __init__(self, *, key: str, family: str) -> None:
+        self.key = key
         self.family = family
-        self.causes = causes
-        why = "; ".join(str(cause) for cause in causes) or "there is no range to ask"
-        super().__init__(f"no {family} address: {why}")
+        super().__init__(f"{key} has no {family} address")
+
+
+class PoolExhaustedError(IpamError):
+    """Every address of a family that the pool of a key gives out has a tenant; `total` is how many it gives out."""
+
+    def __init__(self, *, key: str, family: str, total: int) -> None:
+        self.key = key
+        self.family = family
+        self.total = total
+        super().__init__(f"{key} is full: all of its {total} {family} addresses are in use")

@@ -1,21 +1,23 @@
-"""Which addresses a request gets: families, static addresses, DHCP, several pools, sharing by ports.
+"""Which addresses a Service gets, and who else may have the same: families, policies, sharing by ports.
 
-A request is a Service of type LoadBalancer, or a floating IP that asks like one. All of its addresses are chosen before
-the first is entered, so that a request that cannot be served leaves no trace.
+Nothing is refused that is so already: of an address several may be tenants who may not share it, because people wrote
+it into both. It stays taken until the last of them is gone. All addresses of a request are chosen before the first is
+entered, so that a request that cannot be served leaves no trace.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Generic
+from typing import Generic, NamedTuple, TypeVar
 
-from fipop import errors
-from fipop.errors import IpamError
-from fipop.ipam.addresses import DHCP, Address, Family, format_address
-from fipop.ipam.ledger import Ledger, OwnerT
+from fipop.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
+from fipop.ipam.addresses import Address, Family
+from fipop.ipam.free_list import FreeList
+from fipop.ipam.intervals import AddressSet
+
+OwnerT = TypeVar("OwnerT")
 
 Port = tuple[int, str]
 """A port number and its protocol."""
@@ -29,208 +31,187 @@ class FamilyPolicy(enum.StrEnum):
     REQUIRE_DUAL_STACK = "RequireDualStack"
 
 
+class Tenant(NamedTuple):
+    """What a tenant of an address is to its others; `consents`: its namespace allows sharing."""
+
+    ports: frozenset[Port] = frozenset()
+    consents: bool = False
+
+    def may_share_with(self, other: Tenant) -> bool:
+        """Whether both allow it and their ports are disjoint; who has none shares with nobody."""
+        return (
+            self.consents
+            and other.consents
+            and bool(self.ports)
+            and bool(other.ports)
+            and self.ports.isdisjoint(other.ports)
+        )
+
+
+ALONE = Tenant()
+"""Who shares with nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressPool:
+    """What a key gives out, in its order; `key` is how people know it."""
+
+    key: str
+    addresses: AddressSet
+    descending: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[OwnerT]):
-    """What somebody asks for.
+    """What somebody asks for: `families` in the order of the answer, at least one.
 
-    `pools` are names of ranges in the order of search; `global_pools` are asked after all of them, whatever kind they
-    are. `families` is the order of the answer (empty: IPv4 first). `static`: at most one address of a family, 0.0.0.0
-    asks for DHCP. Owners with disjoint `ports` may share IPv4 addresses of those ranges that are in `shared_pools`.
+    With SingleStack the first counts; `is_any_family` tells that the pool may decide which one.
     """
 
     owner: OwnerT
-    pools: tuple[str, ...] = ()
-    global_pools: tuple[str, ...] = ()
+    pool: AddressPool
     policy: FamilyPolicy = FamilyPolicy.SINGLE_STACK
-    families: tuple[Family, ...] = ()
-    static: tuple[Address, ...] = ()
-    ports: frozenset[Port] = frozenset()
-    shared_pools: frozenset[str] = frozenset()
+    families: tuple[Family, ...] = (Family.IPV4,)
+    is_any_family: bool = False
+    tenant: Tenant = ALONE
 
 
-class Assigner(Generic[OwnerT]):
-    """Serves requests from a ledger, and knows the tenants of each address with their ports.
+class Tenancy(Generic[OwnerT]):
+    """The tenants of the addresses of a guest."""
 
-    The ledger's holder of a shared address is its first tenant. What was entered in the ledger alone is shared with
-    nobody.
-    """
-
-    def __init__(self, ledger: Ledger[OwnerT]) -> None:
-        self.ledger = ledger
-        self._tenants: dict[Address, dict[OwnerT, frozenset[Port]]] = {}
+    def __init__(self) -> None:
+        self._tenants: dict[Address, dict[OwnerT, Tenant]] = {}
         self._addresses: dict[OwnerT, set[Address]] = {}
+        self._taken: dict[Family, set[int]] = {family: set() for family in Family}
+        self._shareable: dict[int, set[Port]] = {}
+        """The IPv4 addresses all of whose tenants allow sharing, each with the ports that are in use there."""
+        self._lists: dict[tuple[int, Family], tuple[AddressPool, FreeList]] = {}
+
+    def enter(self, address: Address, owner: OwnerT, tenant: Tenant) -> None:
+        """Make somebody a tenant of an address, or change what he is there."""
+        self._tenants.setdefault(address, {})[owner] = tenant
+        self._addresses.setdefault(owner, set()).add(address)
+        self._taken[address.family].add(address.value)
+        self._note_shareable(address)
+
+    def leave(self, address: Address, owner: OwnerT) -> None:
+        """Take an address from a tenant; after the last one it is free. Nothing happens where he is none."""
+        tenants = self._tenants.get(address, {})
+        if owner not in tenants:
+            return
+        del tenants[owner]
+        self._addresses[owner].discard(address)
+        if not self._addresses[owner]:
+            del self._addresses[owner]
+        self._note_shareable(address)
+        if tenants:
+            return
+        del self._tenants[address]
+        self._taken[address.family].discard(address.value)
+        for (_, family), (_, free) in self._lists.items():
+            if family is address.family and address.value in free.addresses:
+                free.put_back(address.value)
 
     def held_by(self, owner: OwnerT) -> tuple[Address, ...]:
         """Give the addresses of an owner, IPv4 first."""
         return tuple(sorted(self._addresses.get(owner, ())))
 
-    def tenants(self, address: Address) -> Mapping[OwnerT, frozenset[Port]]:
-        """Give the owners of an address and their ports, the longest there first."""
-        return dict(self._tenants.get(address, {}))
+    def tenants(self, address: Address) -> Mapping[OwnerT, Tenant]:
+        """Give the tenants of an address, the longest there first."""
+        return self._tenants.get(address, {})
 
-    def assign(self, request: Request[OwnerT]) -> tuple[Address, ...]:
-        """Give the request its addresses in the order of its families; what its owner has from its pools stays.
+    def addresses(self) -> Iterator[Address]:
+        """Iterate over all addresses that have a tenant, in order."""
+        yield from sorted(self._tenants)
 
-        DHCP (0.0.0.0) may be one of them and is entered nowhere. RequestError, NoAddressError where several ranges
-        were asked, else the error of the ledger.
-        """
-        for address in self.held_by(request.owner):
-            self._check_ports(address, request.owner, request.ports)
-        choices = self._choose(request)
-        for address, range_name in choices:
-            if address == DHCP:
-                continue
-            if address not in self._tenants:
-                self.ledger.claim(address, request.owner, range_name)
-            self._enter(address, request.owner, request.ports)
-        return tuple(address for address, _ in choices)
-
-    def adopt(
-        self, address: Address, owner: OwnerT, range_name: str | None, ports: frozenset[Port] = frozenset()
-    ) -> None:
-        """Enter an address that an owner has, or its changed ports, whatever the ranges say.
-
-        AddressHeldError if others have it and the ports cannot be had beside theirs.
-        """
-        self._check_ports(address, owner, ports)
-        if not self._others(address, owner):
-            self.ledger.adopt(address, owner, range_name)
-        self._enter(address, owner, ports)
-
-    def withdraw(self, address: Address, owner: OwnerT, *, until: datetime | None = None) -> None:
-        """Take an address from an owner; after its last one it is free, or in quarantine `until` then.
-
-        AddressNotHeldError if the owner does not have it.
-        """
+    def clashing(self, address: Address, owner: OwnerT) -> tuple[OwnerT, ...]:
+        """Give the tenants of an address that one of them may not share it with."""
         tenants = self._tenants.get(address, {})
-        if owner not in tenants:
-            holder = next(iter(tenants), None)
-            raise errors.AddressNotHeldError(address=format_address(address), owner=owner, holder=holder)
-        self._leave(address, owner)
-        record = self.ledger.free(address)
-        range_name = record.range_name if record else None
-        if tenants:
-            self.ledger.adopt(address, next(iter(tenants)), range_name)
-        elif until is not None:
-            self.ledger.adopt(address, owner, range_name, quarantined_until=until)
+        mine = tenants.get(owner)
+        if mine is None:
+            return ()
+        return tuple(
+            other
+            for other, theirs in tenants.items()
+            if other != owner and not (address.family is Family.IPV4 and mine.may_share_with(theirs))
+        )
 
-    # How
+    def used(self, pool: AddressPool) -> int:
+        """Count the addresses of a pool that have a tenant, a shared one once."""
+        return sum(1 for address in self._tenants if address in pool.addresses)
 
-    def _enter(self, address: Address, owner: OwnerT, ports: frozenset[Port]) -> None:
-        self._tenants.setdefault(address, {})[owner] = ports
-        self._addresses.setdefault(owner, set()).add(address)
+    def choose(self, request: Request[OwnerT]) -> tuple[Address, ...]:
+        """Choose the addresses of a request, in the order of its families; what its owner has stays.
 
-    def _leave(self, address: Address, owner: OwnerT) -> None:
-        del self._tenants[address][owner]
-        if not self._tenants[address]:
-            del self._tenants[address]
-        self._addresses[owner].remove(address)
-        if not self._addresses[owner]:
-            del self._addresses[owner]
-
-    def _check_ports(self, address: Address, owner: OwnerT, ports: frozenset[Port]) -> None:
-        """Make sure that an owner can have these ports on an address that it has or brings."""
-        others = self._others(address, owner)
-        if others and not self._fits(address, owner, ports):
-            record = self.ledger.record(address)
-            raise errors.AddressHeldError(
-                address=format_address(address),
-                holder=next(iter(others)),
-                range_name=record and record.range_name,
-            )
-
-    def _choose(self, request: Request[OwnerT]) -> list[tuple[Address, str]]:
-        """Choose address and range for each family; the policy decides whether what was found is enough."""
-        static = {address.family: address for address in request.static}
-        choices, failures = [], []
-        for family in self._families(request):
+        PoolFamilyMissingError, PoolExhaustedError: for the first family that is needed and cannot be had.
+        """
+        held = {address.family: address for address in reversed(self.held_by(request.owner))}
+        families = self._families(request, held)
+        found: dict[Family, Address] = {}
+        failures: list[IpamError] = []
+        for family in families:
             try:
-                choices.append(self._choose_one(request, family, static.get(family)))
+                found[family] = held.get(family) or self._choose_one(request, family)
             except IpamError as error:
-                # Preferring two families is content with one, but not with another address than the one asked for.
-                if request.policy is not FamilyPolicy.PREFER_DUAL_STACK or family in static:
+                if request.policy is not FamilyPolicy.PREFER_DUAL_STACK:
                     raise
                 failures.append(error)
-        if not choices:
-            raise min(failures, key=lambda failure: isinstance(failure, errors.FamilyMissingError))
-        return choices
+        if not found:
+            # That a family is full can change by itself; that the pool has none of it cannot.
+            raise min(failures, key=lambda failure: isinstance(failure, PoolFamilyMissingError))
+        return tuple(found[family] for family in families if family in found)
 
-    def _families(self, request: Request[OwnerT]) -> tuple[Family, ...]:
-        """Give the families to serve; RequestError where the request contradicts itself."""
-        static = [address.family for address in request.static]
-        if len(set(static)) < len(static):
-            raise errors.RequestError(problem="at most one address of a family can be asked for")
+    def _families(self, request: Request[OwnerT], held: Mapping[Family, Address]) -> tuple[Family, ...]:
         if request.policy is not FamilyPolicy.SINGLE_STACK:
             return tuple(dict.fromkeys((*request.families, *Family)))
-        if len(static) > 1:
-            raise errors.RequestError(problem="SingleStack takes one address, two are asked for")
-        names = {*request.pools, *request.global_pools}
-        served = {
-            family for each in self.ledger.ranges() if each.name in names for family in each.pool.families
-        }
-        family = (*request.families, *static, *sorted(served), Family.IPV4)[0]
-        if static and static[0] is not family:
-            asked = format_address(request.static[0])
-            raise errors.RequestError(problem=f"{asked} is asked for, but only {family.label} is wanted")
-        return (family,)
+        first = request.families[0]
+        if not request.is_any_family:
+            return (first,)
+        served = (family for family in Family if family in held or request.pool.addresses.of(family))
+        return (next(served, first),)
 
-    def _choose_one(
-        self, request: Request[OwnerT], family: Family, static: Address | None
-    ) -> tuple[Address, str]:
-        """Ask the ranges in turn; a namespace's own pools win over the global ones."""
-        names = (*request.pools, *request.global_pools)
-        if static == DHCP:
-            return DHCP, ""
-        for address in self.held_by(request.owner) if static is None else ():
-            record = self.ledger.record(address)
-            if address.family is family and record and record.range_name in names:
-                return address, record.range_name
-        causes: list[IpamError] = []
-        for name in names:
-            try:
-                if static is not None:
-                    return self._check_static(request, static, name), name
-                return self._choose_from(request, family, name), name
-            except IpamError as error:
-                causes.append(error)
-        raise (
-            causes[0]
-            if len(causes) == 1
-            else errors.NoAddressError(family=family.label, causes=tuple(causes))
+    def _choose_one(self, request: Request[OwnerT], family: Family) -> Address:
+        pool = request.pool
+        if not pool.addresses.of(family):
+            raise PoolFamilyMissingError(key=pool.key, family=family.label)
+        if family is Family.IPV4 and request.tenant.consents and request.tenant.ports:
+            shared = self._choose_shared(pool, request.tenant)
+            if shared is not None:
+                return shared
+        free = self._free_list(pool, family)
+        value = free.next_free()
+        if value is None:
+            raise PoolExhaustedError(key=pool.key, family=family.label, total=pool.addresses.of(family).count)
+        free.put_back(value)
+        return Address(family, value)
+
+    def _choose_shared(self, pool: AddressPool, tenant: Tenant) -> Address | None:
+        values = (
+            value
+            for value, ports in self._shareable.items()
+            if tenant.ports.isdisjoint(ports) and value in pool.addresses.v4
         )
+        chosen = max(values, default=None) if pool.descending else min(values, default=None)
+        return None if chosen is None else Address(Family.IPV4, chosen)
 
-    def _check_static(self, request: Request[OwnerT], address: Address, name: str) -> Address:
-        blocker = self.ledger.blocker(address, request.owner, name)
-        is_tenant = request.owner in self._tenants.get(address, {})
-        if blocker is None or is_tenant or self._can_share(request, address, name):
-            return address
-        raise blocker
+    def _note_shareable(self, address: Address) -> None:
+        if address.family is not Family.IPV4:
+            return
+        tenants = self._tenants.get(address, {}).values()
+        self._shareable.pop(address.value, None)
+        if tenants and all(each.consents and each.ports for each in tenants):
+            self._shareable[address.value] = {port for each in tenants for port in each.ports}
 
-    def _choose_from(self, request: Request[OwnerT], family: Family, name: str) -> Address:
-        asked = self.ledger.range(name)
-        if asked.pool.is_dhcp and family is Family.IPV4:
-            if asked.draining:
-                raise errors.RangeDrainingError(range_name=name)
-            return DHCP
-        if family is Family.IPV4 and name in request.shared_pools and request.ports:
-            shared = (address for address in self._tenants if self._can_share(request, address, name))
-            if (lowest := min(shared, default=None)) is not None:
-                return lowest
-        return self.ledger.choose(name, family, request.owner)
+    def _free_list(self, pool: AddressPool, family: Family) -> FreeList:
+        """Give the free list of a pool, which is walked once; the pool itself is kept, so that its id stays its own."""
+        key = id(pool), family
+        found = self._lists.get(key)
+        if found is None:
+            addresses, taken = pool.addresses.of(family), self._taken[family]
+            free = FreeList(addresses, taken, descending=pool.descending, closed=False)
+            found = self._lists[key] = pool, free
+        return found[1]
 
-    def _can_share(self, request: Request[OwnerT], address: Address, name: str) -> bool:
-        return (
-            name in request.shared_pools
-            and self._fits(address, request.owner, request.ports)
-            and self.ledger.refusal(address, name) is None
-        )
-
-    def _others(self, address: Address, owner: OwnerT) -> dict[OwnerT, frozenset[Port]]:
-        return {tenant: ports for tenant, ports in self._tenants.get(address, {}).items() if tenant != owner}
-
-    def _fits(self, address: Address, owner: OwnerT, ports: frozenset[Port]) -> bool:
-        """Tell whether ports can be had beside those of all other owners; who has none shares with nobody."""
-        if address.family is Family.IPV6 or not ports:
-            return False
-        others = self._others(address, owner).values()
-        return bool(others) and all(theirs and theirs.isdisjoint(ports) for theirs in others)
+    def forget_pools(self) -> None:
+        """Drop what is remembered of pools: the keys changed."""
+        self._lists.clear()

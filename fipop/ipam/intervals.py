@@ -103,6 +103,9 @@ class IntervalSet:
     def __sub__(self, other: IntervalSet) -> IntervalSet:
         return self._combine(other, lambda mine, theirs: mine & ~theirs) if self._near(other) else self
 
+    def __or__(self, other: IntervalSet) -> IntervalSet:
+        return self._combine(other, lambda mine, theirs: mine | theirs)
+
     def addresses(self, *, descending: bool = False) -> Iterator[int]:
         """Iterate over all addresses in order, in constant memory."""
         intervals = reversed(self.intervals) if descending else self.intervals
@@ -154,6 +157,9 @@ class AddressSet:
 
     def __bool__(self) -> bool:
         return bool(self.v4 or self.v6)
+
+    def __or__(self, other: AddressSet) -> AddressSet:
+        return AddressSet(v4=self.v4 | other.v4, v6=self.v6 | other.v6)
 
     def __and__(self, other: AddressSet) -> AddressSet:
         return AddressSet(v4=self.v4 & other.v4, v6=self.v6 & other.v6)

@@ -50,8 +50,8 @@ class MaskedPart:
 class Pool:
     """What a pool text describes: `addresses` are exactly those that can be given out.
 
-    `written` are the addresses of all parts, `excluded` those of the exclusions. `is_dhcp`: IPv4 addresses come by
-    DHCP, the pool holds none. `part_count` counts the parts of the text.
+    `written` are the addresses of all parts, `excluded` those of the exclusions. `part_count` counts the parts of the
+    text.
     """
 
     text: str
@@ -61,7 +61,6 @@ class Pool:
     masked: tuple[MaskedPart, ...] = ()
     part_count: int = 1
     avoid_buggy_ips: bool = False
-    is_dhcp: bool = False
 
     def capacity(self, family: Family | None = None) -> int:
         """How many addresses can be given out, of one family or of both."""
@@ -70,8 +69,7 @@ class Pool:
     @property
     def families(self) -> tuple[Family, ...]:
         """The families it serves, IPv4 first."""
-        via_dhcp = (Family.IPV4,) if self.is_dhcp else ()
-        return via_dhcp + tuple(family for family in Family if self.addresses.of(family))
+        return tuple(family for family in Family if self.addresses.of(family))
 
     def __contains__(self, address: Address) -> bool:
         return address in self.addresses
@@ -94,7 +92,9 @@ class Pool:
         return Withheld.BUGGY if is_buggy else Withheld.CIDR_END
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
+    """One part of a pool's text; `prefix_length` where it is a CIDR, `masked` where that was written with host bits."""
+
     family: Family
     first: int
     last: int
@@ -108,31 +108,27 @@ def parse_pool(
     exclude: Iterable[str] = (),
     skip_end_ips: bool = False,
     avoid_buggy_ips: bool = False,
-    allow_dhcp: bool = False,
 ) -> Pool:
     """Read a pool: the set union of its parts, without the exclusions (texts in the same grammar).
 
     `skip_end_ips` leaves out network and broadcast address of each IPv4 CIDR up to /30, unless another part holds
-    them other than as its own ends; `avoid_buggy_ips` leaves out all IPv4 addresses ending in .0 or .255; `allow_dhcp`
-    lets 0.0.0.0/32 stand for DHCP. The subnet-router anycast address of an IPv6 CIDR (RFC 4291 2.6.1) is left out
-    always, but for /127 (RFC 6164) and /128. PoolSyntaxError quotes the part and its position; PoolTooLargeError
+    them other than as its own ends; `avoid_buggy_ips` leaves out all IPv4 addresses ending in .0 or .255. The
+    subnet-router anycast address of an IPv6 CIDR (RFC 4291 2.6.1) is left out always, but for /127 (RFC 6164) and /128. PoolSyntaxError quotes the part and its position; PoolTooLargeError
     beyond MAX_PARTS or MAX_TEXT_LENGTH.
     """
-    parts = tuple(_parse_parts(text, "the pool"))
-    is_dhcp = _is_dhcp(text, parts, allowed=allow_dhcp)
-    if is_dhcp:
-        parts = tuple(part for part in parts if part[2].family is Family.IPV6)
-    excluded = _union(_parse_exclusions(tuple(exclude)))
+    parts = tuple(parse_parts(text, "the pool"))
+    _refuse_dhcp(text, parts)
+    excluded = union_of(parse_exclusions(tuple(exclude)))
     bare = [part for _, _, part in parts]
     kept = (_without_ends(part) for part in bare) if skip_end_ips else iter(bare)
-    addresses = _union(kept) - excluded - _anycasts(bare)
+    addresses = union_of(kept) - excluded - _anycasts(bare)
     if avoid_buggy_ips:
         ordinary = IntervalSet.of(((each.first, each.last) for each in addresses.v4.intervals), ORDINARY)
         addresses = AddressSet(v4=ordinary, v6=addresses.v6)
     return Pool(
         text=text,
         addresses=addresses,
-        written=_union(bare),
+        written=union_of(bare),
         excluded=excluded,
         masked=tuple(
             MaskedPart(part=quoted, meaning=_cidr(part), position=position)
@@ -141,11 +137,10 @@ def parse_pool(
         ),
         part_count=text.count(",") + 1,
         avoid_buggy_ips=avoid_buggy_ips,
-        is_dhcp=is_dhcp,
     )
 
 
-def _parse_parts(text: str, where: str) -> Iterator[tuple[int, str, _Part]]:
+def parse_parts(text: str, where: str) -> Iterator[tuple[int, str, Part]]:
     """Yield (position from 1, text of the part, part)."""
     _check_size(text, where)
     for position, part in enumerate(text.split(","), start=1):
@@ -167,7 +162,7 @@ def _check_size(text: str, where: str) -> None:
         raise PoolTooLargeError(where=where, found=text.count(",") + 1, limit=MAX_PARTS, unit="parts")
 
 
-def _parse_part(part: str) -> _Part:
+def _parse_part(part: str) -> Part:
     if not part:
         raise AddressSyntaxError(text=part, problem="is empty")
     if "-" not in part:
@@ -178,15 +173,15 @@ def _parse_part(part: str) -> _Part:
         raise AddressSyntaxError(text=part, problem="mixes IPv4 and IPv6 in one range")
     if first.value > last.value:
         raise AddressSyntaxError(text=part, problem="is reversed: its last address is below its first")
-    return _Part(first.family, first.value, last.value)
+    return Part(first.family, first.value, last.value)
 
 
-def _parse_cidr(part: str) -> _Part:
+def _parse_cidr(part: str) -> Part:
     text, slash, length_text = part.partition("/")
     address = parse_address(text)
     family, value = address
     if not slash:
-        return _Part(family, value, value)
+        return Part(family, value, value)
     if not _NUMBER.fullmatch(length_text.strip()):
         raise AddressSyntaxError(text=part, problem="has a prefix length that is not a plain decimal number")
     # The length of an IPv4-mapped CIDR counts the 96 bits before the IPv4 address.
@@ -196,43 +191,42 @@ def _parse_cidr(part: str) -> _Part:
         limits = f"{written_bits - family.bits} to {written_bits}"
         raise AddressSyntaxError(text=part, problem=f"has a prefix length out of range, {limits} is possible")
     network = value >> host_bits << host_bits
-    return _Part(family, network, network + (1 << host_bits) - 1, family.bits - host_bits, network != value)
+    return Part(family, network, network + (1 << host_bits) - 1, family.bits - host_bits, network != value)
 
 
-def _is_dhcp(text: str, parts: Iterable[tuple[int, str, _Part]], *, allowed: bool) -> bool:
-    """Find 0.0.0.0/32: DHCP gives all IPv4 addresses then, beside it only IPv6 parts make sense."""
-    v4 = [found for found in parts if found[2].family is Family.IPV4]
-    dhcp = [found for found in v4 if found[2].first == found[2].last == DHCP.value]
-    if dhcp and not (allowed and len(dhcp) == len(v4)):
-        position, quoted, _ = dhcp[0]
-        problem = (
-            f"means DHCP, which {'excludes other IPv4 addresses' if allowed else 'is not possible here'}"
-        )
-        raise PoolSyntaxError(text=text, where="the pool", part=quoted, position=position, problem=problem)
-    return bool(dhcp)
+def _refuse_dhcp(text: str, parts: Iterable[tuple[int, str, Part]]) -> None:
+    """Refuse 0.0.0.0/32, which means DHCP in a guest."""
+    for position, quoted, part in parts:
+        if part.family is Family.IPV4 and part.first == part.last == DHCP.value:
+            problem = "means DHCP, which is not possible here"
+            raise PoolSyntaxError(
+                text=text, where="the pool", part=quoted, position=position, problem=problem
+            )
 
 
-def _parse_exclusions(texts: tuple[str, ...]) -> Iterator[_Part]:
+def parse_exclusions(texts: tuple[str, ...]) -> Iterator[Part]:
+    """Yield the parts of what is excluded."""
     _check_size(",".join(texts), "the exclusions")
     for number, text in enumerate(texts, start=1):
-        for _, _, part in _parse_parts(text, f"exclusion {number}"):
+        for _, _, part in parse_parts(text, f"exclusion {number}"):
             yield part
 
 
-def _without_ends(part: _Part) -> _Part:
+def _without_ends(part: Part) -> Part:
     if part.family is Family.IPV6 or part.prefix_length is None or part.prefix_length > 30:
         return part
     return part._replace(first=part.first + 1, last=part.last - 1)
 
 
-def _anycasts(parts: Iterable[_Part]) -> AddressSet:
+def _anycasts(parts: Iterable[Part]) -> AddressSet:
     cidrs = (part for part in parts if part.family is Family.IPV6 and part.prefix_length is not None)
     return AddressSet(
         v6=IntervalSet.of((cidr.first, cidr.first) for cidr in cidrs if cidr.last - cidr.first > 1)
     )
 
 
-def _union(parts: Iterable[_Part]) -> AddressSet:
+def union_of(parts: Iterable[Part]) -> AddressSet:
+    """Give all addresses of some parts."""
     pairs: dict[Family, list[tuple[int, int]]] = {family: [] for family in Family}
     for part in parts:
         pairs[part.family].append((part.first, part.last))
@@ -240,5 +234,5 @@ def _union(parts: Iterable[_Part]) -> AddressSet:
     return AddressSet(v4=IntervalSet.of(pairs[Family.IPV4]), v6=IntervalSet.of(pairs[Family.IPV6]) - _MAPPED)
 
 
-def _cidr(part: _Part) -> str:
+def _cidr(part: Part) -> str:
     return f"{format_address(Address(part.family, part.first))}/{part.prefix_length}"

@@ -1,420 +1,250 @@
+"""Which address a Service gets, and who else may have it."""
+
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fipop.errors import (
-    AddressHeldError,
-    AddressNotHeldError,
-    AddressOutOfRangeError,
-    AddressQuarantinedError,
-    FamilyMissingError,
-    NoAddressError,
-    RangeDrainingError,
-    RangeFullError,
-    RequestError,
-)
-from fipop.ipam.addresses import DHCP, Address, Family, parse_address
-from fipop.ipam.assignment import Assigner, FamilyPolicy, Request
-from fipop.ipam.ledger import Ledger, Range, Record
-from fipop.ipam.pool import parse_pool
+from fipop.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
+from fipop.ipam.addresses import Address, Family, format_address, parse_address
+from fipop.ipam.assignment import ALONE, AddressPool, FamilyPolicy, Port, Request, Tenancy, Tenant
+from fipop.ipam.guest_pool import parse_guest_pool
 
 V4, V6 = Family.IPV4, Family.IPV6
 SINGLE, PREFER, REQUIRE = FamilyPolicy
-LATER = datetime(2026, 8, 1, tzinfo=UTC)
-HTTP = frozenset({(80, "TCP")})
-HTTPS = frozenset({(443, "TCP")})
-DNS = frozenset({(53, "UDP"), (53, "TCP")})
-DNS_UDP = frozenset({(53, "UDP")})
-SHARED = frozenset({"lan"})
+HTTP: Port = (80, "TCP")
+DNS: Port = (53, "UDP")
+
+
+def pool_of(text: str, *, descending: bool = False) -> AddressPool:
+    return AddressPool(key="cidr-global", addresses=parse_guest_pool(text), descending=descending)
+
+
+LAN = pool_of("10.0.0.1-10.0.0.3,2001:db8::1-2001:db8::2")
 
 
 def at(text: str) -> Address:
     return parse_address(text)
 
 
-def make_assigner(*, shared_overlaps: bool = False, descending: bool = False, **pools: str) -> Assigner[str]:
-    assigner = Assigner(Ledger[str](shared_overlaps=shared_overlaps))
-    for name, text in pools.items():
-        pool = parse_pool(text, allow_dhcp=True)
-        assigner.ledger.set_range(Range(name=name, pool=pool, descending=descending))
-    return assigner
+def sharing(*ports: Port) -> Tenant:
+    return Tenant(ports=frozenset(ports), consents=True)
 
 
-def ask(assigner: Assigner[str], owner: str, **asked: object) -> list[str]:
-    request = Request(**{"owner": owner, "pools": ("lan",), **asked})  # type: ignore[arg-type]
-    return [str(address) for address in assigner.assign(request)]
+def choose(
+    tenancy: Tenancy[str],
+    owner: str = "a",
+    pool: AddressPool = LAN,
+    policy: FamilyPolicy = SINGLE,
+    families: tuple[Family, ...] = (V4,),
+    tenant: Tenant = ALONE,
+    *,
+    is_any_family: bool = False,
+) -> list[str]:
+    request = Request(
+        owner=owner,
+        pool=pool,
+        policy=policy,
+        families=families,
+        tenant=tenant,
+        is_any_family=is_any_family,
+    )
+    return [format_address(address) for address in tenancy.choose(request)]
 
 
-def records(assigner: Assigner[str]) -> list[tuple[str, str | None]]:
-    return [(str(address), record.owner) for address, record in assigner.ledger.records()]
-
-
-# Families
-
-
-@pytest.mark.parametrize(
-    ("policy", "families", "expected"),
-    [
-        (SINGLE, (), ["10.0.0.1"]),
-        (SINGLE, (V4,), ["10.0.0.1"]),
-        (SINGLE, (V6,), ["2001:db8::1"]),
-        (SINGLE, (V6, V4), ["2001:db8::1"]),
-        (PREFER, (), ["10.0.0.1", "2001:db8::1"]),
-        (PREFER, (V6,), ["2001:db8::1", "10.0.0.1"]),
-        (PREFER, (V6, V4), ["2001:db8::1", "10.0.0.1"]),
-        (REQUIRE, (), ["10.0.0.1", "2001:db8::1"]),
-        (REQUIRE, (V4, V6), ["10.0.0.1", "2001:db8::1"]),
-        (REQUIRE, (V6, V4), ["2001:db8::1", "10.0.0.1"]),
-    ],
-)
-def test_addresses_come_by_policy_in_the_order_of_the_families(
-    policy: FamilyPolicy, families: tuple[Family, ...], expected: list[str]
-):
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9")
-    assert ask(assigner, "a", policy=policy, families=families) == expected
-
-
-def test_single_stack_takes_the_family_that_the_pool_has():
-    assert ask(make_assigner(lan="2001:db8::1"), "a") == ["2001:db8::1"]
-
-
-def test_single_stack_does_not_change_its_family_when_the_pool_is_full():
-    assigner = make_assigner(lan="10.0.0.1,2001:db8::1")
-    ask(assigner, "a")
-    with pytest.raises(RangeFullError, match="every IPv4"):
-        ask(assigner, "b")
-
-
-@pytest.mark.parametrize(("pool", "expected"), [("10.0.0.1", ["10.0.0.1"]), ("2001:db8::1", ["2001:db8::1"])])
-def test_prefer_dual_stack_is_content_with_the_only_family_of_the_pool(pool: str, expected: list[str]):
-    assert ask(make_assigner(lan=pool), "a", policy=PREFER) == expected
-
-
-def test_prefer_dual_stack_is_content_with_the_only_family_that_has_any_left():
-    assigner = make_assigner(lan="10.0.0.1,2001:db8::1-2001:db8::2")
-    assert ask(assigner, "a", policy=PREFER) == ["10.0.0.1", "2001:db8::1"]
-    assert ask(assigner, "b", policy=PREFER) == ["2001:db8::2"]
-    with pytest.raises(RangeFullError):
-        ask(assigner, "c", policy=PREFER)
-
-
-def test_prefer_dual_stack_on_a_full_pool_says_full_not_that_a_family_is_missing():
-    assigner = make_assigner(lan="2001:db8::1")
-    ask(assigner, "a")
-    with pytest.raises(RangeFullError, match="every IPv6"):
-        ask(assigner, "b", policy=PREFER)
-
-
-@pytest.mark.parametrize("pool", ["10.0.0.1", "2001:db8::1"])
-def test_require_dual_stack_takes_both_or_neither(pool: str):
-    assigner = make_assigner(lan=pool)
-    with pytest.raises(FamilyMissingError):
-        ask(assigner, "a", policy=REQUIRE)
-    assert records(assigner) == []
-
-
-def test_require_dual_stack_leaves_no_trace_where_one_family_is_full():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1")
-    ask(assigner, "a", families=(V6,))
-    with pytest.raises(RangeFullError, match="IPv6"):
-        ask(assigner, "b", policy=REQUIRE)
-    assert records(assigner) == [("2001:db8::1", "a")]
-    assert ask(assigner, "c") == ["10.0.0.1"]
-
-
-def test_a_refused_request_does_not_end_a_quarantine():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    assigner.ledger.adopt(at("10.0.0.4"), "a", "lan", quarantined_until=LATER)
-    with pytest.raises(FamilyMissingError):
-        ask(assigner, "a", policy=REQUIRE)
-    assert assigner.ledger.record(at("10.0.0.4")) == Record("a", "lan", LATER)
-    assert ask(assigner, "a") == ["10.0.0.4"]
-
-
-def test_asking_again_gives_what_is_held_and_completes_what_is_missing():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1")
-    assert ask(assigner, "a") == ask(assigner, "a") == ["10.0.0.1"]
-    assert ask(assigner, "a", policy=REQUIRE) == ["10.0.0.1", "2001:db8::1"]
-    assert assigner.held_by("a") == (at("10.0.0.1"), at("2001:db8::1"))
-
-
-def test_what_is_held_stays_when_the_pool_shrinks():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    ask(assigner, "a", static=(at("10.0.0.9"),))
-    assigner.ledger.set_range(Range(name="lan", pool=parse_pool("10.0.0.1-10.0.0.4")))
-    assert ask(assigner, "a") == ["10.0.0.9"]
-    assert ask(assigner, "a", static=(at("10.0.0.9"),)) == ["10.0.0.9"]
-
-
-# Static addresses
-
-
-def test_a_static_address_is_given_whatever_the_search_order():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9")
-    assert ask(assigner, "a", static=(at("10.0.0.7"),)) == ["10.0.0.7"]
-    assert ask(assigner, "b", static=(at("2001:db8::7"),)) == ["2001:db8::7"]
-
-
-def test_two_static_addresses_come_in_the_order_of_the_families():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9")
-    static = (at("10.0.0.7"), at("2001:db8::7"))
-    assert ask(assigner, "a", static=static, policy=REQUIRE, families=(V6, V4)) == ["2001:db8::7", "10.0.0.7"]
-
-
-@pytest.mark.parametrize("policy", [PREFER, REQUIRE])
-def test_a_static_address_of_one_family_is_completed_by_the_other(policy: FamilyPolicy):
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9")
-    assert ask(assigner, "a", static=(at("2001:db8::7"),), policy=policy) == ["10.0.0.1", "2001:db8::7"]
-
-
-@pytest.mark.parametrize("policy", [SINGLE, PREFER, REQUIRE])
-def test_a_static_address_that_is_taken_is_not_replaced_by_another(policy: FamilyPolicy):
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9")
-    ask(assigner, "a", static=(at("10.0.0.7"),))
-    with pytest.raises(AddressHeldError, match="held by a"):
-        ask(assigner, "b", static=(at("10.0.0.7"),), policy=policy)
-    assert records(assigner) == [("10.0.0.7", "a")]
-
-
-def test_a_static_address_out_of_range_or_in_quarantine_is_refused():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    with pytest.raises(AddressOutOfRangeError):
-        ask(assigner, "a", static=(at("10.0.0.10"),))
-    assigner.ledger.adopt(at("10.0.0.7"), "former", "lan", quarantined_until=LATER)
-    with pytest.raises(AddressQuarantinedError):
-        ask(assigner, "a", static=(at("10.0.0.7"),))
-    assert ask(assigner, "former", static=(at("10.0.0.7"),)) == ["10.0.0.7"]
+def taken(*texts: str) -> Tenancy[str]:
+    tenancy: Tenancy[str] = Tenancy()
+    for number, text in enumerate(texts):
+        tenancy.enter(at(text), f"holder-{number}", Tenant())
+    return tenancy
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("policy", "families", "others", "expected"),
     [
-        ({"static": ("10.0.0.1", "10.0.0.2"), "policy": REQUIRE}, "at most one address of a family"),
-        ({"static": ("10.0.0.1", "2001:db8::1")}, "SingleStack takes one address"),
-        ({"static": ("10.0.0.1",), "families": (V6,)}, "10.0.0.1 is asked for, but only IPv6 is wanted"),
+        (SINGLE, (V4,), (), ["10.0.0.1"]),
+        (SINGLE, (V6, V4), (), ["2001:db8::1"]),
+        (PREFER, (V4,), (), ["10.0.0.1", "2001:db8::1"]),
+        (PREFER, (V6, V4), (), ["2001:db8::1", "10.0.0.1"]),
+        (PREFER, (V4,), ("2001:db8::1", "2001:db8::2"), ["10.0.0.1"]),
+        (PREFER, (V4,), ("10.0.0.1", "10.0.0.2", "10.0.0.3"), ["2001:db8::1"]),
+        (REQUIRE, (V6, V4), (), ["2001:db8::1", "10.0.0.1"]),
+        (
+            REQUIRE,
+            (V4,),
+            ("2001:db8::1", "2001:db8::2"),
+            "cidr-global is full: all of its 2 IPv6 addresses are in use",
+        ),
+        (
+            SINGLE,
+            (V4,),
+            ("10.0.0.1", "10.0.0.2", "10.0.0.3"),
+            "cidr-global is full: all of its 3 IPv4 addresses are in use",
+        ),
     ],
 )
-def test_a_request_that_contradicts_itself_is_told_so(asked: dict[str, object], problem: str):
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9")
-    static = tuple(at(text) for text in asked.pop("static"))  # type: ignore[attr-defined]
-    with pytest.raises(RequestError, match=problem):
-        ask(assigner, "a", static=static, **asked)
-    assert records(assigner) == []
+def test_policies_families_and_exhaustion(
+    policy: FamilyPolicy, families: tuple[Family, ...], others: tuple[str, ...], expected: list[str] | str
+) -> None:
+    tenancy = taken(*others)
+    if isinstance(expected, list):
+        assert choose(tenancy, policy=policy, families=families) == expected
+        return
+    with pytest.raises(PoolExhaustedError) as caught:
+        choose(tenancy, policy=policy, families=families)
+    assert str(caught.value) == expected
 
 
-# DHCP
+@pytest.mark.parametrize("policy", list(FamilyPolicy))
+def test_a_family_that_the_pool_has_not_is_told_apart_from_a_full_one(policy: FamilyPolicy) -> None:
+    only_v4 = pool_of("10.0.0.1")
+    families = (V6,) if policy is SINGLE else (V4,)
+    if policy is PREFER:
+        assert choose(taken(), pool=only_v4, policy=policy) == ["10.0.0.1"]
+        with pytest.raises(PoolExhaustedError):
+            choose(taken("10.0.0.1"), pool=only_v4, policy=policy)
+        return
+    with pytest.raises(PoolFamilyMissingError, match="cidr-global has no IPv6 address"):
+        choose(taken(), pool=only_v4, policy=policy, families=families)
 
 
-def test_every_request_to_a_dhcp_pool_gets_0_0_0_0_and_holds_nothing():
-    assigner = make_assigner(lan="0.0.0.0/32")
-    assert [ask(assigner, owner) for owner in "abc"] == [["0.0.0.0"]] * 3
-    assert records(assigner) == []
-    assert assigner.held_by("a") == ()
+def test_without_a_family_the_pool_decides() -> None:
+    assert choose(taken(), pool=pool_of("2001:db8::5"), is_any_family=True) == ["2001:db8::5"]
+    assert choose(taken(), is_any_family=True) == ["10.0.0.1"]
 
 
-def test_dhcp_for_ipv4_goes_with_addresses_for_ipv6():
-    assigner = make_assigner(lan="0.0.0.0/32,2001:db8::1-2001:db8::9")
-    assert ask(assigner, "a", policy=REQUIRE, families=(V6, V4)) == ["2001:db8::1", "0.0.0.0"]
+def test_who_has_an_address_keeps_it_also_outside_its_pool() -> None:
+    """It got a second one."""
+    tenancy: Tenancy[str] = Tenancy()
+    tenancy.enter(at("192.0.2.7"), "a", Tenant())
+    assert choose(tenancy) == ["192.0.2.7"]
+    assert choose(tenancy, policy=PREFER) == ["192.0.2.7", "2001:db8::1"]
 
 
-def test_one_service_may_ask_for_dhcp_where_the_pool_has_addresses():
-    assigner = make_assigner(lan="10.0.0.1")
-    assert ask(assigner, "a", static=(DHCP,)) == ["0.0.0.0"]
-    assert ask(assigner, "b") == ["10.0.0.1"]
+def test_the_order_is_lowest_first_or_highest_first() -> None:
+    tenancy = taken("10.0.0.1", "10.0.0.3")
+    assert choose(tenancy) == ["10.0.0.2"]
+    assert choose(taken(), pool=pool_of("10.0.0.1-10.0.0.3", descending=True)) == ["10.0.0.3"]
+    tenancy.leave(at("10.0.0.1"), "holder-0")
+    assert choose(tenancy) == ["10.0.0.1"]
 
 
-def test_a_draining_dhcp_pool_serves_nobody():
-    assigner = make_assigner()
-    pool = parse_pool("0.0.0.0/32", allow_dhcp=True)
-    assigner.ledger.set_range(Range(name="lan", pool=pool, draining=True))
-    with pytest.raises(RangeDrainingError):
-        ask(assigner, "a")
+def test_those_with_disjoint_ports_share_where_every_namespace_allows_it() -> None:
+    tenancy: Tenancy[str] = Tenancy()
+    tenancy.enter(at("10.0.0.1"), "web", sharing(HTTP))
+    assert choose(tenancy, "dns", tenant=sharing(DNS)) == ["10.0.0.1"]
+    assert choose(tenancy, "web2", tenant=sharing(HTTP)) == ["10.0.0.2"]
+    assert choose(tenancy, "bare", tenant=sharing()) == ["10.0.0.2"], "without ports"
+    assert choose(tenancy, "proud", tenant=Tenant(ports=frozenset({DNS}))) == ["10.0.0.2"]
+    tenancy.enter(at("10.0.0.2"), "proud", Tenant(ports=frozenset({HTTP})))
+    assert choose(tenancy, "other", tenant=sharing(DNS, HTTP)) == ["10.0.0.3"], "its tenant does not consent"
 
 
-# Sharing
+def test_an_address_of_ipv6_is_shared_with_nobody() -> None:
+    tenancy: Tenancy[str] = Tenancy()
+    tenancy.enter(at("2001:db8::1"), "web", sharing(HTTP))
+    assert choose(tenancy, "dns", families=(V6,), tenant=sharing(DNS)) == ["2001:db8::2"]
+    tenancy.enter(at("2001:db8::1"), "dns", sharing(DNS))
+    assert tenancy.clashing(at("2001:db8::1"), "web") == ("dns",)
 
 
-def test_services_with_disjoint_ports_share_the_lowest_fitting_address():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    assert ask(assigner, "web", ports=HTTP, shared_pools=SHARED) == ["10.0.0.1"]
-    assert ask(assigner, "web2", ports=HTTP, shared_pools=SHARED) == ["10.0.0.2"]
-    assert ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED) == ["10.0.0.1"]
-    assert ask(assigner, "dns", ports=DNS, shared_pools=SHARED) == ["10.0.0.1"]
-    assert ask(assigner, "dns2", ports=DNS_UDP, shared_pools=SHARED) == ["10.0.0.2"]
-    assert assigner.tenants(at("10.0.0.1")) == {"web": HTTP, "tls": HTTPS, "dns": DNS}
+def test_what_two_have_without_right_is_taken_until_both_are_gone() -> None:
+    """The second was refused when it was taken over, and a third got the address when the first left."""
+    tenancy = taken("10.0.0.1")
+    tenancy.enter(at("10.0.0.1"), "second", Tenant())
+    assert tenancy.clashing(at("10.0.0.1"), "second") == ("holder-0",)
+    tenancy.leave(at("10.0.0.1"), "holder-0")
+    assert tenancy.clashing(at("10.0.0.1"), "second") == ()
+    assert choose(tenancy, "third") == ["10.0.0.2"]
+    tenancy.leave(at("10.0.0.1"), "second")
+    tenancy.leave(at("10.0.0.1"), "second")
+    assert choose(tenancy, "third") == ["10.0.0.1"]
 
 
-def test_the_lowest_fitting_address_is_shared_in_a_descending_pool_too():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9", descending=True)
-    assert ask(assigner, "web", ports=HTTP, shared_pools=SHARED) == ["10.0.0.9"]
-    assert ask(assigner, "web2", ports=HTTP, shared_pools=SHARED) == ["10.0.0.8"]
-    assert ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED) == ["10.0.0.8"]
+def test_tenants_can_be_listed_the_longest_there_first() -> None:
+    tenancy: Tenancy[str] = Tenancy()
+    tenancy.enter(at("10.0.0.1"), "web", sharing(HTTP))
+    tenancy.enter(at("10.0.0.1"), "dns", sharing(DNS))
+    assert list(tenancy.tenants(at("10.0.0.1"))) == ["web", "dns"]
+    assert list(tenancy.addresses()) == [at("10.0.0.1")]
+    assert tenancy.used(LAN) == 1, "a shared address counts once"
+    assert tenancy.held_by("dns") == (at("10.0.0.1"),)
 
 
-def test_the_same_port_of_another_protocol_does_not_collide():
-    assigner = make_assigner(lan="10.0.0.1")
-    tcp = frozenset({(53, "TCP")})
-    assert ask(assigner, "a", ports=tcp, shared_pools=SHARED) == ["10.0.0.1"]
-    assert ask(assigner, "b", ports=DNS_UDP, shared_pools=SHARED) == ["10.0.0.1"]
+POOL = pool_of("10.0.0.1-10.0.0.4,2001:db8::1-2001:db8::2")
+OWNERS = st.sampled_from("abcdef")
+TENANTS = st.builds(
+    lambda ports, consents: Tenant(ports=frozenset(ports), consents=consents),
+    st.lists(st.sampled_from([HTTP, DNS, (443, "TCP")]), max_size=2),
+    st.booleans(),
+)
+ADDRESSES = st.sampled_from(
+    [at(f"10.0.0.{last}") for last in range(1, 6)] + [at("2001:db8::1"), at("2001:db8::2")]
+)
 
 
-def test_one_address_serves_a_second_service_only_where_sharing_is_on():
-    assigner = make_assigner(lan="10.0.0.1/32")
-    ask(assigner, "web", ports=HTTP)
-    with pytest.raises(RangeFullError):
-        ask(assigner, "tls", ports=HTTPS)
-    assert ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED) == ["10.0.0.1"]
+class TenancyMachine(RuleBasedStateMachine):
+    """Beside a plain list of (address, owner, tenant): every choice is the best there is, and clashes with nobody."""
+
+    @initialize()
+    def make(self) -> None:
+        self.tenancy: Tenancy[str] = Tenancy()
+        self.naive: dict[tuple[Address, str], Tenant] = {}
+
+    @rule(address=ADDRESSES, owner=OWNERS, tenant=TENANTS)
+    def enter(self, address: Address, owner: str, tenant: Tenant) -> None:
+        self.tenancy.enter(address, owner, tenant)
+        self.naive[address, owner] = tenant
+
+    @precondition(lambda self: self.naive)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        address, owner = data.draw(st.sampled_from(sorted(self.naive)))
+        self.tenancy.leave(address, owner)
+        del self.naive[address, owner]
+
+    @rule(owner=OWNERS, tenant=TENANTS, policy=st.sampled_from(FamilyPolicy), family=st.sampled_from(Family))
+    def choose(self, owner: str, tenant: Tenant, policy: FamilyPolicy, family: Family) -> None:
+        if any(holder == owner for _, holder in self.naive):
+            return
+        families = (family,) if policy is SINGLE else (family, V4 if family is V6 else V6)
+        expected = {each: self._best(each, tenant) for each in families}
+        request = Request(owner=owner, pool=POOL, policy=policy, families=(family,), tenant=tenant)
+        try:
+            found = self.tenancy.choose(request)
+        except IpamError:
+            assert None in expected.values()
+            assert policy is not PREFER or set(expected.values()) == {None}
+            return
+        assert found == tuple(best for best in expected.values() if best is not None)
+        for address in found:
+            self.enter(address, owner, tenant)
+            assert self.tenancy.clashing(address, owner) == ()
+
+    def _best(self, family: Family, tenant: Tenant) -> Address | None:
+        mine = [Address(family, value) for value in POOL.addresses.of(family).addresses()]
+        by_address = {each: [t for (a, _), t in self.naive.items() if a == each] for each in mine}
+        shared = [
+            each
+            for each, tenants in by_address.items()
+            if family is V4
+            and tenants
+            and all(tenant.may_share_with(other) for other in tenants)
+            and all(other.consents and other.ports for other in tenants)
+        ]
+        return next(iter(shared), next((each for each, tenants in by_address.items() if not tenants), None))
+
+    @invariant()
+    def both_know_the_same(self) -> None:
+        found = {
+            (address, owner): tenant
+            for address in self.tenancy.addresses()
+            for owner, tenant in self.tenancy.tenants(address).items()
+        }
+        assert found == self.naive
 
 
-def test_a_service_without_ports_shares_with_nobody():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    assert ask(assigner, "bare", shared_pools=SHARED) == ["10.0.0.1"]
-    assert ask(assigner, "web", ports=HTTP, shared_pools=SHARED) == ["10.0.0.2"]
-    assert ask(assigner, "bare2", shared_pools=SHARED) == ["10.0.0.3"]
-
-
-def test_ipv6_addresses_are_not_shared():
-    assigner = make_assigner(lan="2001:db8::1-2001:db8::9")
-    assert ask(assigner, "web", ports=HTTP, shared_pools=SHARED) == ["2001:db8::1"]
-    assert ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED) == ["2001:db8::2"]
-    with pytest.raises(AddressHeldError, match="held by web"):
-        ask(assigner, "dns", ports=DNS, shared_pools=SHARED, static=(at("2001:db8::1"),))
-    with pytest.raises(AddressHeldError, match="held by web"):
-        assigner.adopt(at("2001:db8::1"), "dns", "lan", DNS)
-
-
-def test_only_addresses_of_the_pool_are_shared():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    assigner.adopt(at("10.0.0.99"), "outside", "lan", HTTP)
-    assigner.ledger.adopt(at("10.0.0.1"), "alone", "lan")
-    assert ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED) == ["10.0.0.2"]
-
-
-def test_a_draining_pool_lets_nobody_in_to_share():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    ask(assigner, "web", ports=HTTP, shared_pools=SHARED)
-    pool = parse_pool("10.0.0.1-10.0.0.9")
-    assigner.ledger.set_range(Range(name="lan", pool=pool, draining=True))
-    with pytest.raises(RangeDrainingError):
-        ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED)
-
-
-def test_a_static_address_is_shared_by_the_same_rules():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.9")
-    static = (at("10.0.0.5"),)
-    ask(assigner, "web", ports=HTTP, static=static, shared_pools=SHARED)
-    assert ask(assigner, "tls", ports=HTTPS, static=static, shared_pools=SHARED) == ["10.0.0.5"]
-    assert ask(assigner, "tls", ports=HTTPS, static=static, shared_pools=SHARED) == ["10.0.0.5"]
-    for ports, shared in ((HTTP, SHARED), (DNS, frozenset()), (frozenset(), SHARED)):
-        with pytest.raises(AddressHeldError, match="held by web"):
-            ask(assigner, "late", ports=ports, static=static, shared_pools=shared)
-
-
-def test_a_shared_address_is_free_after_its_last_tenant():
-    assigner = make_assigner(lan="10.0.0.1")
-    for owner, ports in (("web", HTTP), ("tls", HTTPS), ("dns", DNS)):
-        ask(assigner, owner, ports=ports, shared_pools=SHARED)
-    assigner.withdraw(at("10.0.0.1"), "web", until=LATER)
-    assert records(assigner) == [("10.0.0.1", "tls")]
-    assert ask(assigner, "web2", ports=HTTP, shared_pools=SHARED) == ["10.0.0.1"]
-    for owner in ("web2", "tls"):
-        assigner.withdraw(at("10.0.0.1"), owner)
-    assert records(assigner) == [("10.0.0.1", "dns")]
-    assigner.withdraw(at("10.0.0.1"), "dns")
-    assert records(assigner) == []
-    assert ask(assigner, "bare") == ["10.0.0.1"]
-
-
-def test_the_last_tenant_may_leave_an_address_in_quarantine():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.2")
-    ask(assigner, "web", ports=HTTP)
-    assigner.withdraw(at("10.0.0.1"), "web", until=LATER)
-    assert assigner.ledger.record(at("10.0.0.1")) == Record("web", "lan", LATER)
-    assert ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED) == ["10.0.0.2"]
-    assert assigner.ledger.due(LATER + timedelta(days=1)) == (at("10.0.0.1"),)
-
-
-def test_only_a_tenant_can_be_withdrawn():
-    assigner = make_assigner(lan="10.0.0.1")
-    ask(assigner, "web", ports=HTTP)
-    with pytest.raises(AddressNotHeldError, match="not held by tls, but by web"):
-        assigner.withdraw(at("10.0.0.1"), "tls")
-
-
-def test_changed_ports_count_from_then_on():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.2")
-    ask(assigner, "web", ports=HTTP, shared_pools=SHARED)
-    ask(assigner, "web", ports=HTTPS, shared_pools=SHARED)
-    assert ask(assigner, "new", ports=HTTP, shared_pools=SHARED) == ["10.0.0.1"]
-    assigner.adopt(at("10.0.0.1"), "new", "lan", DNS)
-    assert ask(assigner, "web3", ports=HTTP, shared_pools=SHARED) == ["10.0.0.1"]
-
-
-def test_ports_that_would_collide_on_a_shared_address_are_refused():
-    assigner = make_assigner(lan="10.0.0.1-10.0.0.2")
-    ask(assigner, "web", ports=HTTP, shared_pools=SHARED)
-    ask(assigner, "tls", ports=HTTPS, shared_pools=SHARED)
-    with pytest.raises(AddressHeldError, match="held by web"):
-        ask(assigner, "tls", ports=HTTP, shared_pools=SHARED)
-    with pytest.raises(AddressHeldError, match="held by web"):
-        assigner.adopt(at("10.0.0.1"), "tls", "lan", HTTP)
-    with pytest.raises(AddressHeldError):
-        assigner.adopt(at("10.0.0.1"), "other", "lan")
-    assert assigner.tenants(at("10.0.0.1")) == {"web": HTTP, "tls": HTTPS}
-
-
-# Several pools
-
-
-def test_the_pools_of_a_namespace_come_before_the_global_ones_always():
-    """kube-vip's cloud provider let a global CIDR silently beat a namespace's range."""
-    assigner = make_assigner(team="10.9.0.1-10.9.0.2", everyone="10.0.0.0/24")
-    asked = {"pools": ("team",), "global_pools": ("everyone",)}
-    assert [ask(assigner, owner, **asked) for owner in "abc"] == [["10.9.0.1"], ["10.9.0.2"], ["10.0.0.0"]]
-
-
-def test_families_may_come_from_different_pools():
-    assigner = make_assigner(team="10.9.0.1", everyone="10.0.0.1,2001:db8::1")
-    asked = {"pools": ("team",), "global_pools": ("everyone",), "policy": REQUIRE}
-    assert ask(assigner, "a", **asked) == ["10.9.0.1", "2001:db8::1"]
-
-
-def test_a_dhcp_pool_of_the_namespace_wins_over_global_addresses():
-    assigner = make_assigner(team="0.0.0.0/32", everyone="10.0.0.1")
-    assert ask(assigner, "a", pools=("team",), global_pools=("everyone",)) == ["0.0.0.0"]
-
-
-def test_a_static_address_is_found_in_any_pool_of_the_request():
-    assigner = make_assigner(team="10.9.0.1", everyone="10.0.0.1")
-    asked = {"pools": ("team",), "global_pools": ("everyone",)}
-    assert ask(assigner, "a", static=(at("10.0.0.1"),), **asked) == ["10.0.0.1"]
-    assert assigner.ledger.record(at("10.0.0.1")) == Record("a", "everyone")
-
-
-def test_where_no_pool_can_serve_each_says_why():
-    assigner = make_assigner(team="10.9.0.1", everyone="2001:db8::1")
-    asked = {"pools": ("team", "gone"), "global_pools": ("everyone",), "families": (V4,)}
-    ask(assigner, "a", **asked)
-    with pytest.raises(NoAddressError) as caught:
-        ask(assigner, "b", **asked)
-    assert [type(cause).__name__ for cause in caught.value.causes] == [
-        "RangeFullError",
-        "RangeUnknownError",
-        "FamilyMissingError",
-    ]
-    assert str(caught.value).startswith('no IPv4 address: range "team" is full: every IPv4 address is held')
-
-
-def test_a_request_without_pools_is_told_so():
-    with pytest.raises(NoAddressError, match="there is no range to ask"):
-        ask(make_assigner(), "a", pools=())
-
-
-def test_overlapping_pools_of_two_namespaces_see_each_others_holders():
-    assigner = make_assigner(shared_overlaps=True, red="10.0.0.1-10.0.0.2", blue="10.0.0.1-10.0.0.2")
-    assert ask(assigner, "a", pools=("red",)) == ["10.0.0.1"]
-    assert ask(assigner, "b", pools=("blue",)) == ["10.0.0.2"]
-    with pytest.raises(RangeFullError):
-        ask(assigner, "c", pools=("red",))
+TenancyMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTheTenancyAgreesWithAPlainList = TenancyMachine.TestCase

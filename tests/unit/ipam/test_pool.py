@@ -288,31 +288,6 @@ def test_a_pool_says_why_it_does_not_give_out_an_address(address: str, reason: W
     assert pool.why_withheld(parse_address(address)) == reason
 
 
-# DHCP
-
-
-@pytest.mark.parametrize("text", ["0.0.0.0/32", " 0.0.0.0/32 ", "0.0.0.0", "0.0.0.0/32,0.0.0.0/32"])
-def test_0_0_0_0_means_dhcp_where_it_is_allowed(text: str):
-    pool = parse_pool(text, allow_dhcp=True)
-    assert pool.is_dhcp
-    assert pool.capacity() == 0
-    assert pool.families == (Family.IPV4,)
-    with pytest.raises(PoolSyntaxError, match="DHCP"):
-        parse_pool(text)
-
-
-def test_dhcp_goes_with_ipv6_addresses_but_not_with_ipv4_ones():
-    pool = parse_pool("2001:db8::1,0.0.0.0/32", allow_dhcp=True)
-    assert pool.families == (Family.IPV4, Family.IPV6)
-    assert pool.capacity() == 1
-    with pytest.raises(PoolSyntaxError, match="excludes other IPv4 addresses"):
-        parse_pool("10.0.0.1,0.0.0.0/32", allow_dhcp=True)
-
-
-def test_other_pools_are_no_dhcp():
-    assert not parse_pool("0.0.0.0/31", allow_dhcp=True).is_dhcp
-
-
 # Size
 
 
@@ -438,16 +413,16 @@ PIECES = st.sampled_from(
 )
 
 
-@given(st.text() | st.lists(PIECES, max_size=12).map("".join), st.booleans(), st.booleans(), st.booleans())
+@given(st.text() | st.lists(PIECES, max_size=12).map("".join), st.booleans(), st.booleans())
 @settings(max_examples=600)
-def test_any_text_is_a_pool_or_an_error_that_names_a_part(text: str, skip: bool, avoid: bool, dhcp: bool):
+def test_any_text_is_a_pool_or_an_error_that_names_a_part(text: str, skip: bool, avoid: bool):
     problem: PoolSyntaxError | None = None
     try:
-        pool = parse_pool(text, skip_end_ips=skip, avoid_buggy_ips=avoid, allow_dhcp=dhcp)
+        pool = parse_pool(text, skip_end_ips=skip, avoid_buggy_ips=avoid)
     except PoolSyntaxError as error:
         problem = error
     if problem is not None:
         assert problem.part == text.split(",")[problem.position - 1].strip()
         return
-    assert parse_pool(pool.text, skip_end_ips=skip, avoid_buggy_ips=avoid, allow_dhcp=dhcp) == pool
+    assert parse_pool(pool.text, skip_end_ips=skip, avoid_buggy_ips=avoid) == pool
     assert pool.capacity() >= 0
