@@ -1,8 +1,8 @@
 """Pools of a guest's ConfigMap: the grammar of `ipam.pool`, with the rules of kube-vip-cloud-provider.
 
-They differ from those of a FloatingIPRange in what of a CIDR is given out: of an IPv6 CIDR its first address, too; of
-an IPv4 CIDR up to /30 no x.x.x.0 and no x.x.x.255 (people write their LAN's 192.168.1.0/24); and with `skip_end_ips` the
-ends go after the CIDRs were merged, so that two adjacent /30 lose two addresses, and not four.
+They differ from those of a FloatingIPRange in what of a CIDR is given out. Of an IPv6 CIDR its first address, too; of
+an IPv4 CIDR up to /30 no x.x.x.0 and no x.x.x.255, as people write 192.168.1.0/24. With `skip_end_ips` the ends
+go after the CIDRs were merged, so that two adjacent /30 of one /29 lose two addresses, and not four.
 """
 
 from __future__ import annotations

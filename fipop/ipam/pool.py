@@ -113,8 +113,8 @@ def parse_pool(
 
     `skip_end_ips` leaves out network and broadcast address of each IPv4 CIDR up to /30, unless another part holds
     them other than as its own ends; `avoid_buggy_ips` leaves out all IPv4 addresses ending in .0 or .255. The
-    subnet-router anycast address of an IPv6 CIDR (RFC 4291 2.6.1) is left out always, but for /127 (RFC 6164) and /128. PoolSyntaxError quotes the part and its position; PoolTooLargeError
-    beyond MAX_PARTS or MAX_TEXT_LENGTH.
+    subnet-router anycast address of an IPv6 CIDR (RFC 4291 2.6.1) is left out always, but for /127 (RFC 6164) and /128.
+    PoolSyntaxError quotes the part and its position; PoolTooLargeError beyond MAX_PARTS or MAX_TEXT_LENGTH.
     """
     parts = tuple(parse_parts(text, "the pool"))
     _refuse_dhcp(text, parts)

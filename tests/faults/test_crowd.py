@@ -2,7 +2,7 @@
 
 from localfleet.faultproxy import Do, Passed
 from localfleet.faultproxy.rules import classify
-from tests.faults.crowd import crowd, untried
+from tests.faults.crowd import arrives, crowd, untried
 
 RESERVATIONS = "/apis/kubefip.k8s.binbash.org/v1/floatingipreservations"
 
@@ -28,3 +28,17 @@ def test_what_was_not_tried_is_told() -> None:
 
 def test_a_crowd_says_how_many_it_is() -> None:
     assert crowd(150).size == 150
+
+
+async def test_patience_ends_where_progress_ends_and_not_before() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0
+        return now
+
+    slow = iter([3, 3, 3, 2, 2, 2, 1, 1, 1, 0])
+    assert await arrives(lambda: next(slow), stalled_seconds=4, pause=0, clock=clock), "longer than 4 in all"
+    assert not await arrives(lambda: 1, stalled_seconds=4, pause=0, clock=clock)
+    assert await arrives(lambda: -1, stalled_seconds=4, pause=0, clock=clock)
