@@ -1,0 +1,117 @@
+"""The keys of a guest's kubevip ConfigMap: which pool, sharing and interface a namespace has.
+
+The first of `cidr-<ns>`, `range-<ns>`, the keys of a pool that names the namespace (`namespaces-<name>`), `cidr-global`
+and `range-global` that is there is the one pool of a namespace. There is no spill into the next when it is full: pools
+isolate, or belong to another interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fipop.errors import IpamError
+from fipop.ipam.assignment import AddressPool
+from fipop.ipam.guest_pool import parse_guest_pool
+
+GLOBAL = "global"
+DHCP_TEXTS = frozenset({"0.0.0.0/32", "::/128"})
+"""The whole text of a pool that means DHCP: every Service gets 0.0.0.0, whatever its families and policy."""
+
+_POOL_KINDS = ("cidr", "range")
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+"""Go's booleans, as kube-vip-cloud-provider reads them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespacePool:
+    """The pool of a namespace, by its key; `pool` is None for DHCP, and where a `problem` keeps it from giving."""
+
+    key: str
+    pool: AddressPool | None = None
+    is_dhcp: bool = False
+    problem: str | None = None
+
+
+class PoolKeys:
+    """The data of the ConfigMap. What cannot be read concerns the namespaces of that key alone."""
+
+    def __init__(self, data: Mapping[str, str]) -> None:
+        self._data = dict(data)
+        self._descending = data.get("search-order", "").strip() == "desc"
+        self._scopes = self._read_scopes()
+
+    def pool_of(self, namespace: str) -> NamespacePool | None:
+        """Give the pool of a namespace; None where no key is meant for it."""
+        for scope in (namespace, *self._scopes.get(namespace, ()), GLOBAL):
+            for kind in _POOL_KINDS:
+                if f"{kind}-{scope}" in self._data:
+                    return self._read_pool(f"{kind}-{scope}", scope)
+        return None
+
+    def pools(self) -> tuple[NamespacePool, ...]:
+        """Give the pools of all keys, in the order of the keys."""
+        keys = sorted(key for key in self._data if key.partition("-")[0] in _POOL_KINDS)
+        return tuple(self._read_pool(key, key.partition("-")[2]) for key in keys)
+
+    def allows_sharing(self, namespace: str) -> bool:
+        """Whether Services of a namespace may share addresses, whichever pool serves them."""
+        return self._flag(self._scoped("allow-share", namespace))
+
+    def interface_of(self, namespace: str) -> str | None:
+        """Give the interface that addresses of a namespace are announced on."""
+        key = self._scoped("interface", namespace)
+        return (self._data[key].strip() or None) if key is not None else None
+
+    def problems(self) -> Mapping[str, str]:
+        """Say of each key that cannot be read why."""
+        found = {each.key: each.problem for each in self.pools() if each.problem is not None}
+        for key, value in self._data.items():
+            is_flag = key.startswith(("allow-share-", "draining-")) or key == "skip-end-ips-in-cidr"
+            if is_flag and value not in _TRUE | _FALSE:
+                found[key] = f'{key}: "{value[:64]}" is neither true nor false'
+        return found
+
+    def _read_pool(self, key: str, scope: str) -> NamespacePool:
+        text = self._data[key]
+        if self._flag(f"draining-{scope}"):
+            return NamespacePool(
+                key=key, problem=f"{key} is draining (draining-{scope}): it gives out nothing new"
+            )
+        if text.strip() in DHCP_TEXTS:
+            return NamespacePool(key=key, is_dhcp=True)
+        if not text.strip():
+            return NamespacePool(key=key, problem=f"{key} is empty")
+        exclude = self._data.get(f"exclude-{scope}", "")
+        skips = self._flag("skip-end-ips-in-cidr")
+        try:
+            pool = _build_pool(key, text, exclude, skips, self._descending)
+        except IpamError as error:
+            return NamespacePool(key=key, problem=f"{key}: {error}")
+        return NamespacePool(key=key, pool=pool)
+
+    def _read_scopes(self) -> dict[str, list[str]]:
+        """Give the named pools of each namespace, by name."""
+        found: dict[str, list[str]] = {}
+        for key in sorted(self._data):
+            prefix, _, name = key.partition("-")
+            if prefix == "namespaces" and name:
+                for namespace in self._data[key].split(","):
+                    found.setdefault(namespace.strip(), []).append(name)
+        return found
+
+    def _scoped(self, prefix: str, namespace: str) -> str | None:
+        keys = (f"{prefix}-{namespace}", f"{prefix}-{GLOBAL}")
+        return next((key for key in keys if key in self._data), None)
+
+    def _flag(self, key: str | None) -> bool:
+        return key is not None and self._data.get(key, "") in _TRUE
+
+
+@lru_cache(maxsize=256)
+def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> AddressPool:
+    """Build a pool; the same one for the same text, so that what is remembered of it outlives other keys' changes."""
+    addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips)
+    return AddressPool(key=key, addresses=addresses, descending=descending)

@@ -1,0 +1,249 @@
+"""A Service of type LoadBalancer: what it says of its addresses, and what is written to it. Values in, values out.
+
+What it has tells who chose: annotation A (`kube-vip.io/loadbalancerIPs`), L (`spec.loadBalancerIP`), label I
+(`implementation=kube-vip`), finalizer F. I with A and L = first of A is the mark of "chosen by the provider"; where a
+part of it was taken away, the ledger knows that it was (`was_chosen`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from fipop.errors import IpamError
+from fipop.ipam.addresses import DHCP, Address, Family, format_address, parse_address
+from fipop.ipam.assignment import FamilyPolicy, Port
+
+Json = Mapping[str, Any]
+
+ADDRESSES = "kube-vip.io/loadbalancerIPs"
+INTERFACE = "kube-vip.io/serviceInterface"
+IMPLEMENTATION = "implementation"
+KUBE_VIP = "kube-vip"
+LEGACY_LABEL = "ipam-address"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+LOAD_BALANCER = "LoadBalancer"
+
+
+class State(Enum):
+    """What a Service has, and so what is to be done about it."""
+
+    NEW = auto()
+    """Neither A nor L: an address is chosen."""
+    LEGACY = auto()
+    """L alone: A is made from it."""
+    ANNOTATED = auto()
+    """A alone, by a user: it gets F and I."""
+    STATIC = auto()
+    """A and L, not chosen by the provider: it gets F."""
+    CHOSEN = auto()
+    MOVING = auto()
+    """Chosen, and L names another address: the user asks for that one."""
+    STRIPPED = auto()
+    """Chosen, and A or L was taken away: it is restored from the ledger."""
+    LEFT = auto()
+    """Chosen, and no LoadBalancer any more: all of ours is cleared."""
+    DELETING = auto()
+    FOREIGN = auto()
+    """No LoadBalancer, or another provider's, and nothing of ours is on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A Service as it was read; `version` is its resourceVersion then.
+
+    `annotated` are the addresses of A in its order, `requested` that of L; what is no address, a host name say, is left
+    out. `has_annotation` and `has_request` tell whether there was any text. `announced` are those of its status.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    is_load_balancer: bool
+    class_name: str | None
+    is_deleting: bool
+    policy: FamilyPolicy
+    families: tuple[Family, ...]
+    ports: frozenset[Port]
+    annotated: tuple[Address, ...]
+    has_annotation: bool
+    requested: Address | None
+    has_request: bool
+    announced: tuple[Address, ...]
+    is_marked: bool
+    has_finalizer: bool
+    is_local: bool
+    """externalTrafficPolicy: Local."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def carried(self) -> frozenset[Address]:
+        """The addresses that it has by whatever it says; 0.0.0.0 is none."""
+        own = () if self.requested is None else (self.requested,)
+        return frozenset((*self.annotated, *own, *self.announced)) - {DHCP}
+
+
+def parse_service(obj: Json) -> Service:
+    """Read a Service. People write what they like: what cannot be read is as if it were not there."""
+    meta, spec = _mapping(obj.get("metadata")), _mapping(obj.get("spec"))
+    annotation = _text(_mapping(meta.get("annotations")).get(ADDRESSES)).strip()
+    request = _text(spec.get("loadBalancerIP")).strip()
+    balancer = _mapping(_mapping(obj.get("status")).get("loadBalancer"))
+    return Service(
+        namespace=_text(meta.get("namespace")),
+        name=_text(meta.get("name")),
+        uid=_text(meta.get("uid")),
+        version=_text(meta.get("resourceVersion")),
+        is_load_balancer=spec.get("type") == LOAD_BALANCER,
+        class_name=_text(spec.get("loadBalancerClass")) or None,
+        is_deleting=bool(meta.get("deletionTimestamp")),
+        policy=_read_policy(spec.get("ipFamilyPolicy")),
+        families=_read_families(spec.get("ipFamilies")),
+        ports=frozenset(_read_ports(spec.get("ports"))),
+        annotated=_read_addresses(annotation.split(",")),
+        has_annotation=bool(annotation),
+        requested=next(iter(_read_addresses([request])), None),
+        has_request=bool(request),
+        announced=_read_addresses(_text(_mapping(each).get("ip")) for each in _list(balancer.get("ingress"))),
+        is_marked=_mapping(meta.get("labels")).get(IMPLEMENTATION) == KUBE_VIP,
+        has_finalizer=FINALIZER in _list(meta.get("finalizers")),
+        is_local=spec.get("externalTrafficPolicy") == "Local",
+    )
+
+
+def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> State:
+    """Tell what a Service has; `class_name` is the class that is served, None: only Services without one.
+
+    `was_chosen`: the ledger has an address of it that the provider chose.
+    """
+    is_served = service.is_load_balancer and service.class_name == class_name
+    if not is_served:
+        is_ours = was_chosen and not service.is_load_balancer
+        return State.LEFT if is_ours and not service.is_deleting else State.FOREIGN
+    if service.is_deleting:
+        return State.DELETING
+    if was_chosen and (not service.annotated or service.requested is None):
+        return State.STRIPPED
+    if not service.has_annotation:
+        return State.LEGACY if service.has_request else State.NEW
+    if not service.has_request:
+        return State.ANNOTATED
+    is_first = service.annotated[:1] == ((service.requested,) if service.requested is not None else ())
+    if service.is_marked and is_first:
+        return State.CHOSEN
+    return State.MOVING if was_chosen else State.STATIC
+
+
+def order_addresses(addresses: Iterable[Address], families: Sequence[Family]) -> tuple[Address, ...]:
+    """Put addresses in the order of A: IPv6 first exactly when it is the first of `ipFamilies`."""
+    first = families[0] if families else Family.IPV4
+    return tuple(sorted(addresses, key=lambda each: (each.family is not first, each)))
+
+
+def assigned(obj: Json, addresses: Sequence[Address], *, interface: str | None) -> dict[str, Any]:
+    """Give the Service with chosen addresses, in their order: F, I, A, L; the interface where none was set."""
+    made, meta = _marked(obj)
+    texts = [format_address(each) for each in addresses]
+    meta["annotations"][ADDRESSES] = ",".join(texts)
+    made["spec"]["loadBalancerIP"] = texts[0]
+    if interface is not None:
+        meta["annotations"].setdefault(INTERFACE, interface)
+    return made
+
+
+def taken_over(obj: Json, state: State) -> dict[str, Any]:
+    """Give a Service whose addresses a user, or a former version of the provider, wrote; it keeps them."""
+    made = copy.deepcopy(dict(obj))
+    if state is State.ANNOTATED:
+        return _marked(obj)[0]
+    meta = _with_finalizer(made)
+    if state is State.LEGACY:
+        meta.setdefault("annotations", {})[ADDRESSES] = _text(made["spec"].get("loadBalancerIP")).strip()
+        labels = dict(_mapping(meta.get("labels")))
+        labels.pop(LEGACY_LABEL, None)
+        meta["labels"] = labels
+    return made
+
+
+def cleared(obj: Json) -> dict[str, Any]:
+    """Give a Service without all that the provider wrote: its type is another one by now."""
+    made = released(obj)
+    meta = made["metadata"]
+    for field, keys in (("annotations", (ADDRESSES, INTERFACE)), ("labels", (IMPLEMENTATION,))):
+        left = {key: value for key, value in _mapping(meta.get(field)).items() if key not in keys}
+        meta[field] = left
+    made["spec"].pop("loadBalancerIP", None)
+    return made
+
+
+def released(obj: Json) -> dict[str, Any]:
+    """Give a Service without the finalizer; kube-vip-cloud-provider's is the same."""
+    made = copy.deepcopy(dict(obj))
+    meta = made["metadata"]
+    meta["finalizers"] = [each for each in _list(meta.get("finalizers")) if each != FINALIZER]
+    return made
+
+
+def _marked(obj: Json) -> tuple[dict[str, Any], dict[str, Any]]:
+    made = copy.deepcopy(dict(obj))
+    meta = _with_finalizer(made)
+    meta["labels"] = {**_mapping(meta.get("labels")), IMPLEMENTATION: KUBE_VIP}
+    meta["annotations"] = dict(_mapping(meta.get("annotations")))
+    return made, meta
+
+
+def _with_finalizer(made: dict[str, Any]) -> dict[str, Any]:
+    meta: dict[str, Any] = made["metadata"]
+    finalizers = _list(meta.get("finalizers"))
+    if FINALIZER not in finalizers:
+        meta["finalizers"] = [*finalizers, FINALIZER]
+    return meta
+
+
+def _read_policy(value: object) -> FamilyPolicy:
+    try:
+        return FamilyPolicy(_text(value))
+    except ValueError:
+        return FamilyPolicy.SINGLE_STACK
+
+
+def _read_families(items: object) -> tuple[Family, ...]:
+    by_label = {family.label: family for family in Family}
+    return tuple(dict.fromkeys(by_label[item] for item in _list(items) if item in by_label))
+
+
+def _read_ports(items: object) -> Iterable[Port]:
+    for item in map(_mapping, _list(items)):
+        port = item.get("port")
+        if isinstance(port, int):
+            yield port, _text(item.get("protocol")) or "TCP"
+
+
+def _read_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
+    found = []
+    for text in texts:
+        try:
+            found.append(parse_address(text))
+        except IpamError:
+            continue
+    return tuple(dict.fromkeys(found))
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,117 @@
+"""The keys of the kubevip ConfigMap, as CLOUDPROVIDER.md §1 has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from fipop.cloudprovider.pools import PoolKeys
+from fipop.ipam.addresses import Address, Family, format_address
+
+
+def first_of(data: dict[str, str], namespace: str = "shop") -> tuple[str, str]:
+    """The key that serves a namespace, and its first address, or what else is told of it."""
+    found = PoolKeys(data).pool_of(namespace)
+    if found is None:
+        return "", ""
+    if found.pool is None:
+        return found.key, "DHCP" if found.is_dhcp else str(found.problem)
+    pool = found.pool
+    family = next(each for each in Family if pool.addresses.of(each))
+    values = pool.addresses.of(family).addresses(descending=pool.descending)
+    return found.key, format_address(Address(family, next(values)))
+
+
+OWN_CIDR, OWN_RANGE = {"cidr-shop": "10.0.1.0/24"}, {"range-shop": "10.0.2.1-10.0.2.9"}
+NAMED = {"cidr-dmz": "10.0.3.0/24", "namespaces-dmz": "other, shop"}
+GLOBAL_CIDR, GLOBAL_RANGE = {"cidr-global": "10.0.4.0/24"}, {"range-global": "10.0.5.1-10.0.5.9"}
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (OWN_CIDR | OWN_RANGE | NAMED | GLOBAL_CIDR | GLOBAL_RANGE, "cidr-shop"),
+        (OWN_RANGE | NAMED | GLOBAL_CIDR | GLOBAL_RANGE, "range-shop"),
+        (NAMED | GLOBAL_CIDR | GLOBAL_RANGE, "cidr-dmz"),
+        (GLOBAL_CIDR | GLOBAL_RANGE, "cidr-global"),
+        (GLOBAL_RANGE, "range-global"),
+        ({"cidr-other": "10.0.0.0/24"}, ""),
+    ],
+)
+def test_the_first_key_that_is_there_is_the_one_pool(data: dict[str, str], key: str) -> None:
+    """In kube-vip-cloud-provider a global CIDR beats the range of a namespace."""
+    assert first_of(data)[0] == key
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"cidr-shop": "10.0.1.0/24"}, "10.0.1.1"),
+        ({"cidr-shop": "10.0.1.0/24", "search-order": "desc"}, "10.0.1.254"),
+        ({"cidr-shop": "10.0.1.8/30", "skip-end-ips-in-cidr": "true"}, "10.0.1.9"),
+        ({"cidr-shop": "10.0.1.8/30", "exclude-shop": "10.0.1.8"}, "10.0.1.9"),
+        ({"cidr-shop": "10.0.1.8/30", "exclude-global": "10.0.1.8"}, "10.0.1.8"),
+        ({"range-shop": "10.0.1.8/30"}, "10.0.1.8"),
+        ({"cidr-shop": "10.0.1.7-10.0.1.9"}, "10.0.1.7"),
+        ({"cidr-shop": " 0.0.0.0/32 "}, "DHCP"),
+        ({"cidr-shop": "::/128"}, "DHCP"),
+        ({"cidr-shop": "", "cidr-global": "10.0.4.0/24"}, "cidr-shop is empty"),
+        (
+            {"cidr-shop": "10.0.1.0/24", "draining-shop": "true"},
+            "cidr-shop is draining (draining-shop): it gives out nothing new",
+        ),
+        ({"cidr-shop": "10.0.1.0/24", "draining-global": "true"}, "10.0.1.1"),
+        (
+            {"cidr-shop": "nonsense"},
+            'cidr-shop: part 1 of the pool, "nonsense", is not an IPv4 or IPv6 address',
+        ),
+        (
+            {"cidr-shop": "10.0.1.1", "exclude-shop": "x"},
+            'cidr-shop: part 1 of exclusion 1, "x", is not an IPv4 or IPv6 address',
+        ),
+    ],
+)
+def test_what_a_key_gives_out_or_why_nothing(data: dict[str, str], told: str) -> None:
+    assert first_of(data)[1] == told
+
+
+@pytest.mark.parametrize(
+    ("data", "allowed"),
+    [
+        ({}, False),
+        ({"allow-share-global": "true"}, True),
+        ({"allow-share-global": "true", "allow-share-shop": "false"}, False),
+        ({"allow-share-shop": "T"}, True),
+        ({"allow-share-shop": "yes"}, False),
+        ({"allow-share-other": "true"}, False),
+    ],
+)
+def test_sharing_is_the_word_of_the_namespace_else_the_global_one(
+    data: dict[str, str], allowed: bool
+) -> None:
+    assert PoolKeys(data | OWN_CIDR).allows_sharing("shop") is allowed
+
+
+def test_the_interface_is_that_of_the_namespace_else_the_global_one() -> None:
+    assert PoolKeys({}).interface_of("shop") is None
+    assert PoolKeys({"interface-global": "eth0"}).interface_of("shop") == "eth0"
+    assert PoolKeys({"interface-global": "eth0", "interface-shop": "eth1"}).interface_of("shop") == "eth1"
+
+
+def test_every_key_that_cannot_be_read_is_told_and_harms_no_other() -> None:
+    keys = PoolKeys(
+        {"cidr-shop": "nonsense", "cidr-global": "10.0.4.0/24", "allow-share-global": "yes", "note": "hello"}
+    )
+    assert list(keys.problems()) == ["cidr-shop", "allow-share-global"]
+    assert keys.problems()["allow-share-global"] == 'allow-share-global: "yes" is neither true nor false'
+    other = keys.pool_of("other")
+    assert other is not None
+    assert other.problem is None
+
+
+def test_a_pool_whose_text_stays_is_the_same_when_other_keys_change() -> None:
+    before, after = PoolKeys(OWN_CIDR), PoolKeys(OWN_CIDR | GLOBAL_CIDR)
+    first, second = before.pool_of("shop"), after.pool_of("shop")
+    assert first is not None
+    assert second is not None
+    assert first.pool is second.pool
+    assert [each.key for each in after.pools()] == ["cidr-global", "cidr-shop"]
