@@ -65,7 +65,8 @@ class AddressPool:
 class Request(Generic[OwnerT]):
     """What somebody asks for: `families` in the order of the answer, at least one.
 
-    With SingleStack the first counts; `is_any_family` tells that the pool may decide which one.
+    With SingleStack the first counts; `is_any_family` tells that the pool may decide which one. `held` is what stays;
+    None: what the tenancy says that the owner has.
     """
 
     owner: OwnerT
@@ -74,6 +75,7 @@ class Request(Generic[OwnerT]):
     families: tuple[Family, ...] = (Family.IPV4,)
     is_any_family: bool = False
     tenant: Tenant = ALONE
+    held: Mapping[Family, Address] | None = None
 
 
 class Tenancy(Generic[OwnerT]):
@@ -145,7 +147,9 @@ class Tenancy(Generic[OwnerT]):
 
         PoolFamilyMissingError, PoolExhaustedError: for the first family that is needed and cannot be had.
         """
-        held = {address.family: address for address in reversed(self.held_by(request.owner))}
+        held = request.held
+        if held is None:
+            held = {address.family: address for address in reversed(self.held_by(request.owner))}
         families = self._families(request, held)
         found: dict[Family, Address] = {}
         failures: list[IpamError] = []
