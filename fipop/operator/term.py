@@ -103,25 +103,8 @@ class LeaderTerm:
             opened=self._gate_opened,
             over_limit=self.notices.tell_over_limit,
         )
-        self.pass_controller = PassController(
-            PassParts(
-                client=client,
-                cache=self.cache,
-                guests=self.guests,
-                inspector=inspector,
-                sessions=estate.sessions,
-                metrics=estate.metrics,
-                settings=lambda: estate.configuration.settings,
-                leads=lambda: estate.leadership.still_leading_for(GUEST_WRITE_SECONDS),
-                reservation_store=self.reservation_store,
-                gate=self.gate,
-                conflicts=self.conflicts,
-                requests=self.router,
-                now=client.server_now,
-                monotonic=time.monotonic,
-                random=SystemRandom(),
-            )
-        )
+        self.inspector = inspector
+        self.pass_controller = self._build_pass_controller(estate)
         self.discovery = GuestReconciler(
             client=client,
             cache=self.cache,
@@ -132,7 +115,27 @@ class LeaderTerm:
             lost=self._guest_lost,
             waiting=self.waiting_guests,
         )
-        self.inspector = inspector
+
+    def _build_pass_controller(self, estate: Estate) -> PassController:
+        return PassController(
+            PassParts(
+                client=estate.client,
+                cache=self.cache,
+                guests=self.guests,
+                inspector=self.inspector,
+                sessions=estate.sessions,
+                metrics=estate.metrics,
+                settings=lambda: estate.configuration.settings,
+                leads=lambda: estate.leadership.still_leading_for(GUEST_WRITE_SECONDS),
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                conflicts=self.conflicts,
+                requests=self.router,
+                now=estate.client.server_now,
+                monotonic=time.monotonic,
+                random=SystemRandom(),
+            )
+        )
 
     def _build_addresses(self, estate: Estate) -> None:
         client = estate.client
@@ -143,21 +146,7 @@ class LeaderTerm:
             tell=self.notices.tell_mass_release,
             monotonic=self.cache.monotonic,
         )
-        self.quarantine = QuarantineReconciler(
-            client=client,
-            cache=self.cache,
-            reservation_store=self.reservation_store,
-            guests=self.guests,
-            surroundings=Surroundings(
-                look=self.inspector.find_carrier,
-                look_at_conflicts=self.conflicts.carrier_of,
-                may_release=self.mass_release.may_release,
-                clean=self.router.add_pass,
-                owner_changed=self.router.add_floating_ip,
-                still_carried=self.router.wake_waiting,
-            ),
-            now=client.server_now,
-        )
+        self.quarantine = self._build_quarantine(estate)
         self.pass_triggers = PassTriggers(cache=self.cache, add_pass=self.router.add_pass)
         self.floating_ips = FloatingIPReconciler(
             client=client,
@@ -179,6 +168,23 @@ class LeaderTerm:
             ),
         )
         self.ranges = RangeReconciler(client=client, cache=self.cache, monotonic=self.cache.monotonic)
+
+    def _build_quarantine(self, estate: Estate) -> QuarantineReconciler:
+        return QuarantineReconciler(
+            client=estate.client,
+            cache=self.cache,
+            reservation_store=self.reservation_store,
+            guests=self.guests,
+            surroundings=Surroundings(
+                look=self.inspector.find_carrier,
+                look_at_conflicts=self.conflicts.carrier_of,
+                may_release=self.mass_release.may_release,
+                clean=self.router.add_pass,
+                owner_changed=self.router.add_floating_ip,
+                still_carried=self.router.wake_waiting,
+            ),
+            now=estate.client.server_now,
+        )
 
     async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
         """Learn what is so (`refresh`), let what exists claim its own, the oldest first, then run everything."""

@@ -208,19 +208,9 @@ def _rank(request: Request, view: AllocationView) -> Callable[[Reservation], tup
 def _decide(
     family: Family, static: Address | None, mine: Sequence[Reservation], view: AllocationView
 ) -> Reservation | DesiredAddress:
-    wanted_range = view.range
     if not mine:
-        had = min((address for address in view.had if address.family is family), default=None)
-        if static is None:
-            # A reservation that vanished is made again, also where the spec was emptied meanwhile.
-            return DesiredAddress(
-                family=family, address=had, requested=Requested.DYNAMIC, confirms=had is not None
-            )
-        if had is not None:
-            # Also where another address is wanted by now: the move comes after that, and may be refused.
-            return _confirm(static if static in view.had else had, made_by_us=view.made_by_us)
-        return DesiredAddress(family=family, address=static, requested=Requested.STATIC)
-    held = mine[0]
+        return _decide_anew(family, static, view)
+    wanted_range, held = view.range, mine[0]
     address = address_of(held)
     if static is not None and static != address:
         return DesiredAddress(family=family, address=static, requested=Requested.STATIC, replaces=held)
@@ -246,6 +236,20 @@ def _decide(
     # A move that was cut short has its new address already.
     new = DesiredAddress(family=family, address=None, requested=Requested.DYNAMIC, replaces=held)
     return next(iter(begun), new)
+
+
+def _decide_anew(family: Family, static: Address | None, view: AllocationView) -> DesiredAddress:
+    """Decide on a family of which nothing is held."""
+    had = min((address for address in view.had if address.family is family), default=None)
+    if static is None:
+        # A reservation that vanished is made again, also where the spec was emptied meanwhile.
+        return DesiredAddress(
+            family=family, address=had, requested=Requested.DYNAMIC, confirms=had is not None
+        )
+    if had is not None:
+        # Also where another address is wanted by now: the move comes after that, and may be refused.
+        return _confirm(static if static in view.had else had, made_by_us=view.made_by_us)
+    return DesiredAddress(family=family, address=static, requested=Requested.STATIC)
 
 
 def _is_asked_for_again(held: Reservation, mine: Sequence[Reservation], view: AllocationView) -> bool:

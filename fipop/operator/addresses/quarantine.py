@@ -36,13 +36,13 @@ GUARDED_RETRY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What letting go asks of the rest of the operator.
+    """What the end of a quarantine asks of the rest of the operator.
 
-    `look` gives who in a guest carries an address (a sentence), None where nobody does; FipopError where the guest
-    cannot be asked. `look_at_rivals` asks the other guests, beside the named one, that were seen to carry it without
-    right. `may_release` is the guard against a mass release. `clean` wants a pass over a guest, which takes our keys
-    out of it. `owner_changed` wants a round over a floating IP, `still_carried` over all that wait for an address:
-    their conditions name who carries it.
+    `look` asks a guest: it gives a sentence that says who there carries an address, None where nobody does, FipopError
+    where the guest cannot be asked. `look_at_conflicts` asks, beside the former owner's guest, those that were seen to
+    carry the address without right. `may_release` is the mass-release guard. `clean` wants a pass over a guest, which
+    takes our keys out of it. `owner_changed` wants a round over a floating IP, `still_carried` rounds over all floating
+    IPs that wait for an address, whose conditions name who carries it.
     """
 
     look: Callable[[str, Address], Awaitable[str | None]]

@@ -85,6 +85,10 @@ def find_range(
     if guest is None:
         message = f"annotation {names.ANNOTATION_RANGE} names no range, and the guest is not known yet"
         return Blocker(reason="GuestNotFound", message=message)
+    return _choose_new(cache, guest, static)
+
+
+def _choose_new(cache: ClusterCache, guest: Guest, static: Collection[Address]) -> FloatingIPRange | Blocker:
     choice = choose_for_guest(cache, guest)
     ordered = [
         *choice.candidates,
