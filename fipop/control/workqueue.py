@@ -104,10 +104,6 @@ class WorkQueue(Generic[K]):
         """How many keys failed at their last run."""
         return len(self._troubles)
 
-    def longest_wait_seconds(self, now: float) -> float:
-        """How long the key that is due for longest has been waiting; `now` is the loop's time."""
-        return max((now - ready.since for ready in self._ready.values()), default=0.0)
-
     def add(self, key: K, *, delay_seconds: float = 0.0, priority: Priority = Priority.NORMAL) -> None:
         """Have `key` looked at in `delay_seconds`; of several adds the earliest and the most urgent wins.
 

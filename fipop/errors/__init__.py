@@ -10,9 +10,6 @@ FipopError
 │   ├── FamilyMissingError        the range has no address of that family
 │   ├── RangeFullError            nothing is free
 │   ├── AddressOutOfRangeError    the range does not give out that address, and why
-│   ├── AddressHeldError          somebody else holds the address
-│   ├── AddressQuarantinedError   the address waits for its quarantine to end
-│   ├── AddressNotHeldError       the address cannot be released by who does not hold it
 │   ├── PoolFamilyMissingError    a pool of a guest has no address of that family
 │   └── PoolExhaustedError        a pool of a guest has none left
 ├── ApiError                  one call to a Kubernetes API, translated once at the door (kube.client)
@@ -83,10 +80,7 @@ from fipop.errors.guests import (
     ReleaseTakenError,
 )
 from fipop.errors.ipam import (
-    AddressHeldError,
-    AddressNotHeldError,
     AddressOutOfRangeError,
-    AddressQuarantinedError,
     AddressSpaceChangedError,
     AddressSyntaxError,
     FamilyMissingError,
@@ -109,10 +103,7 @@ from fipop.errors.process import (
 
 __all__ = [
     "PASSING_ERRORS",
-    "AddressHeldError",
-    "AddressNotHeldError",
     "AddressOutOfRangeError",
-    "AddressQuarantinedError",
     "AddressSpaceChangedError",
     "AddressSyntaxError",
     "ApiAlreadyExistsError",

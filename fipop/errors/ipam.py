@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from fipop.errors.base import FipopError
 from fipop.texts import clean
 
@@ -123,38 +121,6 @@ class AddressOutOfRangeError(IpamError):
         self.older_range = older_range
         super().__init__(
             f"range {_quote(range_name)} ({_quote(pool_text)}) does not give out {address}: it {reason}"
-        )
-
-
-class AddressHeldError(IpamError):
-    """Somebody else holds the address; `holder` is None when it is not known who."""
-
-    def __init__(self, *, address: str, holder: object, range_name: str | None) -> None:
-        self.address = address
-        self.holder = holder
-        self.range_name = range_name
-        super().__init__(f"{address} is held by {'somebody unknown' if holder is None else holder}")
-
-
-class AddressQuarantinedError(IpamError):
-    """The address was released and waits; `former_holder` (None: unknown) may have it back at once."""
-
-    def __init__(self, *, address: str, former_holder: object, until: datetime) -> None:
-        self.address = address
-        self.former_holder = former_holder
-        self.until = until
-        super().__init__(f"{address} is in quarantine until {until.isoformat(timespec='seconds')}")
-
-
-class AddressNotHeldError(IpamError):
-    """The address is not held by who wants to release it; `holder` is who holds it, if anybody."""
-
-    def __init__(self, *, address: str, owner: object, holder: object = None) -> None:
-        self.address = address
-        self.owner = owner
-        self.holder = holder
-        super().__init__(
-            f"{address} is not held by {owner}" + (f", but by {holder}" if holder is not None else "")
         )
 
 

@@ -215,7 +215,3 @@ class Tenancy(Generic[OwnerT]):
             free = FreeList(addresses, taken, descending=pool.descending, closed=False)
             found = self._lists[key] = pool, free
         return found[1]
-
-    def forget_pools(self) -> None:
-        """Drop what is remembered of pools: the keys changed."""
-        self._lists.clear()

@@ -6,7 +6,7 @@ address is at hand in constant memory, whatever the size of the pool: only what 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from heapq import heappop, heappush
 
 from fipop.ipam.intervals import IntervalSet
@@ -62,8 +62,3 @@ class FreeList:
         if key <= self._position * self._direction and key not in self._in_behind:
             self._in_behind.add(key)
             heappush(self._behind, key)
-
-    def first(self, values: Iterable[int]) -> int | None:
-        """Choose among addresses by the search order; None if none is of this list."""
-        own = (value for value in values if value in self.addresses)
-        return min(own, key=lambda value: value * self._direction, default=None)

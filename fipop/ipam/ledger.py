@@ -7,9 +7,9 @@ other's holders. Not for several threads at once. All times are the caller's, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Generic
+from typing import Generic
 
 from fipop import errors
 from fipop.errors import IpamError
@@ -23,23 +23,14 @@ _new = tuple.__new__
 
 
 class Ledger(Generic[OwnerT]):
-    """The records of one address space and the free lists of its ranges.
+    """The records of one address space and the free lists of its ranges."""
 
-    `returns_as` gives what a former owner is recognised by when it comes back for an address in quarantine, where that
-    differs from the owner itself (a cluster built again has another namespace, but its old name).
-    """
-
-    def __init__(
-        self, *, shared_overlaps: bool = False, returns_as: Callable[[OwnerT], Hashable] = lambda owner: owner
-    ) -> None:
-        self._shared_overlaps = shared_overlaps
-        self._returns_as = returns_as
+    def __init__(self) -> None:
         self._ranges: dict[str, Range] = {}
         # The fields of records as plain tuples: making a named one takes as long as the rest of a claim.
         self._records: dict[Family, dict[int, tuple[OwnerT | None, str | None, datetime | None]]] = {
             family: {} for family in Family
         }
-        self._quarantined: dict[Hashable, set[Address]] = {}
         # Empty after a change of the ranges; made anew when next asked for, once for a burst of changes.
         self._free_lists: dict[Family, dict[str, FreeList]] = {family: {} for family in Family}
 
@@ -55,10 +46,6 @@ class Ledger(Generic[OwnerT]):
         """Forget a range; its holders stay, and count nowhere until it comes back."""
         if self._ranges.pop(name, None) is not None:
             self._drop_lanes()
-
-    def ranges(self) -> tuple[Range, ...]:
-        """Give the ranges, oldest first."""
-        return tuple(sorted(self._ranges.values(), key=lambda each: each.age))
 
     def range(self, name: str) -> Range:
         """Give a range; RangeUnknownError if there is none of that name."""
@@ -90,12 +77,6 @@ class Ledger(Generic[OwnerT]):
             for value in sorted(records):
                 yield Address(family, value), Record(*records[value])
 
-    def due(self, now: datetime) -> tuple[Address, ...]:
-        """Give the addresses whose quarantine is over by the clock; they wait on until `free` or `expire`."""
-        waiting = (each for addresses in self._quarantined.values() for each in addresses)
-        untils = ((each, self._records[each.family][each.value][2]) for each in waiting)
-        return tuple(sorted(each for each, until in untils if until is not None and until <= now))
-
     def refusal(self, address: Address, range_name: str) -> IpamError | None:
         """Say why a range would not give out an address, whoever holds it; None if it would.
 
@@ -116,58 +97,23 @@ class Ledger(Generic[OwnerT]):
             older_range=older,
         )
 
-    def blocker(self, address: Address, owner: OwnerT, range_name: str) -> IpamError | None:
-        """Say why `claim` would refuse; None if it would not.
-
-        A `refusal`, AddressHeldError or AddressQuarantinedError; RangeUnknownError is raised.
-        """
-        refusal = self.refusal(address, range_name)
-        record = self.record(address)
-        if record is None:
-            return refusal
-        if record.is_held and record.owner == owner:
-            return None if record.range_name == range_name else refusal
-        if refusal is not None or self._returns(record, range_name, owner):
-            return refusal
-        if record.quarantined_until is None:
-            return _held_error(address, record)
-        return errors.AddressQuarantinedError(
-            address=format_address(address), former_holder=record.owner, until=record.quarantined_until
-        )
-
-    def choose(self, range_name: str, family: Family, owner: OwnerT) -> Address:
-        """Tell which address `claim_next` would give, with the same errors, and give out nothing."""
-        free_list = self._free_list(range_name, family)
-        value = self._next(free_list, range_name, family, owner)
-        free_list.put_back(value)
-        return Address(family, value)
-
     # Changes
 
     def claim_next(self, range_name: str, family: Family, owner: OwnerT) -> Address:
-        """Give the owner its own address back from quarantine, else the next free one in the range's search order.
+        """Give the owner the next free address in the range's search order.
 
         RangeUnknownError, RangeDrainingError, FamilyMissingError, RangeFullError.
         """
         free_list = self._free_lists[family].get(range_name) or self._free_list(range_name, family)
-        value = self._next(free_list, range_name, family, owner)
+        value = self._next(free_list, range_name, family)
         address = _new(Address, (family, value))
         records = self._records[family]
-        if self._shared_overlaps or value in records:
+        if value in records:
             self._put(address, Record(owner, range_name))
         else:  # what `_put` comes to for a free address, without its general counting: nearly all calls come this way
             records[value] = (owner, range_name, None)
             free_list.used += 1
         return address
-
-    def claim(self, address: Address, owner: OwnerT, range_name: str) -> None:
-        """Give the owner this address of the range; what it holds there already stays, also out of range.
-
-        RangeUnknownError, and the errors of `refusal`.
-        """
-        if (blocker := self.blocker(address, owner, range_name)) is not None:
-            raise blocker
-        self._put(address, Record(owner, range_name))
 
     def adopt(
         self,
@@ -177,23 +123,11 @@ class Ledger(Generic[OwnerT]):
         *,
         quarantined_until: datetime | None = None,
     ) -> None:
-        """Enter what is so in the world, whatever the ranges say: a holder, or a former one in quarantine.
+        """Enter what is so in the world, whatever the ranges and the record of before say.
 
-        It replaces the record of the same owner, of somebody unknown (owner None) or one in quarantine; another
-        known holder is an AddressHeldError.
+        A holder, None where nobody knows it, or a former one in quarantine.
         """
-        record = self.record(address)
-        if record is not None and record.is_held and record.owner not in (None, owner):
-            raise _held_error(address, record)
         self._put(address, Record(owner, range_name, quarantined_until))
-
-    def release(self, address: Address, owner: OwnerT | None, *, until: datetime) -> None:
-        """Put an address that this owner holds into quarantine; AddressNotHeldError if it does not hold it."""
-        record = self.record(address)
-        if record is None or not record.is_held or record.owner != owner:
-            holder = record.owner if record and record.is_held else None
-            raise errors.AddressNotHeldError(address=format_address(address), owner=owner, holder=holder)
-        self._put(address, record._replace(quarantined_until=until))
 
     def free(self, address: Address) -> Record[OwnerT] | None:
         """Forget the record of an address, held or in quarantine, so that it can be given out; give what was there."""
@@ -204,32 +138,18 @@ class Ledger(Generic[OwnerT]):
                     free_list.put_back(address.value)
         return record
 
-    def expire(self, now: datetime) -> tuple[Address, ...]:
-        """Free all addresses whose quarantine is over by the clock, and give them."""
-        due = self.due(now)
-        for address in due:
-            self.free(address)
-        return due
-
     # How
 
     def _put(self, address: Address, record: Record[OwnerT]) -> None:
         self._drop(address)
         self._records[address.family][address.value] = record
         self._count(address, record, 1)
-        if not record.is_held:
-            self._quarantined.setdefault(self._return_key(record), set()).add(address)
 
     def _drop(self, address: Address) -> Record[OwnerT] | None:
         record = self.record(address)
         if record is not None:
             del self._records[address.family][address.value]
             self._count(address, record, -1)
-            if not record.is_held:
-                key = self._return_key(record)
-                self._quarantined[key].remove(address)
-                if not self._quarantined[key]:
-                    del self._quarantined[key]
         return record
 
     def _count(self, address: Address, record: Record[OwnerT], step: int) -> None:
@@ -244,35 +164,16 @@ class Ledger(Generic[OwnerT]):
             else:
                 free_list.quarantined += step
 
-    def _next(self, free_list: FreeList, range_name: str, family: Family, owner: OwnerT) -> int:
-        """Take the owner's next address off the free list: its former one, or a free one."""
+    def _next(self, free_list: FreeList, range_name: str, family: Family) -> int:
         if free_list.closed:
             raise errors.RangeDrainingError(range_name=range_name)
-        if self._quarantined and (former := self._former(free_list, range_name, family, owner)) is not None:
-            return former
         value = free_list.next_free()
         if value is None:
             raise self._exhausted(free_list, range_name, family)
         return value
 
-    def _former(self, free_list: FreeList, range_name: str, family: Family, owner: OwnerT) -> int | None:
-        waiting = self._quarantined.get(self._returns_as(owner), ())
-        mine = (each for each in waiting if self._returns(self.record(each), range_name, owner))
-        return free_list.first(each.value for each in mine if each.family is family)
-
-    def _returns(self, record: Record[OwnerT] | None, range_name: str, owner: OwnerT) -> bool:
-        """Tell whether a record in quarantine is that of an owner who asks its range for an address again."""
-        if record is None or record.is_held or record.owner is None or record.range_name != range_name:
-            return False
-        return self._return_key(record) == self._returns_as(owner)
-
-    def _return_key(self, record: Record[OwnerT]) -> Hashable:
-        return None if record.owner is None else self._returns_as(record.owner)
-
     def _older(self, younger: Range) -> list[Range]:
         """Give the older ranges that overlap a range, oldest first."""
-        if self._shared_overlaps:
-            return []
         older = (each for each in self._ranges.values() if each.age < younger.age)
         return sorted((each for each in older if each.pool.overlaps(younger.pool)), key=lambda each: each.age)
 
@@ -322,10 +223,4 @@ def _usage(free_list: FreeList) -> Usage:
         free=free_list.free,
         quarantined=free_list.quarantined,
         out_of_range=free_list.outside,
-    )
-
-
-def _held_error(address: Address, record: Record[Any]) -> errors.AddressHeldError:
-    return errors.AddressHeldError(
-        address=format_address(address), holder=record.owner, range_name=record.range_name
     )

@@ -332,13 +332,6 @@ class KubeClient:
         require_success(call, answer)
         return parse_json(call, answer)
 
-    async def raw_get(self, path: str, *, timeout_seconds: float | None = None) -> bytes:
-        """Return the body of any path below the server's URL, such as /readyz; raise where it is no success."""
-        call = Call(verb="get", kind=path, method="GET", path=path, accept="*/*")
-        answer = await self._exchange(call, timeout_seconds)
-        require_success(call, answer)
-        return answer.body
-
     async def _exchange(self, call: Call, timeout_seconds: float | None = None) -> Answer:
         def check() -> None:
             if not self._may_write():

@@ -96,7 +96,6 @@ class NaiveRecord:
 class NaiveLedger:
     """What each operation of a ledger means, by enumeration."""
 
-    shared_overlaps: bool = False
     ranges: dict[str, NaiveRange] = field(default_factory=dict)
     records: dict[Address, NaiveRecord] = field(default_factory=dict)
 
@@ -105,9 +104,7 @@ class NaiveLedger:
         found = [
             other
             for other, its in self.ranges.items()
-            if not self.shared_overlaps
-            and (its.created, other) < (mine.created, name)
-            and its.pool & mine.pool
+            if (its.created, other) < (mine.created, name) and its.pool & mine.pool
         ]
         return sorted(found, key=lambda other: (self.ranges[other].created, other))
 
@@ -115,18 +112,12 @@ class NaiveLedger:
         taken: set[Address] = set().union(*(self.ranges[older].pool for older in self.older(name)))
         return self.ranges[name].pool - taken
 
-    def returning(self, name: str, address: Address, owner: str) -> bool:
-        record = self.records[address]
-        same = (record.owner, record.range_name) == (owner, name)
-        return record.until is not None and same and address in self.given_by(name)
-
-    def next(self, name: str, family: Family, owner: str) -> Address | None:
+    def next(self, name: str, family: Family) -> Address | None:
         """The address that a claim gets; None: it is refused."""
         if self.ranges[name].draining:
             return None
         mine = [each for each in self.given_by(name) if each.family is family]
-        former = [each for each in mine if each in self.records and self.returning(name, each, owner)]
-        candidates = former or [each for each in mine if each not in self.records]
+        candidates = [each for each in mine if each not in self.records]
         pick = max if self.ranges[name].descending else min
         return pick(candidates, default=None)
 

@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fipop.errors import (
-    AddressHeldError,
-    AddressNotHeldError,
     AddressOutOfRangeError,
-    AddressQuarantinedError,
     FamilyMissingError,
     IpamError,
     RangeDrainingError,
@@ -33,10 +30,10 @@ MINUTES = st.integers(0, 5)
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    @initialize(shared=st.booleans())
-    def make(self, shared: bool) -> None:
-        self.ledger: Ledger[str] = Ledger(shared_overlaps=shared)
-        self.naive = NaiveLedger(shared_overlaps=shared)
+    @initialize()
+    def make(self) -> None:
+        self.ledger: Ledger[str] = Ledger()
+        self.naive = NaiveLedger()
         self.now = START
 
     @rule(
@@ -79,40 +76,25 @@ class LedgerMachine(RuleBasedStateMachine):
     def claim_next(self, data: st.DataObject, family: Family, owner: str, many: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.naive.ranges)))
         for _ in range(many):
-            expected = self.naive.next(name, family, owner)
+            expected = self.naive.next(name, family)
             if expected is None:
-                with pytest.raises((RangeFullError, FamilyMissingError, RangeDrainingError)):
-                    self.ledger.choose(name, family, owner)
                 with pytest.raises((RangeFullError, FamilyMissingError, RangeDrainingError)):
                     self.ledger.claim_next(name, family, owner)
                 return
-            assert self.ledger.choose(name, family, owner) == expected
             assert self.ledger.claim_next(name, family, owner) == expected
             self.naive.records[expected] = NaiveRecord(owner, name)
 
     @precondition(lambda self: self.naive.ranges)
-    @rule(data=st.data(), address=ADDRESSES, owner=OWNERS)
-    def claim(self, data: st.DataObject, address: Address, owner: str) -> None:
+    @rule(data=st.data(), address=ADDRESSES)
+    def refusal(self, data: st.DataObject, address: Address) -> None:
         name = data.draw(st.sampled_from(sorted(self.naive.ranges)))
-        record = self.naive.records.get(address)
-        if record == NaiveRecord(owner, name):
-            self.ledger.claim(address, owner, name)
-            return
         expected: type[IpamError] | None = None
         if self.naive.ranges[name].draining:
             expected = RangeDrainingError
         elif address not in self.naive.given_by(name):
             expected = AddressOutOfRangeError
-        elif record is not None and record.until is None and record.owner != owner:
-            expected = AddressHeldError
-        elif record is not None and record.until and not self.naive.returning(name, address, owner):
-            expected = AddressQuarantinedError
-        if expected is None:
-            self.ledger.claim(address, owner, name)
-            self.naive.records[address] = NaiveRecord(owner, name)
-            return
-        with pytest.raises(expected):
-            self.ledger.claim(address, owner, name)
+        refusal = self.ledger.refusal(address, name)
+        assert (type(refusal) if refusal is not None else None) is expected
 
     @rule(
         address=ADDRESSES,
@@ -121,44 +103,15 @@ class LedgerMachine(RuleBasedStateMachine):
         minutes=st.none() | MINUTES,
     )
     def adopt(self, address: Address, owner: str | None, name: str | None, minutes: int | None) -> None:
-        record = self.naive.records.get(address)
         until = None if minutes is None else self.now + timedelta(minutes=minutes)
-        if record is not None and record.until is None and record.owner not in (None, owner):
-            with pytest.raises(AddressHeldError):
-                self.ledger.adopt(address, owner, name, quarantined_until=until)
-            return
         self.ledger.adopt(address, owner, name, quarantined_until=until)
         self.naive.records[address] = NaiveRecord(owner, name, until)
-
-    @precondition(lambda self: self.naive.records)
-    @rule(data=st.data(), minutes=MINUTES, other=OWNERS)
-    def release(self, data: st.DataObject, minutes: int, other: str) -> None:
-        address = data.draw(st.sampled_from(sorted(self.naive.records)))
-        record = self.naive.records[address]
-        until = self.now + timedelta(minutes=minutes)
-        if record.until is not None or other != record.owner:
-            with pytest.raises(AddressNotHeldError):
-                self.ledger.release(address, other, until=until)
-        if record.until is None:
-            self.ledger.release(address, record.owner, until=until)
-            record.until = until
 
     @rule(address=ADDRESSES)
     def free(self, address: Address) -> None:
         freed = self.ledger.free(address)
         record = self.naive.records.pop(address, None)
         assert (freed and freed.owner) == (record and record.owner)
-
-    @rule(minutes=MINUTES)
-    def expire(self, minutes: int) -> None:
-        self.now += timedelta(minutes=minutes)
-        over = sorted(
-            each for each, record in self.naive.records.items() if record.until and record.until <= self.now
-        )
-        assert self.ledger.due(self.now) == tuple(over)
-        assert self.ledger.expire(self.now) == tuple(over)
-        for address in over:
-            del self.naive.records[address]
 
     @invariant()
     def both_know_the_same_records(self) -> None:
@@ -176,23 +129,6 @@ class LedgerMachine(RuleBasedStateMachine):
             assert tuple(snapshot.ipv6) == self.naive.usage(name, Family.IPV6)
             assert snapshot.whole.total == snapshot.ipv4.total + snapshot.ipv6.total
             assert self.ledger.conflicts(name) == tuple(self.naive.older(name))
-
-    @precondition(lambda self: self.naive.ranges)
-    @rule(owner=OWNERS)
-    def replaying_the_records_gives_the_same_ledger(self, owner: str) -> None:
-        replayed: Ledger[str] = Ledger(shared_overlaps=self.naive.shared_overlaps)
-        for address, record in self.ledger.records():
-            replayed.adopt(
-                address, record.owner, record.range_name, quarantined_until=record.quarantined_until
-            )
-        for each in self.ledger.ranges():
-            replayed.set_range(each)
-        for name in self.naive.ranges:
-            assert replayed.snapshot(name) == self.ledger.snapshot(name)
-            for family in Family:
-                expected = self.naive.next(name, family, owner)
-                if expected is not None:
-                    assert replayed.choose(name, family, owner) == expected
 
 
 LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -107,13 +107,13 @@ def test_a_later_claim_of_the_same_address_in_another_space_takes_the_place_of_a
     assert counts(allocations, "pool") == (1, 0, 0, 0)
 
 
-def test_a_quarantined_address_goes_to_nobody_but_to_who_had_it() -> None:
+def test_a_quarantined_address_is_not_the_next_free_one() -> None:
     cache = cache_of(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.2")],
         reservations=[build_reservation("10.0.0.1", "me", quarantined_until="2026-03-01T12:00:00Z")],
     )
     assert format_address(cache.allocations.next_free("pool", V4, ("c-m-1", "other"))) == "10.0.0.2"
-    assert next_free(cache.allocations) == "10.0.0.1"
+    assert next_free(cache.allocations) == "10.0.0.2"
     assert counts(cache.allocations) == (0, 1, 1, 0)
 
 
