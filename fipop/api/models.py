@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from fipop.api import names
 from fipop.api.conditions import Condition
+from fipop.ipam.addresses import FamilyPolicy
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -25,14 +26,6 @@ class SearchOrder(StrEnum):
 
     ASC = "asc"
     DESC = "desc"
-
-
-class IPFamilyPolicy(StrEnum):
-    """As in a Service."""
-
-    SINGLE_STACK = "SingleStack"
-    PREFER_DUAL_STACK = "PreferDualStack"
-    REQUIRE_DUAL_STACK = "RequireDualStack"
 
 
 class Requested(StrEnum):
@@ -190,7 +183,7 @@ class FloatingIP(_Named):
     paused: bool = False
     ignored_claims: frozenset[str] = frozenset()
     ipaddress: str = ""
-    ip_family_policy: IPFamilyPolicy | None = None
+    ip_family_policy: FamilyPolicy | None = None
     ip_families: tuple[int, ...] = ()
     service_namespace: str | None = None
     allow_share: bool | None = None

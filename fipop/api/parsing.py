@@ -19,7 +19,6 @@ from fipop.api.models import (
     FloatingIPRange,
     FloatingIPStatus,
     GuestStatus,
-    IPFamilyPolicy,
     Meta,
     Owner,
     PastOwner,
@@ -29,8 +28,8 @@ from fipop.api.models import (
     Reservation,
     SearchOrder,
 )
+from fipop.ipam.addresses import FamilyPolicy
 
-Json = dict[str, Any]
 E = TypeVar("E", bound=StrEnum)
 
 _FAMILIES = {"IPv4": 4, "IPv6": 6}
@@ -178,8 +177,8 @@ def _past_owner(entry: Mapping[str, Any]) -> PastOwner:
     )
 
 
-def _policy(value: object) -> IPFamilyPolicy | None:
-    return next((policy for policy in IPFamilyPolicy if policy == value), None)
+def _policy(value: object) -> FamilyPolicy | None:
+    return next((policy for policy in FamilyPolicy if policy == value), None)
 
 
 def _range_capacity(value: object) -> RangeCapacity | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fipop.api import names
 from fipop.api.conditions import Condition, format_time, render_condition
 from fipop.api.models import (
@@ -14,8 +12,7 @@ from fipop.api.models import (
     RangeCapacity,
     Reservation,
 )
-
-Json = dict[str, Any]
+from fipop.jsons import Json
 
 
 def render_reservation(reservation: Reservation) -> Json:

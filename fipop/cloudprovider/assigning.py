@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from fipop.cloudprovider.ledger import LEDGER_ANNOTATION, Entry, Json, Ledger, LedgerFullError, LedgerStore
+from fipop.cloudprovider.ledger import LEDGER_ANNOTATION, Entry, Ledger, LedgerFullError, LedgerStore
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.services import Service, State, assigned, classify, order_addresses, parse_service
 from fipop.errors import ApiConflictError, ApiError, ApiNotFoundError, IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, format_address
 from fipop.ipam.assignment import AddressPool, Request, Tenancy, Tenant
 from fipop.ipam.intervals import AddressSet
+from fipop.jsons import JsonView
 from fipop.kube.resources import SERVICES, Resource
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ Answer = Granted | Refused | Changed
 class Door(Protocol):
     """What is asked of the door to the API."""
 
-    async def replace(self, resource: Resource, body: dict[str, Any]) -> Json:
+    async def replace(self, resource: Resource, body: dict[str, Any]) -> JsonView:
         """Replace an object at the version of the body."""
 
 
@@ -78,10 +79,10 @@ class AddressAssigner:
     ledger: LedgerStore
     keys: Callable[[], PoolKeys]
     services: Callable[[], Iterable[Service]]
-    list_live: Callable[[], Awaitable[Sequence[Json]]]
+    list_live: Callable[[], Awaitable[Sequence[JsonView]]]
     class_name: str | None = None
 
-    async def assign(self, waiting: Sequence[Json]) -> list[Answer]:
+    async def assign(self, waiting: Sequence[JsonView]) -> list[Answer]:
         """Serve Services as they were read, the oldest first. ApiError, LedgerContendedError where nothing was done."""
         if not (await self.ledger.known()).is_open:
             await self._open_ledger()
@@ -221,7 +222,7 @@ class AddressAssigner:
                 refused.append(Refused(service=service, reason="LedgerFull", message=str(error)))
         return made
 
-    async def _write(self, choice: _Choice, obj: Json) -> Answer:
+    async def _write(self, choice: _Choice, obj: JsonView) -> Answer:
         """Write the addresses into the Service, at the version that is entered in the ledger."""
         service = choice.service
         is_so = service.annotated == choice.addresses and service.requested == choice.addresses[0]
@@ -271,6 +272,6 @@ def _is_entered(ledger: Ledger, address: Address, entry: Entry, service: Service
     )
 
 
-def _key(obj: Json) -> tuple[str, str]:
+def _key(obj: JsonView) -> tuple[str, str]:
     meta = obj["metadata"]
     return str(meta.get("namespace")), str(meta.get("name"))

@@ -31,6 +31,7 @@ from fipop.errors import (
 )
 from fipop.ipam.addresses import Address, address_key, parse_address_key
 from fipop.ipam.assignment import Port
+from fipop.jsons import JsonView
 from fipop.kube.resources import CONFIG_MAPS, SERVICES, Resource
 
 NAME, NAMESPACE = "fipop-service-addresses", "kube-system"
@@ -44,8 +45,6 @@ MAX_ENTRIES = 6000
 """About 150 bytes each; an object may have 1 MiB."""
 
 SWAP_ATTEMPTS = 20
-
-Json = Mapping[str, Any]
 
 
 class LedgerFullError(FipopError):
@@ -114,7 +113,7 @@ class Ledger:
         return replace(self, entries={address: each for address, each in made.items() if each})
 
 
-def parse_ledger(obj: Json) -> Ledger:
+def parse_ledger(obj: JsonView) -> Ledger:
     """Read the ConfigMap."""
     entries: dict[Address, dict[str, Entry]] = {}
     unread: dict[str, str] = {}
@@ -152,7 +151,7 @@ def render_ledger(ledger: Ledger) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**ledger.unread, **data}}
 
 
-def may_remove(address: Address, entry: Entry, live: Json | None) -> bool:
+def may_remove(address: Address, entry: Entry, live: JsonView | None) -> bool:
     """Whether no write that relies on an entry can come any more; `live` is the Service, read after the ledger."""
     if live is None or live["metadata"].get("uid") != entry.uid:
         return True
@@ -163,13 +162,13 @@ def may_remove(address: Address, entry: Entry, live: Json | None) -> bool:
 class Door(Protocol):
     """What the ledger asks of the door to the API."""
 
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = ...) -> Json | None:
+    async def get(self, resource: Resource, name: str, *, namespace: str | None = ...) -> JsonView | None:
         """Read one object; None where it does not exist."""
 
-    async def create(self, resource: Resource, body: dict[str, Any]) -> Json:
+    async def create(self, resource: Resource, body: dict[str, Any]) -> JsonView:
         """Create an object."""
 
-    async def replace(self, resource: Resource, body: dict[str, Any]) -> Json:
+    async def replace(self, resource: Resource, body: dict[str, Any]) -> JsonView:
         """Replace an object at the version of the body."""
 
 
@@ -180,7 +179,7 @@ class LedgerStore:
         self._client = client
         self._known: Ledger | None = None
 
-    def take(self, obj: Json | None) -> None:
+    def take(self, obj: JsonView | None) -> None:
         """Take in what a watch shows; None: the ledger is gone."""
         found = parse_ledger(obj) if obj is not None else None
         if (

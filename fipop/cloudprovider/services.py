@@ -14,10 +14,9 @@ from enum import Enum, auto
 from typing import Any
 
 from fipop.errors import IpamError
-from fipop.ipam.addresses import DHCP, Address, Family, format_address, parse_address
-from fipop.ipam.assignment import FamilyPolicy, Port
-
-Json = Mapping[str, Any]
+from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, format_address, parse_address
+from fipop.ipam.assignment import Port
+from fipop.jsons import JsonView
 
 ADDRESSES = "kube-vip.io/loadbalancerIPs"
 INTERFACE = "kube-vip.io/serviceInterface"
@@ -91,7 +90,7 @@ class Service:
         return frozenset((*self.annotated, *own, *self.announced)) - {DHCP}
 
 
-def parse_service(obj: Json) -> Service:
+def parse_service(obj: JsonView) -> Service:
     """Read a Service. People write what they like: what cannot be read is as if it were not there."""
     meta, spec = _mapping(obj.get("metadata")), _mapping(obj.get("spec"))
     annotation = _text(_mapping(meta.get("annotations")).get(ADDRESSES)).strip()
@@ -148,7 +147,7 @@ def order_addresses(addresses: Iterable[Address], families: Sequence[Family]) ->
     return tuple(sorted(addresses, key=lambda each: (each.family is not first, each)))
 
 
-def assigned(obj: Json, addresses: Sequence[Address], *, interface: str | None) -> dict[str, Any]:
+def assigned(obj: JsonView, addresses: Sequence[Address], *, interface: str | None) -> dict[str, Any]:
     """Give the Service with chosen addresses, in their order: F, I, A, L; the interface where none was set."""
     made, meta = _marked(obj)
     texts = [format_address(each) for each in addresses]
@@ -159,7 +158,7 @@ def assigned(obj: Json, addresses: Sequence[Address], *, interface: str | None) 
     return made
 
 
-def taken_over(obj: Json, state: State) -> dict[str, Any]:
+def taken_over(obj: JsonView, state: State) -> dict[str, Any]:
     """Give a Service whose addresses a user, or a former version of the provider, wrote; it keeps them."""
     made = copy.deepcopy(dict(obj))
     if state is State.ANNOTATED:
@@ -173,7 +172,7 @@ def taken_over(obj: Json, state: State) -> dict[str, Any]:
     return made
 
 
-def cleared(obj: Json) -> dict[str, Any]:
+def cleared(obj: JsonView) -> dict[str, Any]:
     """Give a Service without all that the provider wrote: its type is another one by now."""
     made = released(obj)
     meta = made["metadata"]
@@ -184,7 +183,7 @@ def cleared(obj: Json) -> dict[str, Any]:
     return made
 
 
-def released(obj: Json) -> dict[str, Any]:
+def released(obj: JsonView) -> dict[str, Any]:
     """Give a Service without the finalizer; kube-vip-cloud-provider's is the same."""
     made = copy.deepcopy(dict(obj))
     meta = made["metadata"]
@@ -192,7 +191,7 @@ def released(obj: Json) -> dict[str, Any]:
     return made
 
 
-def _marked(obj: Json) -> tuple[dict[str, Any], dict[str, Any]]:
+def _marked(obj: JsonView) -> tuple[dict[str, Any], dict[str, Any]]:
     made = copy.deepcopy(dict(obj))
     meta = _with_finalizer(made)
     meta["labels"] = {**_mapping(meta.get("labels")), IMPLEMENTATION: KUBE_VIP}
@@ -237,7 +236,7 @@ def _read_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _mapping(value: object) -> Json:
+def _mapping(value: object) -> JsonView:
     return value if isinstance(value, Mapping) else {}
 
 

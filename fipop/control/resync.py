@@ -16,8 +16,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from fipop.backoff import Backoff, Delays
 from fipop.control.kopf.bridge import EventType
-from fipop.control.store import Change, Json, Projection, Store
+from fipop.control.store import Change, Projection, Store
 from fipop.errors import FipopError
+from fipop.jsons import JsonView
 from fipop.kube.client import Listing
 from fipop.kube.resources import Resource
 
@@ -43,14 +44,14 @@ class Feed(Generic[P]):
     store: Store[P]
     on_change: Callable[[Change[P], Source], None]
 
-    def take_event(self, event_type: EventType, obj: Json) -> None:
+    def take_event(self, event_type: EventType, obj: JsonView) -> None:
         """Take in a watch event: the callback of this resource for the watcher."""
         is_deleted = event_type is EventType.DELETED
         change = self.store.delete(obj) if is_deleted else self.store.put(obj)
         if change is not None:
             self.on_change(change, Source.EVENT)
 
-    def take_list(self, listing: Listing[Json], *, seen_before: int) -> None:
+    def take_list(self, listing: Listing[JsonView], *, seen_before: int) -> None:
         """Take in an authoritative list; raises RestoredStoreError."""
         for change in self.store.resync(listing, seen_before=seen_before):
             self.on_change(change, Source.LIST)
@@ -64,8 +65,8 @@ class Lister(Protocol):
         resource: Resource,
         *,
         timeout_seconds: float | None = ...,
-        project: Callable[[dict[str, Any]], Json],
-    ) -> Listing[Json]:
+        project: Callable[[dict[str, Any]], JsonView],
+    ) -> Listing[JsonView]:
         """Return all objects of a resource at one version, or raise FipopError."""
 
 

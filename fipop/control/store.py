@@ -11,11 +11,11 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from fipop.errors import FipopError
+from fipop.jsons import JsonView
 
-Json = Mapping[str, Any]
 Name = tuple[str, str]
 
 
@@ -47,7 +47,7 @@ class Listed(Protocol):
     """A complete, consistent list of all objects of the kind, and the version that it shows."""
 
     @property
-    def items(self) -> Iterable[Json]:
+    def items(self) -> Iterable[JsonView]:
         """The objects."""
 
     @property
@@ -98,7 +98,7 @@ class Store(Generic[P]):
 
     def __init__(
         self,
-        project: Callable[[Json], P],
+        project: Callable[[JsonView], P],
         *,
         kind: str = "object",
         indexes: Mapping[str, Callable[[P], Hashable]] | None = None,
@@ -147,7 +147,7 @@ class Store(Generic[P]):
         bucket = self._indexes[index].get(key)
         return tuple(bucket[name] for name in sorted(bucket)) if bucket else ()
 
-    def put(self, obj: Json) -> Change[P] | None:
+    def put(self, obj: JsonView) -> Change[P] | None:
         """Take in an object as an event, a list or the answer of a write shows it.
 
         None where that is no news: an older or equal version, or a projection that changed in its version only.
@@ -163,7 +163,7 @@ class Store(Generic[P]):
             return None
         return Change(old=old, new=new)
 
-    def delete(self, obj: Json) -> Change[P] | None:
+    def delete(self, obj: JsonView) -> Change[P] | None:
         """Take in a DELETED event; None where the object is not known or its name was taken again since."""
         name, version = _name_of(obj), _version_of(obj)
         self._highest_version = max(self._highest_version, version)
@@ -191,7 +191,7 @@ class Store(Generic[P]):
         return sorted((change for change in changes if change is not None), key=_name_of_change)
 
     def _check_not_restored(
-        self, items: list[tuple[Name, Json]], list_version: int, seen_before: int
+        self, items: list[tuple[Name, JsonView]], list_version: int, seen_before: int
     ) -> None:
         if list_version < seen_before:
             raise RestoredStoreError(kind=self._kind, name="", shown=list_version, seen=seen_before)
@@ -256,17 +256,17 @@ def _keys(key: Hashable) -> frozenset[Hashable]:
     return frozenset() if key is None else frozenset((key,))
 
 
-def _name_of(obj: Json) -> Name:
+def _name_of(obj: JsonView) -> Name:
     metadata = obj["metadata"]
     return metadata.get("namespace") or "", metadata["name"]
 
 
-def _version_of(obj: Json) -> int:
+def _version_of(obj: JsonView) -> int:
     # Opaque by the letter of the API, but etcd's revision in fact, and comparable by KEP-5504 since 1.35.
     return int(obj["metadata"]["resourceVersion"])
 
 
-def _at_version(obj: Json, version: int) -> Json:
+def _at_version(obj: JsonView, version: int) -> JsonView:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
 
 

@@ -6,12 +6,10 @@ It is parked by a node selector that no node has, never deleted: RKE2's chart wo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
 
 from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
 from fipop.guest.workloads import DAEMON_SET, Workload
-
-Json: TypeAlias = dict[str, Any]
+from fipop.jsons import Json
 
 PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 """As kube-fip-operator does: a guest that it has parked is parked."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
 
 from fipop.errors import GuestError
 from fipop.guest.configmap.intervals import (
@@ -19,9 +18,8 @@ from fipop.guest.configmap.intervals import (
     parse_address,
     parse_intervals,
 )
+from fipop.jsons import Json
 from fipop.texts import is_object_name
-
-Json: TypeAlias = dict[str, Any]
 
 ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
 

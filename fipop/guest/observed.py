@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeAlias
 
 from fipop.api import names
 from fipop.errors import ApiAnswerError, ApiInvalidError, FipopError, ReleaseTakenError
@@ -24,10 +23,9 @@ from fipop.guest.helm.releases import (
 from fipop.guest.in_use import InUseAddresses, addresses_in, parse_service
 from fipop.guest.memory import GuestMemory
 from fipop.guest.workloads import Workload, of_release, parse_daemon_set, parse_deployment, running_releases
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES
-
-Json: TypeAlias = dict[str, Any]
 
 _OF_HELM = "app.kubernetes.io/managed-by=Helm"
 """Helm puts this label on whatever it makes."""

@@ -10,13 +10,14 @@ from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import Status
 from fipop.guest.observed import ObservedState
 from fipop.guest.release_installer import Outcome
-from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, Event, GuestEvent, ReleaseReport
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, EventResult, ReleaseReport
 from fipop.guest.workloads import Readiness, judge_readiness
+from fipop.metrics import GuestEvent
 
 SOONEST_SECONDS = 2.0
 """How long pods that are about to start are given before they are looked at again."""
 
-_EVENTS = {Role.KUBE_VIP: Event.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Event.CLOUD_PROVIDER_INSTALL}
+_EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
 
 
 def sum_up_release(
@@ -75,14 +76,14 @@ def waits_for_pods(observed: ObservedState, releases: Iterable[ReleaseReport]) -
 
 def build_events(
     config_map: ConfigMapReport, outcomes: Mapping[Role, Outcome], *, reachable: bool
-) -> tuple[GuestEvent, ...]:
+) -> tuple[EventResult, ...]:
     """Give the events of a pass: its connection always, the ConfigMap when it was written, installs when helm ran."""
-    events = [GuestEvent(event=Event.API_CONNECTION, success=reachable)]
+    events = [EventResult(event=GuestEvent.API_CONNECTION, success=reachable)]
     if config_map.outcome in (ConfigMapOutcome.WRITTEN, ConfigMapOutcome.FAILED):
         written = config_map.outcome is ConfigMapOutcome.WRITTEN
-        events.append(GuestEvent(event=Event.CONFIG_MAP, success=written))
+        events.append(EventResult(event=GuestEvent.CONFIG_MAP, success=written))
     events += [
-        GuestEvent(event=_EVENTS[role], success=outcome.error is None)
+        EventResult(event=_EVENTS[role], success=outcome.error is None)
         for role, outcome in outcomes.items()
         if outcome.ran
     ]

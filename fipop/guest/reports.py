@@ -18,6 +18,7 @@ from fipop.guest.configmap.keys import Contradiction, WantedAddress
 from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
 from fipop.guest.workloads import Readiness
+from fipop.metrics import GuestEvent
 from fipop.settings.options import Settings
 
 _LASTING = (ChartError, HelmError, ReleaseRecordError, ReleaseTakenError, ApiInvalidError)
@@ -44,20 +45,11 @@ class GuestTask:
     before_write: Callable[[], Awaitable[bool]]
 
 
-class Event(StrEnum):
-    """What `kubefipoperator_guestcluster_events` counts."""
-
-    API_CONNECTION = "api_connection"
-    CONFIG_MAP = "configmap_management"
-    KUBE_VIP_INSTALL = "kubevip_install"
-    CLOUD_PROVIDER_INSTALL = "kubevipcloudprovider_install"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuestEvent:
+class EventResult:
     """One event of a pass, with how it ended."""
 
-    event: Event
+    event: GuestEvent
     success: bool
 
 
@@ -122,7 +114,7 @@ class PassReport:
     config_map: ConfigMapReport
     releases: tuple[ReleaseReport, ...]
     harvester_parked: bool | None
-    events: tuple[GuestEvent, ...]
+    events: tuple[EventResult, ...]
     requests: int
     writes: int
     retry_after_seconds: float | None

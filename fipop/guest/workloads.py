@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeAlias
 
 from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
+from fipop.jsons import Json
 from fipop.texts import LONGEST_WORD, clean, is_namespace, is_release_name
-
-Json: TypeAlias = dict[str, Any]
 
 ANNOTATION_RELEASE_NAME = "meta.helm.sh/release-name"
 ANNOTATION_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"

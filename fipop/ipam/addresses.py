@@ -36,6 +36,14 @@ class Family(enum.IntEnum):
         return f"IPv{self.value}"
 
 
+class FamilyPolicy(enum.StrEnum):
+    """As `ipFamilyPolicy` of a Service."""
+
+    SINGLE_STACK = "SingleStack"
+    PREFER_DUAL_STACK = "PreferDualStack"
+    REQUIRE_DUAL_STACK = "RequireDualStack"
+
+
 class Address(NamedTuple):
     """One address. A tuple, because one is made for every allocation: it hashes, compares and sorts in C."""
 

@@ -7,13 +7,12 @@ entered, so that a request that cannot be served leaves no trace.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from fipop.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
-from fipop.ipam.addresses import Address, Family
+from fipop.ipam.addresses import Address, Family, FamilyPolicy
 from fipop.ipam.free_list import FreeList
 from fipop.ipam.intervals import AddressSet
 
@@ -21,14 +20,6 @@ OwnerT = TypeVar("OwnerT")
 
 Port = tuple[int, str]
 """A port number and its protocol."""
-
-
-class FamilyPolicy(enum.StrEnum):
-    """As `ipFamilyPolicy` of a Service."""
-
-    SINGLE_STACK = "SingleStack"
-    PREFER_DUAL_STACK = "PreferDualStack"
-    REQUIRE_DUAL_STACK = "RequireDualStack"
 
 
 class Tenant(NamedTuple):

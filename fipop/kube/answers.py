@@ -24,7 +24,8 @@ from fipop.errors import (
     ApiUnauthorizedError,
     NamespaceTerminatingError,
 )
-from fipop.kube.calls import Call, Json, call_fields
+from fipop.jsons import Json
+from fipop.kube.calls import Call, call_fields
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What reading an object raises that has another shape than Kubernetes gives it."""

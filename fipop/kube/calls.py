@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 
 from fipop.kube.resources import Resource
 
-Json = dict[str, Any]
-
 OBJECT = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar, overload
 
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import ApiUnreachableError, NotLeadingError
+from fipop.jsons import Json
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.answers import (
     Answer,
@@ -30,7 +31,6 @@ from fipop.kube.calls import (
     METADATA_LIST,
     OBJECT,
     Call,
-    Json,
     build_call,
     build_selectors,
     with_query,
@@ -45,7 +45,6 @@ T = TypeVar("T")
 
 __all__ = [
     "Connection",
-    "Json",
     "KubeClient",
     "Listing",
     "RequestRecord",

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from fipop.errors import ApiAlreadyExistsError, FipopError
-from fipop.kube.client import Json, KubeClient
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import EVENTS, Resource
 
 _LONGEST_MESSAGE_BYTES = 1024

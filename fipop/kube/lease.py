@@ -14,7 +14,8 @@ from enum import Enum, auto
 from typing import Any
 
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
-from fipop.kube.client import Json, KubeClient
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import LEASES
 
 _LONGEST_DURATION_SECONDS = 600

@@ -8,8 +8,9 @@ from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
 from fipop.errors import ApiAnswerError
+from fipop.jsons import Json
 from fipop.kube.answers import Answer, require_version, take_page
-from fipop.kube.calls import Call, Json, call_fields, with_query
+from fipop.kube.calls import Call, call_fields, with_query
 from fipop.kube.connector import TOO_LARGE
 from fipop.kube.limits import ReadLimits
 

@@ -12,7 +12,8 @@ from contextlib import aclosing
 from fipop.backoff import Backoff
 from fipop.deadlines import LONGEST_WATCH_SECONDS
 from fipop.errors import ApiGoneError, ApiThrottledError, FipopError
-from fipop.kube.client import Json, KubeClient
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
 
 _FIRST_BACKOFF_SECONDS = 0.5

@@ -9,7 +9,8 @@ import yaml
 
 from fipop.api import names
 from fipop.errors import FipopError, StartError
-from fipop.kube.client import Json, KubeClient
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,8 @@ import binascii
 import re
 from urllib.parse import urlsplit
 
-from fipop.rancher.objects import OBJECT_NAME, Json, as_mapping, as_text
+from fipop.jsons import JsonView
+from fipop.rancher.objects import OBJECT_NAME, as_mapping, as_text
 from fipop.settings.yaml import YamlRefusedError, parse_yaml
 
 MAX_KUBECONFIG_BYTES = 64 * 1024
@@ -22,7 +23,7 @@ _CREDENTIAL_KUBECONFIG = "harvestercredentialConfig-kubeconfigContent"
 _CLUSTER_PATH = re.compile(r"/k8s/clusters/([^/]+)/*")
 
 
-def parse_credential(secret: Json) -> str | None:
+def parse_credential(secret: JsonView) -> str | None:
     """Give the id of the Harvester cluster that a cloud credential is for; None where it names no cluster.
 
     The id is optional there; without it, the server of the kubeconfig's current context names the cluster.
@@ -49,7 +50,7 @@ def _cluster_of_kubeconfig(text: str) -> str:
     return match.group(1) if match else ""
 
 
-def _named(items: object, name: object) -> Json:
+def _named(items: object, name: object) -> JsonView:
     entries = (as_mapping(item) for item in items) if isinstance(items, list) else ()
     return next((entry for entry in entries if name and entry.get("name") == name), {})
 

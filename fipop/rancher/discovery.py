@@ -15,13 +15,13 @@ from typing import Protocol, TypeAlias
 from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
 from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError
+from fipop.jsons import JsonView
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
 from fipop.rancher.credentials import parse_credential
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     LABEL_PROVIDER,
     PROVIDER_HARVESTER,
-    Json,
     MachinePool,
     MalformedField,
     ManagementCluster,
@@ -102,7 +102,7 @@ class Links:
 class ObjectGetter(Protocol):
     """What discovery needs of the management cluster's API: one object by its name."""
 
-    async def get(self, resource: Resource, name: str, /, *, namespace: str) -> Json | None:
+    async def get(self, resource: Resource, name: str, /, *, namespace: str) -> JsonView | None:
         """Give the object, None where there is none; raises ApiForbiddenError where it may not be read."""
 
 
@@ -242,7 +242,7 @@ async def _get_harvester_id(client: ObjectGetter, links: Links, pool: MachinePoo
     return parse_credential(secret)
 
 
-async def _get(client: ObjectGetter, resource: Resource, ref: ObjectRef) -> Json | str:
+async def _get(client: ObjectGetter, resource: Resource, ref: ObjectRef) -> JsonView | str:
     """Give the object, or why it cannot be had."""
     what = f"{resource.kind} {ref.namespace}/{ref.name}"
     try:

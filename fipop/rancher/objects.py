@@ -11,13 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.api.models import EPOCH
-
-Json = Mapping[str, Any]
+from fipop.jsons import JsonView
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
 HARVESTER_CONFIG_KIND = "HarvesterConfig"
@@ -127,7 +125,7 @@ class MalformedField:
     reason: str
 
 
-def parse_provisioning_cluster(obj: Json) -> ProvisioningCluster:
+def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
     """Read a provisioning.cattle.io/v1 Cluster."""
     meta = as_mapping(obj.get("metadata"))
     spec = as_mapping(obj.get("spec"))
@@ -150,7 +148,7 @@ def parse_provisioning_cluster(obj: Json) -> ProvisioningCluster:
     )
 
 
-def parse_management_cluster(obj: Json) -> ManagementCluster:
+def parse_management_cluster(obj: JsonView) -> ManagementCluster:
     """Read a management.cattle.io/v3 Cluster."""
     meta = as_mapping(obj.get("metadata"))
     spec = as_mapping(obj.get("spec"))
@@ -169,7 +167,7 @@ def parse_management_cluster(obj: Json) -> ManagementCluster:
     )
 
 
-def parse_namespace(obj: Json) -> NamespaceInfo:
+def parse_namespace(obj: JsonView) -> NamespaceInfo:
     """Read a Namespace."""
     meta = as_mapping(obj.get("metadata"))
     phase = as_mapping(obj.get("status")).get("phase")
@@ -181,7 +179,7 @@ def parse_namespace(obj: Json) -> NamespaceInfo:
     )
 
 
-def parse_harvester_networks(obj: Json) -> tuple[str, ...] | MalformedField:
+def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | MalformedField:
     """Give the networks of a HarvesterConfig's machines in its order, each `namespace/name` or `name`.
 
     `networkInfo` holds JSON in a text; objects made before it have `networkName`. Neither: no network.
@@ -244,7 +242,7 @@ def _is_connected(conditions: object) -> bool:
     )
 
 
-def as_mapping(value: object) -> Json:
+def as_mapping(value: object) -> JsonView:
     """Read a mapping where somebody may have written anything."""
     return value if isinstance(value, Mapping) else {}
 
@@ -258,6 +256,6 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _version(meta: Json) -> int:
+def _version(meta: JsonView) -> int:
     text = as_text(meta.get("resourceVersion"))
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_VERSION_DIGITS else 0

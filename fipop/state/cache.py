@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from fipop.control.kopf.bridge import EventType
 from fipop.control.resync import Feed, Source
 from fipop.control.store import Change, Projection, Store
 from fipop.ipam.addresses import Address
+from fipop.jsons import JsonView
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -35,7 +36,6 @@ from fipop.rancher.objects import (
 from fipop.state.allocations import AllocationIndex
 from fipop.state.inheritance import Inheritance
 
-Json = Mapping[str, Any]
 P = TypeVar("P", bound=Projection)
 
 BY_NAMESPACE = "namespace"
@@ -164,13 +164,13 @@ class ClusterCache:
             on_change=lambda change, source: self._take_from_feed(resource, change, source),
         )
 
-    def take_event(self, resource: Resource) -> Callable[[EventType, Json], None]:
+    def take_event(self, resource: Resource) -> Callable[[EventType, JsonView], None]:
         """Give the callback for the events of a kind."""
         feed = self.feed(resource)
         if resource != FLOATING_IPS:
             return feed.take_event
 
-        def take(kind: EventType, obj: Json) -> None:
+        def take(kind: EventType, obj: JsonView) -> None:
             # Whatever learned of it first: a DELETED event is the proof that somebody wanted it gone.
             if kind is EventType.DELETED:
                 self._note_deleted(str(obj["metadata"].get("uid", "")))
@@ -186,7 +186,7 @@ class ClusterCache:
         """Give a reservation as it is known."""
         return self.reservations.get("", name)
 
-    def take_reservation(self, answer: Json) -> Reservation:
+    def take_reservation(self, answer: JsonView) -> Reservation:
         """Take in the answer of our own read or write of a reservation, and give it as it was answered."""
         self.observe(FLOATING_IP_RESERVATIONS, answer)
         return parse_reservation(answer)
@@ -195,7 +195,7 @@ class ClusterCache:
         """Take in that there is no such reservation."""
         self.forget(FLOATING_IP_RESERVATIONS, gone)
 
-    def observe(self, resource: Resource, obj: Json) -> None:
+    def observe(self, resource: Resource, obj: JsonView) -> None:
         """Take in the answer of our own read or write."""
         change = self.store_of(resource).put(obj)
         if change is not None:

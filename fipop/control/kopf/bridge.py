@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from fipop.control.store import Json
+from fipop.jsons import JsonView
 from fipop.kube.resources import Resource
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class EventType(StrEnum):
     DELETED = "DELETED"
 
 
-Callback = Callable[[EventType, Json], None]
+Callback = Callable[[EventType, JsonView], None]
 
 
 class EventBridge:
@@ -41,10 +41,10 @@ class EventBridge:
         self._callbacks = callbacks
         self._loop = loop
         self._slice_length = slice_length
-        self._events: deque[tuple[Resource, EventType, Json]] = deque()
+        self._events: deque[tuple[Resource, EventType, JsonView]] = deque()
         self._scheduled = threading.Lock()
 
-    def put(self, resource: Resource, event_type: EventType, obj: Json) -> None:
+    def put(self, resource: Resource, event_type: EventType, obj: JsonView) -> None:
         """Send an event to its callback; from whatever thread. After the loop's end it goes nowhere."""
         self._events.append((resource, event_type, obj))
         if self._scheduled.acquire(blocking=False):

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from fipop.api import names
 from fipop.guest.configmap.intervals import (
@@ -25,10 +24,8 @@ from fipop.guest.configmap.intervals import (
     parse_intervals,
 )
 from fipop.guest.configmap.keys import ALLOW_SHARE, CIDR, INTERFACE, DesiredKey, DesiredKeys
+from fipop.jsons import Json
 from fipop.texts import is_namespace
-
-Json: TypeAlias = dict[str, Any]
-
 
 _PREFIXES = (CIDR, ALLOW_SHARE, INTERFACE)
 _PREDECESSOR_EMPTY = "/32"

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from fipop.api import names
 from fipop.deadlines import PERMIT_SECONDS
@@ -15,13 +14,13 @@ from fipop.guest.configmap.intervals import MAX_PARTS
 from fipop.guest.configmap.keys import DesiredKeys, build_keys
 from fipop.guest.configmap.plan import Patch, Plan, plan_patch
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, NAMESPACES
 from fipop.texts import clean
 
 log = logging.getLogger(__name__)
 
-Json: TypeAlias = dict[str, Any]
 
 PREDECESSOR_NAMESPACE = "kube-system"
 """Where kube-fip-operator wrote, whatever `kubevipNamespace` said."""

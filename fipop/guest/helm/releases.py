@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.guest.helm.charts import ChartIdentity, Role, WantedRelease
+from fipop.jsons import Json
 from fipop.texts import clean, is_namespace, is_object_name, is_release_name
-
-Json: TypeAlias = dict[str, Any]
 
 SELECTOR = "owner=helm,status!=superseded"
 """Of helm's Secrets, those that say how a release stands; its older revisions are superseded."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fipop.api.models import IPFamilyPolicy, Requested, Reservation
+from fipop.api.models import Requested, Reservation
 from fipop.errors import IpamError, RangeDrainingError
-from fipop.ipam.addresses import Address, Family
+from fipop.ipam.addresses import Address, Family, FamilyPolicy
 from fipop.operator.addresses.blockers import Blocker, blocker_of
 from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.request import Request, needs_every_family, wanted_families
@@ -104,7 +104,7 @@ class AllocationView:
 def plan_allocation(request: Request, view: AllocationView) -> Plan:
     """Decide for every family that is wanted. See the module's text for the order of thought."""
     held = _by_family(view.held, _rank(request, view))
-    content_with_one = request.policy is IPFamilyPolicy.PREFER_DUAL_STACK
+    content_with_one = request.policy is FamilyPolicy.PREFER_DUAL_STACK
     families = wanted_families(request, view.range.families, frozenset(held))
     needs_all = needs_every_family(request)
     relocates = _relocates(families, held, view.range)

@@ -15,7 +15,8 @@ from fipop.api.models import FloatingIP, Reservation
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, ApiError, FipopError
-from fipop.kube.client import Json, KubeClient
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.decision import decide
 from fipop.operator.addresses.ownership import read_addresses

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fipop.api.models import FloatingIP, IPFamilyPolicy
+from fipop.api.models import FloatingIP
 from fipop.errors import FipopError, IpamError
-from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.ipam.addresses import Address, Family, FamilyPolicy, parse_address
 
 BOTH = (Family.IPV4, Family.IPV6)
 
@@ -22,7 +22,7 @@ class Request:
 
     static: Mapping[Family, Address]
     families: tuple[Family, ...]
-    policy: IPFamilyPolicy | None
+    policy: FamilyPolicy | None
 
 
 def read_request(floating_ip: FloatingIP) -> Request:
@@ -30,9 +30,9 @@ def read_request(floating_ip: FloatingIP) -> Request:
     static = _read_addresses(floating_ip.ipaddress)
     families = tuple(Family(number) for number in dict.fromkeys(floating_ip.ip_families))
     policy = floating_ip.ip_family_policy
-    if policy is IPFamilyPolicy.SINGLE_STACK and len(static) == len(BOTH):
+    if policy is FamilyPolicy.SINGLE_STACK and len(static) == len(BOTH):
         raise SpecError("SingleStack takes one address, spec.ipaddress names two")
-    if len(families) == 1 and policy in {None, IPFamilyPolicy.SINGLE_STACK}:
+    if len(families) == 1 and policy in {None, FamilyPolicy.SINGLE_STACK}:
         for family in static.keys() - set(families):
             raise SpecError(
                 f"spec.ipaddress names an {family.label} address, spec.ipFamilies asks for {families[0].label}"
@@ -59,7 +59,7 @@ def needs_every_family(request: Request) -> bool:
     A Service without a policy is read the same way.
     """
     if request.policy is not None:
-        return request.policy is IPFamilyPolicy.REQUIRE_DUAL_STACK
+        return request.policy is FamilyPolicy.REQUIRE_DUAL_STACK
     return len(request.families) == len(BOTH) or len(request.static) == len(BOTH)
 
 
@@ -72,14 +72,14 @@ def wanted_families(
     """
     if needs_every_family(request):
         return BOTH
-    if request.policy is IPFamilyPolicy.PREFER_DUAL_STACK:
+    if request.policy is FamilyPolicy.PREFER_DUAL_STACK:
         return tuple(sorted(available | held | request.static.keys())) or (Family.IPV4,)
     if request.static:
         return tuple(sorted(request.static))
     if request.families:
         return request.families[:1]
     if held:
-        single = request.policy is IPFamilyPolicy.SINGLE_STACK
+        single = request.policy is FamilyPolicy.SINGLE_STACK
         return (min(held),) if single else tuple(sorted(held))
     return (min(available, default=Family.IPV4),)
 

@@ -18,10 +18,10 @@ from typing import Protocol
 
 from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Reservation
-from fipop.api.parsing import Json
 from fipop.api.rendering import render_reservation
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
 from fipop.ipam.addresses import explode_address
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from fipop.state.claims import Claim

@@ -154,7 +154,7 @@ class PassController:
     ) -> float | None:
         """Count and log how a pass ended; give when the next is due, None: at the interval."""
         for event in report.events:
-            self._count(guest, GuestEvent(event.event.value), success=event.success)
+            self._count(guest, event.event, success=event.success)
         parts = self._parts
         retry = schedule.note(
             report, deep=deep, now=parts.now(), monotonic=parts.monotonic(), created=guest.created

@@ -15,7 +15,8 @@ from fipop.errors import (
     PassTimeoutError,
 )
 from fipop.guest.configmap.keys import WantedAddress
-from fipop.guest.reports import ConfigMapOutcome, Event, GuestEvent
+from fipop.guest.reports import ConfigMapOutcome, EventResult
+from fipop.metrics import GuestEvent
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault
 from tests.api.guest.guest_bench import CONFIG_MAP, TOKEN, GuestBench, settings_with
@@ -30,7 +31,7 @@ async def test_a_guest_gets_its_address_opted_in_or_not(bench: GuestBench) -> No
     report = await bench.run()
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert await bench.data() == {"cidr-global": "10.0.0.1/32"}
-    assert GuestEvent(event=Event.CONFIG_MAP, success=True) in report.events
+    assert EventResult(event=GuestEvent.CONFIG_MAP, success=True) in report.events
 
 
 async def test_a_quiet_pass_is_one_request_and_no_write(bench: GuestBench) -> None:
@@ -260,7 +261,7 @@ async def test_a_guest_that_refuses_hangs_or_is_away_is_told_and_not_reachable(b
     report = await bench.run()
     assert isinstance(report.error, ApiUnreachableError)
     assert not report.reachable
-    assert report.events == (GuestEvent(event=Event.API_CONNECTION, success=False),)
+    assert report.events == (EventResult(event=GuestEvent.API_CONNECTION, success=False),)
     bench.route.fault = None
     assert (await bench.run()).error is None
 

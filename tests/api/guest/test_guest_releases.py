@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fipop.errors import ChartError, HelmError, HelmFailure, ReleaseTakenError
-from fipop.guest.configmap.plan import Json
 from fipop.guest.helm.charts import Role
-from fipop.guest.reports import Event, GuestEvent, PassReport
+from fipop.guest.reports import EventResult, PassReport
+from fipop.jsons import Json
+from fipop.metrics import GuestEvent
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault, SeenRequest
 from localfleet.waiting import eventually
@@ -39,8 +40,8 @@ async def test_both_releases_are_installed_and_become_ready(bench: GuestBench) -
         (Role.KUBE_VIP, "deployed", 1, "0.11.0"),
         (Role.CLOUD_PROVIDER, "deployed", 1, "0.2.10"),
     ]
-    installs = (Event.KUBE_VIP_INSTALL, Event.CLOUD_PROVIDER_INSTALL)
-    assert report.events[-2:] == tuple(GuestEvent(event=event, success=True) for event in installs)
+    installs = (GuestEvent.KUBE_VIP_INSTALL, GuestEvent.CLOUD_PROVIDER_INSTALL)
+    assert report.events[-2:] == tuple(EventResult(event=event, success=True) for event in installs)
     report = await bench.settle()
     assert "1 of 1 pods ready" in release_of(report, Role.KUBE_VIP).readiness.message
     assert "1 of 1 pods ready" in release_of(report, Role.CLOUD_PROVIDER).readiness.message
@@ -236,7 +237,7 @@ async def test_a_failed_release_is_tried_again_at_once_with_other_values_and_lat
     assert isinstance(failed.error, HelmError)
     assert failed.error.failure is HelmFailure.INVALID
     assert (failed.status, failed.readiness.ready) == ("failed", False)
-    assert GuestEvent(event=Event.KUBE_VIP_INSTALL, success=False) in report.events
+    assert EventResult(event=GuestEvent.KUBE_VIP_INSTALL, success=False) in report.events
     assert release_of(report, Role.CLOUD_PROVIDER).status == "deployed", (
         "one release does not hold up the other"
     )

@@ -17,8 +17,7 @@ from fipop.cloudprovider.services import (
     released,
     taken_over,
 )
-from fipop.ipam.addresses import Family, format_address, parse_address
-from fipop.ipam.assignment import FamilyPolicy
+from fipop.ipam.addresses import Family, FamilyPolicy, format_address, parse_address
 
 V4, V6 = Family.IPV4, Family.IPV6
 A, LABEL, F = "kube-vip.io/loadbalancerIPs", "implementation", "service.kubernetes.io/load-balancer-cleanup"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fipop.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
-from fipop.ipam.addresses import Address, Family, format_address, parse_address
-from fipop.ipam.assignment import ALONE, AddressPool, FamilyPolicy, Port, Request, Tenancy, Tenant
+from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
+from fipop.ipam.assignment import ALONE, AddressPool, Port, Request, Tenancy, Tenant
 from fipop.ipam.guest_pool import parse_guest_pool
 
 V4, V6 = Family.IPV4, Family.IPV6

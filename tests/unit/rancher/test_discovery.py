@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
+from fipop.jsons import JsonView
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
 from fipop.rancher.discovery import (
     Links,
@@ -21,7 +22,6 @@ from fipop.rancher.discovery import (
 )
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
-    Json,
     ManagementCluster,
     ObjectRef,
     parse_management_cluster,
@@ -51,7 +51,7 @@ class Rancher:
         self.asked: list[tuple[str, str, str]] = []
         self.known: Guest | None = None
 
-    async def get(self, resource: Resource, name: str, *, namespace: str) -> Json | None:
+    async def get(self, resource: Resource, name: str, *, namespace: str) -> JsonView | None:
         self.asked.append((resource.kind, namespace, name))
         if resource.kind in self.refused:
             raise ApiForbiddenError(
@@ -325,7 +325,7 @@ async def test_an_api_server_that_does_not_answer_is_an_error_and_not_a_missing_
     rancher: Rancher,
 ) -> None:
     class Away:
-        async def get(self, resource: Resource, name: str, *, namespace: str) -> Json | None:
+        async def get(self, resource: Resource, name: str, *, namespace: str) -> JsonView | None:
             raise ApiUnreachableError(verb="get", kind=resource.kind, name=name, namespace=namespace)
 
     with pytest.raises(ApiUnreachableError):
