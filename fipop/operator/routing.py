@@ -99,10 +99,10 @@ class Router:
         self._wake(self.waiting.values())
 
     def address_freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
-        """Enqueue whom an address concerns that is free though no reservation went, and the ranges that counted it.
+        """Enqueue who waits for an address that is free though no reservation went, and the ranges that counted it.
 
-        After a claim that came to nothing (`claim_failed`) they wait: where all fail, they must not wake each other in
-        a circle. Whose own claim it was is tried again anyway.
+        After a failed claim (`claim_failed`) they wait: where all claims fail, waiting floating IPs would wake each
+        other in a circle. The one whose claim failed is tried again by its own back-off.
         """
         for each in self.cache.ranges.all():
             if each.address_space == space:

@@ -147,9 +147,9 @@ class AllocationIndex:
         return address
 
     def is_nobodys(self, range_name: str, address: Address, *, carrier: str) -> bool:
-        """Whether an address is of a range, be it draining or overlapped, and nobody has it.
+        """Whether an address of a range, be it draining or overlapped, has no reservation, no claim and no status.
 
-        A wish that a spec names is no possession, unless it is one of the guest that carries the address.
+        The spec of a floating IP that names it counts as an owner only where its guest carries the address.
         """
         space = self.ranges.space_of(range_name)
         if space is None or not self.ranges.has(range_name, address):

@@ -1,8 +1,7 @@
-"""What to do for one floating IP: which of its reservations to keep, what to claim, what to give back.
+"""Which address of each family a floating IP is to hold: what it keeps, what it claims, what it has beyond that.
 
-Values in, values out: the decision knows no API. Its order of thought is that of a careful admin. What is held
-already comes first; a new address is claimed before an old one is given up; where the new one cannot be had, the
-old one stays and the blocker is told.
+Values in, values out. What is held already comes first. A new address is claimed before the old one is given up; where
+the new one cannot be had, the old one stays, and the blocker says why.
 """
 
 from __future__ import annotations
@@ -60,17 +59,17 @@ class DesiredAddress:
 
     @property
     def is_extra(self) -> bool:
-        """Whether any address will do, and there was none before: who is content with one family can do without."""
+        """Whether it is a second family that a floating IP with PreferDualStack can do without."""
         return self.address is None and self.replaces is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`keep` as it is, `claim` in this order, and `blockers` that need a change of the world first.
+    """`keep` as it is, `claim` in this order, and the `blockers` that keep the rest from being claimed.
 
-    `surplus` are reservations to give back once nothing blocks what takes their place: of a family that is wanted no
-    more; what the status names although a move that was cut short holds another; what a blocked address was to replace.
-    `all_or_nothing`: so both families are asked for, or they move to another space, which a status has one of.
+    `surplus` are reservations to release once nothing blocks their successors: of a family that is not wanted any more;
+    an address that the status names while a move that was cut short holds another; what a blocked address was to
+    replace. `all_or_nothing`: both families are asked for, or both move to another space, as a status names one space.
     """
 
     keep: tuple[Reservation, ...]
@@ -153,11 +152,11 @@ def keep_best(own: Sequence[Reservation], had: Collection[Address], *, space: st
 def find_lost(
     own: Sequence[Reservation], had: frozenset[Address], *, space: str, asked_for: Collection[Family]
 ) -> tuple[DesiredAddress, ...]:
-    """Want again what the status names and no reservation says: it vanished. Its guest carries it.
+    """Find the addresses that the status names and no reservation holds: they are claimed again, as the guest has them.
 
-    What is in quarantine did not, where another address of that family is held: who moved there released it, and the
-    status that says so is on its way. `asked_for` are the families of which somebody names an address; of the others
-    it was chosen.
+    An address in quarantine is not lost where another one of its family is held: the floating IP moved there, and the
+    status that says so is on its way. Of the families in `asked_for` somebody names an address in the spec; in the
+    others fipop chose it.
     """
     here = [each for each in own if each.space == space]
     there = {address_of(each) for each in here}
@@ -173,7 +172,7 @@ def find_lost(
 def _by_family(
     held: Sequence[Reservation], rank: Callable[[Reservation], tuple[Any, ...]]
 ) -> Mapping[Family, list[Reservation]]:
-    """Sort the reservations of each family, several where a crash or a second operator left them behind."""
+    """Sort the reservations by family; a crash or a second operator may have left several of one family."""
     found: dict[Family, list[Reservation]] = {}
     for reservation in sorted(held, key=rank):
         found.setdefault(address_of(reservation).family, []).append(reservation)
@@ -183,7 +182,7 @@ def _by_family(
 def _relocates(
     families: Collection[Family], held: Mapping[Family, Sequence[Reservation]], to: RangeView
 ) -> bool:
-    """Whether both families are to be moved to another address space, or one of them still is: a status has but one."""
+    """Whether both families, or one that is left, move to another address space: a status names addresses of one."""
     found = [held[family][0] for family in families if family in held]
     return len(families) > 1 and any(each.space != to.space for each in found)
 

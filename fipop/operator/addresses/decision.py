@@ -2,7 +2,8 @@
 
 `decide` goes through its rules in this order; the first that wants a step has it:
 
-1. Who was created again under its name inherits what its former object held: read first which of the two is there.
+1. A floating IP that was deleted and created again inherits what the former object of its name held: read first which
+   of the two the API server has.
 2. Nothing is given out while the gate is closed, but what somebody had before.
 3. Claim what is missing: first what the status names without a reservation, then what the floating IP had otherwise,
    then what is new. Nothing is begun that is known not to be had.
@@ -90,7 +91,7 @@ def _claim(target: Target) -> MakeClaim | None:
 
 
 def _rewrite_owner(target: Target) -> MakeClaim | None:
-    """Write the owner where it is another by now: created again under its name, or its guest became known."""
+    """Write the owner anew where the floating IP was created again under its name, or its guest became known."""
     for each in target.held.values():
         if each.owner != target.owner:
             claim = Claim(
@@ -112,7 +113,7 @@ def _confirm(view: View, target: Target) -> Confirm | None:
 
 
 def _write_spec(view: View, target: Target) -> WriteSpec | None:
-    """Write what the spec does not name; nobody who insists on another value is fought without end."""
+    """Write the addresses that the spec does not name; a spec that somebody empties again and again is left alone."""
     request, floating_ip = view.request, view.floating_ip
     if not target.names_spec or isinstance(request, Blocker):
         return None
@@ -132,10 +133,11 @@ def _write_spec(view: View, target: Target) -> WriteSpec | None:
 
 
 def _spec_addresses(view: View, target: Target, request: Request) -> Mapping[Family, Address]:
-    """Give the addresses that the spec should name: those held, but no wish is written over.
+    """Give the addresses that the spec should name: those that are held, but no wish is written over.
 
-    While a wish is open the other family, which was chosen, may have become another one. The spec is written before the
-    status: where it differs from one that is told already, people wrote it.
+    While the wish for one family is open, fipop may have changed the address of the other family, which it chose: that
+    one is brought up to date. The spec is written before the status, so an address in the spec that the status does not
+    name was written by people.
     """
     if not _is_short(target, request):
         return {family: address_of(each) for family, each in target.held.items()}
@@ -154,10 +156,10 @@ def _spec_addresses(view: View, target: Target, request: Request) -> Mapping[Fam
 
 
 def _is_short(target: Target, request: Request) -> bool:
-    """Whether the spec says what is not done yet: what is held then is not what it asks for.
+    """Whether the spec asks for something that is not held yet, so that writing it would destroy the wish.
 
-    That of a second family comes after a move to another space. And an address that was asked for by name, and no more,
-    would look like a wish again once it is written back.
+    A second family is claimed after a move to another space. And where somebody took a static address out of the spec,
+    writing it back would make it a wish again.
     """
     is_serious = any(not each.tolerable for each in target.blockers)
     was_named = any(each.requested is Requested.STATIC for each in target.held.values())

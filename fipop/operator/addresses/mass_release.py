@@ -1,4 +1,4 @@
-"""The guard against a mass release: many addresses without an owner at once are rather a lost backup than a wish."""
+"""The guard against a mass release: many addresses that lose their owner at once are a lost backup, not a wish."""
 
 from __future__ import annotations
 

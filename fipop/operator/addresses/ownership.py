@@ -34,9 +34,10 @@ def build_owner(floating_ip: FloatingIP, binding: GuestBinding, held: tuple[Rese
 
 
 def inherit(held: tuple[Reservation, ...], floating_ip: FloatingIP) -> tuple[Reservation, ...]:
-    """Give what is held as its owner sees it now: an address that only a dead object of his name asked for is chosen.
+    """Give what is held as the floating IP of today sees it.
 
-    What was chosen stays so though the spec names it: fipop wrote it there, and a restored backup brings it back.
+    An address that only a deleted object of its name asked for by name counts as chosen. One that fipop chose stays
+    chosen though the spec names it: fipop wrote it there, and a restored backup brings it back.
     """
     named = read_addresses(floating_ip.ipaddress.split(","))
     return tuple(

@@ -1,7 +1,7 @@
-"""Letting go: reservations whose floating IP is gone go to quarantine, and from there away when no guest carries them.
+"""The end of a reservation: without its floating IP it goes to quarantine, and is deleted when no guest carries it.
 
-Time alone ends no quarantine. Our keys may be gone from a guest while a Service there still has the address, so a
-live look at the guest decides; only where the guest itself is gone, the clock does.
+Time alone ends no quarantine. Our keys may be gone from a guest while a Service there still has the address, so the
+guest is asked; only where the guest itself is gone, the clock decides.
 """
 
 from __future__ import annotations
@@ -171,10 +171,10 @@ class QuarantineReconciler:
         return carrier
 
     async def _is_ours_again(self, reservation: Reservation) -> bool:
-        """Whether the guest holds the same address in another space: then it carries it by right, for that one.
+        """Whether the former owner's guest holds the same address in another space, and so carries it by right.
 
-        Read live. Should that one be released before this one is deleted, its own quarantine still has to find the
-        address gone from the guest: only a held one is relied on, so that no two in quarantine rely on each other.
+        The API server is asked. Only a held reservation counts: two in quarantine would otherwise rely on each other,
+        and both would end while the guest still carries the address.
         """
         for other in self._cache.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace):
             if other.is_held and other.address == reservation.address and other.name != reservation.name:

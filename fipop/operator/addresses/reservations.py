@@ -85,10 +85,10 @@ class ReservationStore:
         self._monotonic = monotonic
 
     def may_take(self, known: Reservation, claim: Claim) -> bool:
-        """Tell whether the claim may have a reservation that exists: it is its own, or its own from before.
+        """Tell whether a claim may have a reservation that exists: the claimant's own, or one that it had before.
 
-        Not while the guest that had it lives: one of the same name in another workspace, or an imported one that left
-        Rancher and goes on, still carries it.
+        Not while the guest that had it lives. A guest of the same name in another workspace, and an imported guest that
+        left Rancher and goes on, still carry the address.
         """
         former = known.owner
         if former.key == claim.owner.key:
@@ -100,9 +100,10 @@ class ReservationStore:
         )
 
     async def claim(self, claim: Claim) -> Granted | Denied | None:
-        """Make the address the claimant's, or tell who stands in the way.
+        """Make the address the claimant's, or tell who has it.
 
-        None where that reservation is gone: its owner may be left, and to get it again. Look at all that is known anew.
+        None where the reservation is gone by the live read: a floating IP whose status names the address may be about
+        to claim it again, so the caller looks at all that is known before it asks again.
 
         Raises ApiError; where its outcome is unknown, ask for the very same claim again.
         """
@@ -133,9 +134,9 @@ class ReservationStore:
         return Granted(reservation=await self._replace(wanted), is_new=is_new)
 
     async def confirm(self, reservation: Reservation) -> Reservation:
-        """Write a held reservation anew as it is, before a status names it that did not name it before.
+        """Write a held reservation anew as it is, before a status newly names its address.
 
-        Who meant to give it back has tested it in its former version, and fails. ApiConflictError when it changed.
+        An operator that meant to release it tests the version that it read, and fails. ApiConflictError if it changed.
         """
         mark = {names.ANNOTATION_CONFIRMED: uuid.uuid4().hex}  # an update that changes nothing is no write
         return await self._replace(reservation, annotations=mark)

@@ -95,9 +95,10 @@ class _Case:
         return Target(owner=self._owner, held_now=self._held, **known)
 
     def _find_lost(self) -> tuple[DesiredAddress, ...]:
-        """Want again what the status names and no reservation says, where the status tells its range.
+        """Find the lost addresses of a status that tells their range.
 
-        Else it is found with the rest, and counted in the range that serves; unless there is none to be found.
+        Without a range in the status they are found with the rest, and counted in the range that serves; but where no
+        range serves, they are found here as well.
         """
         view = self._view
         is_readable = isinstance(view.request, Request)
@@ -145,10 +146,10 @@ class _Case:
         return self._of_one_space(target, where.space)
 
     def _of_one_space(self, target: Target, space: str) -> Target:
-        """Leave out, to be released, what is of another space than the rest: a status names but one.
+        """Leave out, to be released, what is of another space than the rest: a status names addresses of one space.
 
-        The rest is what the status names already, else what is of `space`, else any. Two operators of which one has not
-        heard of a range's new space may have begun in both.
+        The rest are those that the status names, else those of `space`, else any. Two operators, one of which has not
+        heard of the range that is named by now, may have begun in two spaces.
         """
 
         def rank(each: Reservation) -> tuple[bool, bool]:

@@ -51,9 +51,10 @@ class Reach:
         return fits_guest(as_match(each, full=False), guest, on_any_harvester=anywhere)
 
     def reaches(self, guest_id: str, reservation: Reservation) -> bool:
-        """Whether a guest's word counts about an address that is reserved for another.
+        """Whether it counts that a guest says it carries an address which is reserved for another.
 
-        Not where no range that could serve it gives out that address; of a range that is gone nobody can tell.
+        It does not where no range that could serve the guest gives out that address. Where the reservation's range is
+        gone nobody can tell, so it counts.
         """
         if self.cache.ranges.get("", reservation.range) is None:
             return True

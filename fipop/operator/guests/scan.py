@@ -160,9 +160,9 @@ class GuestScan:
         await self._look_at(suspects)
 
     async def _look_at(self, guest_ids: Collection[str]) -> None:
-        """Ask these guests, at most a minute; what nobody owns of what they carry goes to quarantine, however long.
+        """Ask these guests for at most a minute, and quarantine the addresses that they carry and nobody owns.
 
-        Of one that does not answer, what was seen before stays in force: it may carry it still.
+        Of a guest that does not answer, what was seen before stays in force: it may carry it still.
         """
         seen = await self._ask(guest_ids)
         self._seen |= {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
