@@ -1,18 +1,15 @@
-"""When a guest is passed over again, and when deeply."""
+"""How passes over a guest follow each other, and who is put in line for helm."""
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, cast
 
-import pytest
-
 from fipop.api.conditions import Verdict
-from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
+from fipop.errors import FipopError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
-from fipop.operator.guests.schedules import PassSchedule
 from fipop.settings.options import DEFAULTS, GuestInstall
 from fipop.state.observations import observe
 from tests.harness.small_operator import SmallOperator
@@ -22,9 +19,6 @@ NOW = datetime(2026, 8, 20, tzinfo=UTC)
 RELEASE = ReleaseReport(
     role=Role.KUBE_VIP, name="vip", namespace="kube-system", readiness=Readiness(ready=False, message="")
 )
-UNREACHABLE = ApiUnreachableError(verb="list", kind="ConfigMap", reason="Timeout")
-CHART = ChartError(source="https://charts.example", version="", reason="the source did not answer")
-TAKEN = ReleaseTakenError(namespace="kube-system", name="vip", role="kube-vip")
 
 
 def report(error: FipopError | None = None, **changes: Any) -> PassReport:
@@ -43,47 +37,6 @@ def report(error: FipopError | None = None, **changes: Any) -> PassReport:
             **changes,
         }
     )
-
-
-def note(schedule: PassSchedule, found: PassReport, *, deep: bool = False) -> float | None:
-    return schedule.note(found, deep=deep, now=NOW, monotonic=5000.0, created=NOW - timedelta(days=1))
-
-
-@pytest.mark.parametrize("error", [CHART, TAKEN])
-def test_what_lasts_does_not_bring_a_guest_back_before_the_interval(error: FipopError) -> None:
-    schedule = PassSchedule(deep_at=0.0)
-    assert note(schedule, report(error)) is None
-    assert schedule.failures == 1
-    assert schedule.finished_at == NOW.timestamp(), "the pass was whole, as far as the guest lets it be"
-
-
-def test_a_guest_that_does_not_answer_is_tried_again_soon_and_then_less_often() -> None:
-    schedule = PassSchedule(deep_at=0.0)
-    delays = [note(schedule, report(UNREACHABLE, reachable=False, releases=())) for _ in range(5)]
-    assert all(delay is not None and delay <= 30 for delay in delays)
-    assert delays == sorted(delays, key=lambda delay: delay or 0)
-    assert schedule.finished_at is None
-
-
-def test_a_pass_that_says_when_to_come_again_is_listened_to() -> None:
-    assert note(PassSchedule(deep_at=0.0), report(CHART, retry_after_seconds=60.0)) == 60.0
-    assert note(PassSchedule(deep_at=0.0), report(UNREACHABLE, retry_after_seconds=2.0)) == 2.0
-    assert note(PassSchedule(deep_at=0.0), report()) is None
-
-
-@pytest.mark.parametrize("error", [None, CHART, UNREACHABLE])
-def test_a_deep_check_that_ran_is_not_repeated_because_something_else_failed(
-    error: FipopError | None,
-) -> None:
-    schedule = PassSchedule(deep_at=0.0)
-    note(schedule, report(error), deep=True)
-    assert schedule.deep_at == 5000.0
-
-
-def test_a_deep_check_that_did_not_come_to_run_is_still_due() -> None:
-    schedule = PassSchedule(deep_at=0.0)
-    note(schedule, report(UNREACHABLE, releases=()), deep=True)
-    assert schedule.deep_at == 0.0
 
 
 class SlowSessions:
@@ -164,11 +117,3 @@ def test_who_claims_what_a_guest_carries_by_right_is_told_in_its_condition() -> 
     assert (told.verdict, told.reason) == (Verdict.TRUE, "Configured"), "it blocks nobody"
     assert told.message == "guest c-m-b, c-m-c says that it carries 10.0.0.1, too"
     assert found.configured["c-m-a", "other"].message == ""
-
-
-def test_a_deep_look_that_waits_for_helm_is_wanted_again_at_the_next_pass() -> None:
-    schedule = PassSchedule(deep_at=0.0)
-    note(schedule, report(checked=False), deep=True)
-    assert schedule.deep_at == 0.0
-    note(schedule, report(checked=True), deep=True)
-    assert schedule.deep_at == 5000.0

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from fipop.control import metrics_port
+from fipop.control.metrics_port import MetricsPort
+from fipop.metrics import MetricsPortError
+
+
+class Server:
+    """A server of metrics; ports in `taken` cannot be had."""
+
+    def __init__(self) -> None:
+        self.port: int | None = None
+        self.taken: set[int] = set()
+        self.tried: list[int] = []
+
+    async def listen(self, port: int) -> None:
+        self.tried.append(port)
+        await asyncio.sleep(0)
+        if port in self.taken:
+            raise MetricsPortError(port=port, reason="taken")
+        self.port = port
+
+    async def stop(self) -> None:
+        self.port = None
+
+
+async def eventually(server: Server, port: int) -> None:
+    async with asyncio.timeout(5):
+        while server.port != port:  # noqa: ASYNC110 - a server has no event for that
+            await asyncio.sleep(0)
+
+
+async def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_port, "RETRY_SECONDS", 0.0)
+    server, told, wanted = Server(), list[str](), 9100
+    server.taken.add(9100)
+    port = MetricsPort(cast("Any", server), wanted=lambda: wanted, complain=told.append)
+    port.move()
+    async with asyncio.timeout(5):
+        while len(server.tried) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert told == ["cannot listen on metrics port 9100: taken"]
+    server.taken.clear()
+    await eventually(server, 9100)
+    await port.close()
+    assert server.port is None
+
+
+async def test_another_port_that_is_wanted_meanwhile_is_gone_to_instead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_port, "RETRY_SECONDS", 60.0)
+    server, wanted = Server(), [9100]
+    server.taken.add(9100)
+    port = MetricsPort(cast("Any", server), wanted=lambda: wanted[0], complain=lambda _message: None)
+    port.move()
+    async with asyncio.timeout(5):
+        while not server.tried:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    wanted[0] = 9200
+    port.move()
+    await eventually(server, 9200)
+    await port.close()

@@ -1,0 +1,52 @@
+"""What a guest carries, and what a pass may be about to write there."""
+
+from __future__ import annotations
+
+import pytest
+
+from fipop.errors import GuestUnreadableError
+from fipop.ipam.addresses import parse_address
+from tests.harness.small_operator import SmallOperator
+
+A, X = "c-m-a", parse_address("10.0.0.10")
+
+
+async def serving() -> SmallOperator:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    await operator.start()
+    return operator
+
+
+async def test_who_carries_an_address_is_told_as_a_sentence() -> None:
+    operator = await serving()
+    inspector = operator.term.inspector
+    assert await inspector.find_carrier(A, X) is None
+    operator.carried.services[A] = "10.0.0.10"
+    assert await inspector.find_carrier(A, X) == f"Service shop/web in guest {A} carries 10.0.0.10"
+    assert await inspector.carries(A, X)
+
+
+async def test_an_address_that_a_pass_may_be_writing_counts_as_carried_until_its_end() -> None:
+    """Its write may come after the look."""
+    operator = await serving()
+    inspector = operator.term.inspector
+    with inspector.pass_under_way(A, frozenset({"10.0.0.10"})):
+        assert await inspector.find_carrier(A, X) == f"a pass over guest {A} that may write 10.0.0.10"
+        assert not await inspector.carries(A, X), "the guest itself does not"
+    assert await inspector.find_carrier(A, X) is None
+
+
+async def test_a_guest_that_does_not_answer_is_not_one_that_carries_nothing() -> None:
+    operator = await serving()
+    operator.carried.silent.add(A)
+    with pytest.raises(GuestUnreadableError):
+        await operator.term.inspector.read_in_use(A)
+
+
+async def test_only_a_guest_that_rancher_is_connected_to_can_be_asked() -> None:
+    operator = await serving()
+    operator.add_guest("c-m-b", connected=False)
+    assert await operator.term.inspector.can_be_asked(A)
+    assert not await operator.term.inspector.can_be_asked("c-m-b")

@@ -1,0 +1,77 @@
+"""What people are told beside the status of an object."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.operator.notices import Notices
+from fipop.rancher.matching import Guest
+from fipop.state.guests import GuestDirectory
+from tests.harness.objects import build_range, cache_of, floating_ip, reservation
+from tests.harness.terms import FakeConfiguration
+
+
+class Events:
+    def __init__(self) -> None:
+        self.recorded: list[tuple[str, str, str]] = []
+
+    def record(self, about: Any, _kind: Any, reason: str, message: str) -> None:
+        self.recorded.append((about.name, reason, message))
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.counted: list[str] = []
+
+    def count_allocation(self, result: str) -> None:
+        self.counted.append(result)
+
+
+def build(
+    *, networks: tuple[str, ...] = (), known: bool = True
+) -> tuple[Notices, Events, Metrics, FakeConfiguration]:
+    cache = cache_of(
+        ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": "default/vlan10"})]
+    )
+    guest = cast(
+        "Guest",
+        SimpleNamespace(networks=networks, cluster_name="demo", cluster_namespace="fleet", cluster_uid="u"),
+    )
+    guests = cast("GuestDirectory", SimpleNamespace(known=lambda _guest_id: guest if known else None))
+    events, metrics, configuration = Events(), Metrics(), FakeConfiguration()
+    notices = Notices(
+        cache=cache,
+        guests=guests,
+        events=cast("Any", events),
+        configuration=cast("Any", configuration),
+        metrics=cast("Any", metrics),
+    )
+    return notices, events, metrics, configuration
+
+
+def test_an_allocation_is_counted_and_one_for_a_guest_that_is_bound_to_nothing_is_no_mismatch() -> None:
+    notices, events, metrics, _ = build(networks=("default/vlan20",))
+    notices.tell_allocated(floating_ip(), reservation("10.0.0.1"))
+    assert (metrics.counted, events.recorded) == (["allocated"], [])
+
+
+def test_a_guest_that_claims_more_addresses_than_count_is_told() -> None:
+    notices, events, _, _ = build()
+    notices.tell_over_limit("c-m-1", 9)
+    ((name, reason, message),) = events.recorded
+    assert (name, reason) == ("demo", "TooManyClaims")
+    assert message.startswith("guest c-m-1 says that it carries 9 more addresses")
+    notices, events, _, _ = build(known=False)
+    notices.tell_over_limit("c-m-1", 9)
+    assert events.recorded == [], "it is gone"
+
+
+def test_a_withheld_release_is_confirmed_by_the_number_that_is_told() -> None:
+    notices, _, _, configuration = build()
+    assert notices.confirmed_releases() == 0
+    notices.tell_mass_release(30)
+    assert configuration.complaints == ["MassReleaseWithheld"]
+    for text, number in (("30", 30), ("", 0), ("-1", 0), ("٣", 0), ("30 ", 0)):
+        configuration.annotations["kubefip.k8s.binbash.org/confirm-release"] = text
+        assert notices.confirmed_releases() == number
