@@ -10,3 +10,18 @@ Json: TypeAlias = dict[str, Any]
 
 JsonView: TypeAlias = Mapping[str, Any]
 """An object that is only read."""
+
+
+def as_mapping(value: object) -> JsonView:
+    """Read a mapping where somebody may have written anything; an empty one where there is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Read a list where somebody may have written anything; an empty one where there is none."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """Read a text where somebody may have written anything; an empty one where there is none."""
+    return value if isinstance(value, str) else ""

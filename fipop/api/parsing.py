@@ -29,6 +29,7 @@ from fipop.api.models import (
     SearchOrder,
 )
 from fipop.ipam.addresses import FamilyPolicy
+from fipop.jsons import as_mapping
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -37,7 +38,7 @@ _FAMILIES = {"IPv4": 4, "IPv6": 6}
 
 def parse_meta(obj: Mapping[str, Any]) -> Meta:
     """Read the metadata that fipop uses of any object."""
-    metadata = _mapping(obj.get("metadata"))
+    metadata = as_mapping(obj.get("metadata"))
     return Meta(
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata.get("name") or ""),
@@ -51,7 +52,7 @@ def parse_meta(obj: Mapping[str, Any]) -> Meta:
 
 def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
     """Read a FloatingIPRange."""
-    spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
+    spec, status = as_mapping(obj.get("spec")), as_mapping(obj.get("status"))
     annotations = _annotations(obj)
     exclude = spec.get("exclude")
     selector = spec.get("clusterSelector")
@@ -78,7 +79,7 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
 
 def parse_floating_ip(obj: Mapping[str, Any]) -> FloatingIP:
     """Read a FloatingIP, also one of the predecessor's that has no spec."""
-    spec = _mapping(obj.get("spec"))
+    spec = as_mapping(obj.get("spec"))
     annotations = _annotations(obj)
     families = spec.get("ipFamilies")
     allow_share = spec.get("allowShare")
@@ -101,7 +102,7 @@ def parse_floating_ip(obj: Mapping[str, Any]) -> FloatingIP:
         service_namespace=str(spec["serviceNamespace"]) if spec.get("serviceNamespace") else None,
         allow_share=allow_share if isinstance(allow_share, bool) else None,
         interface=str(spec["interface"]) if spec.get("interface") else None,
-        status=_floating_ip_status(_mapping(obj.get("status"))),
+        status=_floating_ip_status(as_mapping(obj.get("status"))),
     )
 
 
@@ -144,8 +145,8 @@ def _guest_status(guest: Mapping[str, Any]) -> GuestStatus:
 
 def parse_reservation(obj: Mapping[str, Any]) -> Reservation:
     """Read a FloatingIPReservation; the API server has checked that its name is its space and address."""
-    spec = _mapping(obj.get("spec"))
-    owner = _mapping(spec.get("owner"))
+    spec = as_mapping(obj.get("spec"))
+    owner = as_mapping(spec.get("owner"))
     history = spec.get("history")
     return Reservation(
         meta=parse_meta(obj),
@@ -190,7 +191,7 @@ def _range_capacity(value: object) -> RangeCapacity | None:
 
 
 def _capacity(value: object) -> Capacity:
-    numbers = _mapping(value)
+    numbers = as_mapping(value)
     return Capacity(
         total=_integer(numbers.get("total"), 0),
         used=_integer(numbers.get("used"), 0),
@@ -201,16 +202,12 @@ def _capacity(value: object) -> Capacity:
 
 
 def _labels(selector: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _mapping(selector.get("matchLabels")).items()}
+    return {str(key): str(value) for key, value in as_mapping(selector.get("matchLabels")).items()}
 
 
 def _annotations(obj: Mapping[str, Any]) -> dict[str, str]:
-    annotations = _mapping(_mapping(obj.get("metadata")).get("annotations"))
+    annotations = as_mapping(as_mapping(obj.get("metadata")).get("annotations"))
     return {str(key): str(value) for key, value in annotations.items()}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _enum(kind: type[E], value: object, default: E) -> E:

@@ -8,7 +8,7 @@ part of it was taken away, the ledger knows that it was (`was_chosen`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.assignment import Port
-from fipop.jsons import JsonView
+from fipop.jsons import JsonView, as_list, as_mapping, as_text
 
 ADDRESSES = "kube-vip.io/loadbalancerIPs"
 INTERFACE = "kube-vip.io/serviceInterface"
@@ -92,17 +92,17 @@ class Service:
 
 def parse_service(obj: JsonView) -> Service:
     """Read a Service. People write what they like: what cannot be read is as if it were not there."""
-    meta, spec = _mapping(obj.get("metadata")), _mapping(obj.get("spec"))
-    annotation = _text(_mapping(meta.get("annotations")).get(ADDRESSES)).strip()
-    request = _text(spec.get("loadBalancerIP")).strip()
-    balancer = _mapping(_mapping(obj.get("status")).get("loadBalancer"))
+    meta, spec = as_mapping(obj.get("metadata")), as_mapping(obj.get("spec"))
+    annotation = as_text(as_mapping(meta.get("annotations")).get(ADDRESSES)).strip()
+    request = as_text(spec.get("loadBalancerIP")).strip()
+    balancer = as_mapping(as_mapping(obj.get("status")).get("loadBalancer"))
     return Service(
-        namespace=_text(meta.get("namespace")),
-        name=_text(meta.get("name")),
-        uid=_text(meta.get("uid")),
-        version=_text(meta.get("resourceVersion")),
+        namespace=as_text(meta.get("namespace")),
+        name=as_text(meta.get("name")),
+        uid=as_text(meta.get("uid")),
+        version=as_text(meta.get("resourceVersion")),
         is_load_balancer=spec.get("type") == LOAD_BALANCER,
-        class_name=_text(spec.get("loadBalancerClass")) or None,
+        class_name=as_text(spec.get("loadBalancerClass")) or None,
         is_deleting=bool(meta.get("deletionTimestamp")),
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=_read_families(spec.get("ipFamilies")),
@@ -111,9 +111,11 @@ def parse_service(obj: JsonView) -> Service:
         has_annotation=bool(annotation),
         requested=next(iter(_read_addresses([request])), None),
         has_request=bool(request),
-        announced=_read_addresses(_text(_mapping(each).get("ip")) for each in _list(balancer.get("ingress"))),
-        is_marked=_mapping(meta.get("labels")).get(IMPLEMENTATION) == KUBE_VIP,
-        has_finalizer=FINALIZER in _list(meta.get("finalizers")),
+        announced=_read_addresses(
+            as_text(as_mapping(each).get("ip")) for each in as_list(balancer.get("ingress"))
+        ),
+        is_marked=as_mapping(meta.get("labels")).get(IMPLEMENTATION) == KUBE_VIP,
+        has_finalizer=FINALIZER in as_list(meta.get("finalizers")),
         is_local=spec.get("externalTrafficPolicy") == "Local",
     )
 
@@ -165,8 +167,8 @@ def taken_over(obj: JsonView, state: State) -> dict[str, Any]:
         return _marked(obj)[0]
     meta = _with_finalizer(made)
     if state is State.LEGACY:
-        meta.setdefault("annotations", {})[ADDRESSES] = _text(made["spec"].get("loadBalancerIP")).strip()
-        labels = dict(_mapping(meta.get("labels")))
+        meta.setdefault("annotations", {})[ADDRESSES] = as_text(made["spec"].get("loadBalancerIP")).strip()
+        labels = dict(as_mapping(meta.get("labels")))
         labels.pop(LEGACY_LABEL, None)
         meta["labels"] = labels
     return made
@@ -177,7 +179,7 @@ def cleared(obj: JsonView) -> dict[str, Any]:
     made = released(obj)
     meta = made["metadata"]
     for field, keys in (("annotations", (ADDRESSES, INTERFACE)), ("labels", (IMPLEMENTATION,))):
-        left = {key: value for key, value in _mapping(meta.get(field)).items() if key not in keys}
+        left = {key: value for key, value in as_mapping(meta.get(field)).items() if key not in keys}
         meta[field] = left
     made["spec"].pop("loadBalancerIP", None)
     return made
@@ -187,21 +189,21 @@ def released(obj: JsonView) -> dict[str, Any]:
     """Give a Service without the finalizer; kube-vip-cloud-provider's is the same."""
     made = copy.deepcopy(dict(obj))
     meta = made["metadata"]
-    meta["finalizers"] = [each for each in _list(meta.get("finalizers")) if each != FINALIZER]
+    meta["finalizers"] = [each for each in as_list(meta.get("finalizers")) if each != FINALIZER]
     return made
 
 
 def _marked(obj: JsonView) -> tuple[dict[str, Any], dict[str, Any]]:
     made = copy.deepcopy(dict(obj))
     meta = _with_finalizer(made)
-    meta["labels"] = {**_mapping(meta.get("labels")), IMPLEMENTATION: KUBE_VIP}
-    meta["annotations"] = dict(_mapping(meta.get("annotations")))
+    meta["labels"] = {**as_mapping(meta.get("labels")), IMPLEMENTATION: KUBE_VIP}
+    meta["annotations"] = dict(as_mapping(meta.get("annotations")))
     return made, meta
 
 
 def _with_finalizer(made: dict[str, Any]) -> dict[str, Any]:
     meta: dict[str, Any] = made["metadata"]
-    finalizers = _list(meta.get("finalizers"))
+    finalizers = as_list(meta.get("finalizers"))
     if FINALIZER not in finalizers:
         meta["finalizers"] = [*finalizers, FINALIZER]
     return meta
@@ -209,21 +211,21 @@ def _with_finalizer(made: dict[str, Any]) -> dict[str, Any]:
 
 def _read_policy(value: object) -> FamilyPolicy:
     try:
-        return FamilyPolicy(_text(value))
+        return FamilyPolicy(as_text(value))
     except ValueError:
         return FamilyPolicy.SINGLE_STACK
 
 
 def _read_families(items: object) -> tuple[Family, ...]:
     by_label = {family.label: family for family in Family}
-    return tuple(dict.fromkeys(by_label[item] for item in _list(items) if item in by_label))
+    return tuple(dict.fromkeys(by_label[item] for item in as_list(items) if item in by_label))
 
 
 def _read_ports(items: object) -> Iterable[Port]:
-    for item in map(_mapping, _list(items)):
+    for item in map(as_mapping, as_list(items)):
         port = item.get("port")
         if isinstance(port, int):
-            yield port, _text(item.get("protocol")) or "TCP"
+            yield port, as_text(item.get("protocol")) or "TCP"
 
 
 def _read_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
@@ -234,15 +236,3 @@ def _read_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
         except IpamError:
             continue
     return tuple(dict.fromkeys(found))
-
-
-def _mapping(value: object) -> JsonView:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

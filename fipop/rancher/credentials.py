@@ -7,8 +7,8 @@ import binascii
 import re
 from urllib.parse import urlsplit
 
-from fipop.jsons import JsonView
-from fipop.rancher.objects import OBJECT_NAME, as_mapping, as_text
+from fipop.jsons import JsonView, as_mapping, as_text
+from fipop.rancher.objects import OBJECT_NAME
 from fipop.settings.yaml import YamlRefusedError, parse_yaml
 
 MAX_KUBECONFIG_BYTES = 64 * 1024

@@ -15,7 +15,7 @@ from datetime import datetime
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.api.models import EPOCH
-from fipop.jsons import JsonView
+from fipop.jsons import JsonView, as_mapping, as_text
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
 HARVESTER_CONFIG_KIND = "HarvesterConfig"
@@ -242,18 +242,8 @@ def _is_connected(conditions: object) -> bool:
     )
 
 
-def as_mapping(value: object) -> JsonView:
-    """Read a mapping where somebody may have written anything."""
-    return value if isinstance(value, Mapping) else {}
-
-
 def _texts(value: object) -> dict[str, str]:
     return {key: item for key, item in as_mapping(value).items() if isinstance(item, str)}
-
-
-def as_text(value: object) -> str:
-    """Read a text where somebody may have written anything."""
-    return value if isinstance(value, str) else ""
 
 
 def _version(meta: JsonView) -> int:
