@@ -147,17 +147,6 @@ BUGS = (
         ),
     ),
     _bug(
-        "free-on-404",
-        "any 404 means that the object is gone",
-        _blind(Rule(on=On.GET, do=Do.STATUS, status=404, rate=1.0, plural="floatingips")),
-        ("held by None", "whose status names it"),
-        (
-            "kube/answers.py",
-            "    if answer.status != 404:\n        return False\n",
-            "    return answer.status == 404\n",
-        ),
-    ),
-    _bug(
         "no-quarantine",
         "a released address is free at once",
         _BURST,
@@ -210,7 +199,10 @@ BUGS = (
             family="seeded",
             rules=(Rule(on=On.EVENT, do=Do.WITHHOLD, rate=1.0, event="DELETED", plural="floatingips"),),
         ),
-        "/floatingips/c-m-steady00/dynamic/conditions: ['Allocated=False AddressInUse'",
+        (
+            "/floatingips/c-m-steady00/dynamic/conditions: ['Allocated=False AddressInUse'",
+            "/floatingips/c-m-steady00/dynamic/conditions: [] instead of",
+        ),
         (
             "operator/addresses/reservations.py",
             "if former.key == claim.owner.key:",
@@ -257,17 +249,6 @@ BUGS = (
                 before="target.claims = [each for each in target.claims if each.is_own]",
                 after="pass",
             ),
-        ),
-    ),
-    _bug(
-        "shrinking-renumbers",
-        "an address that is out of its range by now is changed for another",
-        _RANGES,
-        "/floatingips/c-m-steady01/high/conditions: ['Allocated=False AddressOutOfRange'",
-        (
-            "operator/addresses/allocation.py",
-            "held.space == wanted_range.space and held.range == wanted_range.name:",
-            "held.space == wanted_range.space and wanted_range.refuses(address) is None:",
         ),
     ),
     _bug(
@@ -435,21 +416,6 @@ BUGS = (
         ),
     ),
     _bug(
-        "emptied-is-renumbered",
-        "an emptied spec brings another address",
-        _RETURNS,
-        "c-m-steady00/emptied has 10.4.0.11",
-        (
-            "operator/addresses/allocation.py",
-            "    if static is not None and static != address:\n",
-            (
-                "    if static is None:\n"
-                "        return DesiredAddress(family=family, address=None, requested=held.requested, replaces=held)\n"
-                "    if static is not None and static != address:\n"
-            ),
-        ),
-    ),
-    _bug(
         "nobody-is-woken",
         "who waits for an address is not told when it becomes free",
         _CLAIMS,
@@ -499,17 +465,6 @@ BUGS = (
             "operator/app.py",
             "            self._term.check_owners()\n",
             "            self._term.check_owners()\n            self._term.first_rounds.enqueue_unsettled()\n",
-        ),
-    ),
-    _bug(
-        "status-before-reservation",
-        "the status is written before anybody asked for the address",
-        _CLAIMS,
-        "held by None",
-        (
-            "operator/addresses/reservations.py",
-            "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
-            "return _new_reservation(claim, self._now())",
         ),
     ),
 )

@@ -221,4 +221,41 @@ UNIT_BUGS = (
         "unit/operator/addresses/test_allocation.py",
         "test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new_one",
     ),
+    _unit_bug(
+        "free-on-404",
+        "any 404 means that the object is gone",
+        (
+            "kube/answers.py",
+            "    if answer.status != 404:\n        return False\n",
+            "    return answer.status == 404\n",
+        ),
+        "unit/kube/test_answers.py",
+        "test_a_404_says_gone_only_where_the_server_names_the_object",
+    ),
+    _unit_bug(
+        "emptied-is-renumbered",
+        "an emptied spec brings another address",
+        (
+            "operator/addresses/allocation.py",
+            "    if static is not None and static != address:\n",
+            (
+                "    if static is None:\n"
+                "        return DesiredAddress(family=family, address=None, requested=held.requested, replaces=held)\n"
+                "    if static is not None and static != address:\n"
+            ),
+        ),
+        "scenarios/test_emptied_specs.py",
+        "test_it_keeps_its_address_where_the_range_is_the_same",
+    ),
+    _unit_bug(
+        "status-before-reservation",
+        "an address counts as reserved before anybody asked for it",
+        (
+            "operator/addresses/reservations.py",
+            "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
+            "return _new_reservation(claim, self._now())",
+        ),
+        "unit/operator/addresses/test_reservations.py",
+        "test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_told_whose_it_is",
+    ),
 )

@@ -111,6 +111,13 @@ def test_an_address_that_was_chosen_for_a_guest_does_not_turn_static_when_it_is_
     assert decided.claim[0].requested is requested
 
 
+@pytest.mark.parametrize("requested", ["static", "dynamic"])
+@pytest.mark.parametrize("address", ["10.0.0.99", ""])
+def test_an_address_that_is_out_of_its_range_by_now_stays(requested: str, address: str) -> None:
+    mine = reservation("10.0.0.99", requested=requested)
+    assert plan(mine, ipaddress=address, had=("10.0.0.99",)) == Plan(keep=(mine,))
+
+
 def test_a_chosen_address_moves_to_another_range() -> None:
     decided = plan(reservation("10.0.0.7"), where=view("new", "10.1.0.0/24"), ipaddress="10.0.0.7")
     assert claims(decided) == [(V4, None, "10.0.0.7")]
