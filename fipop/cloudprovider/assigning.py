@@ -88,7 +88,8 @@ class AddressAssigner:
             await self._open_ledger()
             return [Changed(service=parse_service(obj)) for obj in waiting]
         ordered = sorted(waiting, key=lambda obj: (obj["metadata"].get("creationTimestamp") or "", _key(obj)))
-        read = {parse_service(obj).uid: obj for obj in ordered}
+        parsed = ((parse_service(obj), obj) for obj in ordered)
+        read = {service.uid: (service, obj) for service, obj in parsed}
         chosen: list[_Choice] = []
         refused: list[Refused] = []
 
@@ -96,8 +97,8 @@ class AddressAssigner:
             chosen.clear()
             refused.clear()
             tenancy = self._tenancy(ledger)
-            for obj in read.values():
-                answer = self._choose(parse_service(obj), ledger, tenancy)
+            for service, _ in read.values():
+                answer = self._choose(service, ledger, tenancy)
                 if isinstance(answer, Refused):
                     refused.append(answer)
                 elif answer is not None:
@@ -109,7 +110,7 @@ class AddressAssigner:
 
         async def write(choice: _Choice) -> Answer:
             async with slots:
-                return await self._write(choice, read[choice.service.uid])
+                return await self._write(choice, read[choice.service.uid][1])
 
         written = await asyncio.gather(*(write(each) for each in chosen))
         logger.debug("services were served", extra={"ledger": ledger.version, "services": len(written)})
@@ -156,9 +157,8 @@ class AddressAssigner:
         tenant = Tenant(ports=service.ports, consents=keys.allows_sharing(service.namespace))
         wanted = service.requested if state is State.MOVING else None
         if wanted is not None and wanted not in held:
-            others = [owner for owner in tenancy.tenants(wanted) if owner != service.uid]
             tenancy.enter(wanted, service.uid, tenant)
-            clashing = tenancy.clashing(wanted, service.uid) if others else ()
+            clashing = tenancy.clashing(wanted, service.uid)
             if clashing:
                 tenancy.leave(wanted, service.uid)
                 return Refused(

@@ -12,14 +12,8 @@ from fipop.rancher.objects import OBJECT_NAME
 from fipop.settings.yaml import YamlRefusedError, parse_yaml
 
 MAX_KUBECONFIG_BYTES = 64 * 1024
-
-
 _CREDENTIAL_ID = "harvestercredentialConfig-clusterId"
-
-
 _CREDENTIAL_KUBECONFIG = "harvestercredentialConfig-kubeconfigContent"
-
-
 _CLUSTER_PATH = re.compile(r"/k8s/clusters/([^/]+)/*")
 
 

@@ -11,14 +11,8 @@ from fipop.guest.configmap.intervals import (
 )
 
 CIDR = "cidr-"
-
-
 ALLOW_SHARE = "allow-share-"
-
-
 INTERFACE = "interface-"
-
-
 GLOBAL = "global"
 
 

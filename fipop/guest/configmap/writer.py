@@ -20,8 +20,6 @@ from fipop.kube.resources import CONFIG_MAPS, NAMESPACES
 from fipop.texts import clean
 
 log = logging.getLogger(__name__)
-
-
 PREDECESSOR_NAMESPACE = "kube-system"
 """Where kube-fip-operator wrote, whatever `kubevipNamespace` said."""
 

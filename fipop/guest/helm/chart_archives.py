@@ -18,20 +18,10 @@ from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.settings.yaml import YamlRefusedError, iterate_yaml_scalars, parse_yaml_mapping
 
 _MAX_CHART_BYTES = 32 * 1024 * 1024
-
-
 _MAX_CHART_FILES = 2000
-
-
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
-
-
 _NUMBER = "([0-9]{1,18})"
-
-
 _SEMVER = re.compile(rf"v?{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
-
-
 _UNREADABLE = (
     *(tarfile.TarError, zlib.error, EOFError, OSError, MemoryError),
     # What tarfile lets through where the extended headers of a member hold nonsense.

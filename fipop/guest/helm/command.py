@@ -19,19 +19,11 @@ from fipop.guest.helm.processes import STDOUT_BYTES
 logger = logging.getLogger(__name__)
 
 _HISTORY = 10
-
-
 _GO_MEMORY = "112MiB"
 """From where on helm's garbage collector does its best: DATA_BYTES without what a Go program never touches."""
-
-
 _NO_FOLDER = "/dev/null/none"
 """Nothing can be made below it: what a guest's API serves is not kept on our disk."""
-
-
 _REPOSITORY = "charts"
-
-
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
 
 
