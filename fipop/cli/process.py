@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
@@ -18,6 +19,10 @@ from fipop.deadlines import STOP_SECONDS
 logger = logging.getLogger(__name__)
 
 LOOKUP_THREADS = 64
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_SMALL_HEAP = ((_M_TRIM_THRESHOLD, 64 * 1024), (_M_MMAP_THRESHOLD, 64 * 1024), (_M_ARENA_MAX, 1))
+"""As malloc.h of glibc numbers them."""
 
 
 async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None:
@@ -49,6 +54,17 @@ async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None
         _end_at_once(error, name)
     # All is put away. Python would wait for threads without end now: a name may be looked up still.
     _exit(0)
+
+
+def return_memory_early() -> None:
+    """Have large blocks go back to the system when they are free: glibc keeps up to 32 MiB of them for later.
+
+    For a role that has 128 MiB in all, and reads half a MiB again and again. Nothing happens with another libc.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        for setting, value in _SMALL_HEAP:
+            libc.mallopt(setting, value)
 
 
 def start_watchdog() -> threading.Timer:

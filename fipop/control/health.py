@@ -15,7 +15,7 @@ from aiohttp import web
 
 from fipop.deadlines import SILENCE_LIMIT_SECONDS
 from fipop.errors import StartError
-from fipop.listening import HttpListener
+from fipop.listening import Handler, HttpListener
 
 ANSWER_LIMIT_SECONDS = 30.0
 """The API server is away when it has given no good answer (below 500) for so long."""
@@ -138,14 +138,26 @@ class AnswerRecord:
 
 
 class HealthServer:
-    """Serves /livez, /readyz and /healthz (the same as /livez) with a JSON body: 200 or 503."""
+    """Serves /livez, /readyz and /healthz (the same as /livez) with a JSON body: 200 or 503; and what else is given."""
 
-    def __init__(self, facts: Callable[[], HealthFacts], *, port: int, host: str | None = None) -> None:
+    def __init__(
+        self,
+        facts: Callable[[], HealthFacts],
+        *,
+        port: int,
+        host: str | None = None,
+        more: Mapping[str, Handler] | None = None,
+    ) -> None:
         self._facts = facts
         self._host = host
         self._port = port
         self._listener = HttpListener(
-            {"/livez": self._liveness, "/healthz": self._liveness, "/readyz": self._readiness}
+            {
+                "/livez": self._liveness,
+                "/healthz": self._liveness,
+                "/readyz": self._readiness,
+                **(more or {}),
+            }
         )
 
     @property

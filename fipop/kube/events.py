@@ -79,8 +79,8 @@ class EventRecorder:
     """Takes notices at once and writes them from `run`, in the background.
 
     An equal notice within `repeat_seconds` is only counted, and the count written with the next one after that
-    time. At most `burst`, then `per_second` are written; what does not fit into the queue is dropped and counted
-    in `dropped`. The API server being away loses events and nothing else: conditions tell the state.
+    time. At most `burst`, then `per_second` are written, warnings first; what does not fit into the queue is dropped
+    and counted in `dropped`. The API server being away loses events and nothing else: conditions tell the state.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class EventRecorder:
         self._repeat_seconds = repeat_seconds
         self._bucket = _Bucket(per_second=per_second, burst=burst)
         self._monotonic = monotonic
-        self._queue: asyncio.Queue[_Notice] = asyncio.Queue(queue_size)
+        self._queue: asyncio.PriorityQueue[tuple[bool, int, _Notice]] = asyncio.PriorityQueue(queue_size)
+        self._sequence = 0
         self._series: OrderedDict[_Notice, _Series] = OrderedDict()
         self.dropped = 0
 
@@ -118,17 +119,19 @@ class EventRecorder:
         )
         if series.is_queued or is_fresh:
             return
-        try:
-            self._queue.put_nowait(notice)
-        except asyncio.QueueFull:
+        is_normal = type is EventType.NORMAL
+        self._sequence += 1
+        # What is well waits behind what is not, and leaves room for it.
+        if self._queue.full() or (is_normal and self._queue.qsize() >= self._queue.maxsize // 2):
             self.dropped += 1
         else:
+            self._queue.put_nowait((is_normal, self._sequence, notice))
             series.is_queued = True
 
     async def run(self) -> None:
         """Write what was recorded, for ever; cancel it to stop."""
         while True:
-            notice = await self._queue.get()
+            _, _, notice = await self._queue.get()
             try:
                 await asyncio.sleep(self._bucket.take(self._monotonic()))
                 await self._write_or_drop(notice)

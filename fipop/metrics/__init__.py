@@ -7,14 +7,19 @@ fipop imports prometheus_client.
 
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample
-from fipop.metrics.server import MetricsPortError, MetricsServer
+from fipop.metrics.server import MetricsPage, MetricsPortError, MetricsServer
+from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 
 __all__ = [
     "FleetSnapshot",
     "GuestEvent",
     "GuestSample",
     "Metrics",
+    "MetricsPage",
     "MetricsPortError",
     "MetricsServer",
+    "PoolSample",
     "RangeSample",
+    "ServiceMetrics",
+    "ServiceSnapshot",
 ]

@@ -5,25 +5,16 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-)
+from prometheus_client import Counter, Histogram
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from fipop.metrics.fleet import LEGACY_EVENTS, FleetCollector
+from fipop.metrics.registry import WORK_BUCKETS, Exposed, build_registry
 from fipop.metrics.samples import EventKey, FleetSnapshot, GuestEvent, clean_label, result_label
 
 QUEUE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
-WORK_BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
 
 GUEST_TARGET = "guest"
 _LEGACY_HEADER = re.compile(rb"^(# (?:HELP|TYPE) %s)_total " % LEGACY_EVENTS.encode(), re.MULTILINE)
@@ -33,11 +24,8 @@ class Metrics:
     """Counts what happens, and renders it beside the snapshot that `snapshot` gives at each scrape."""
 
     def __init__(self, snapshot: Callable[[], FleetSnapshot], *, version: str) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry = build_registry()
         self._events: dict[str, Tally[EventKey]] = {}
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
         self._snapshot = snapshot
         self._version = version
         self._queue_wait = self._histogram(
@@ -135,24 +123,10 @@ class Metrics:
 
     def _render(self, fleet: FleetCollector) -> bytes:
         # The library appends _total to every counter's HELP and TYPE lines; the legacy one never had it.
-        return _LEGACY_HEADER.sub(rb"\1 ", generate_latest(_Exposed(self._registry, fleet)))
+        return _LEGACY_HEADER.sub(rb"\1 ", generate_latest(Exposed(self._registry, fleet)))
 
     def _histogram(self, name: str, documentation: str, label: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, documentation, (label,), buckets=buckets, registry=self._registry)
 
     def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
         return Counter(name, documentation, labels, registry=self._registry)
-
-
-class _Exposed(Collector):
-    """A registry and the fleet, without the `_created` series: the text format 0.0.4 has no use for them."""
-
-    def __init__(self, registry: CollectorRegistry, fleet: FleetCollector) -> None:
-        self._sources: tuple[Collector, ...] = (registry, fleet)
-
-    def collect(self) -> Iterable[Metric]:
-        """Render all metrics but those series."""
-        for source in self._sources:
-            for metric in source.collect():
-                metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-                yield metric

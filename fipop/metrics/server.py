@@ -30,20 +30,47 @@ class MetricsPortError(FipopError):
         super().__init__(f"cannot listen on metrics port {port}: {reason}")
 
 
-class MetricsServer:
-    """Serves `/metrics` on one port at a time. `host` None: every interface, IPv4 and IPv6.
+class MetricsPage:
+    """The text of all metrics, as it is now.
 
     `prepare` is called in the loop and gives what renders the text, in a thread: thousands of guests take a second of
     it. Scrapes that come meanwhile get the same text, and so does one that comes before that long has passed again.
     """
 
-    def __init__(self, prepare: Callable[[], Callable[[], bytes]], *, host: str | None = None) -> None:
+    def __init__(self, prepare: Callable[[], Callable[[], bytes]]) -> None:
         self._prepare = prepare
+        self._rendering: asyncio.Task[_Text] | None = None
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer a scrape."""
+        text = await self._text()
+        headers = {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            return web.Response(body=text.packed, headers=headers | {"Content-Encoding": "gzip"})
+        return web.Response(body=text.plain, headers=headers)
+
+    async def _text(self) -> _Text:
+        """Give what is under way, or is younger than it took; else begin anew."""
+        running = self._rendering
+        if running is not None and running.done() and not running.cancelled() and running.exception() is None:
+            known = running.result()
+            if time.monotonic() - known.made_at < known.took_seconds:
+                return known
+        if running is None or running.done():
+            running = self._rendering = asyncio.create_task(_render(self._prepare))
+        # Not awaited itself: whoever asked first may go, the others want it still.
+        return await asyncio.shield(running)
+
+
+class MetricsServer:
+    """Serves `/metrics` on one port at a time. `host` None: every interface, IPv4 and IPv6."""
+
+    def __init__(self, page: MetricsPage, *, host: str | None = None) -> None:
+        self._page = page
         self._host = host
         self._listener: HttpListener | None = None
         self._site: web.BaseSite | None = None
         self._moving = asyncio.Lock()
-        self._rendering: asyncio.Task[_Text] | None = None
         self.port: int | None = None
 
     async def listen(self, port: int) -> None:
@@ -73,28 +100,9 @@ class MetricsServer:
             self._listener = self._site = self.port = None
 
     async def _start(self) -> HttpListener:
-        self._listener = HttpListener({"/metrics": self._answer})
+        self._listener = HttpListener({"/metrics": self._page.answer})
         await self._listener.setup()
         return self._listener
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        text = await self._text()
-        headers = {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
-            return web.Response(body=text.packed, headers=headers | {"Content-Encoding": "gzip"})
-        return web.Response(body=text.plain, headers=headers)
-
-    async def _text(self) -> _Text:
-        """Give what is under way, or is younger than it took; else begin anew."""
-        running = self._rendering
-        if running is not None and running.done() and not running.cancelled() and running.exception() is None:
-            known = running.result()
-            if time.monotonic() - known.made_at < known.took_seconds:
-                return known
-        if running is None or running.done():
-            running = self._rendering = asyncio.create_task(_render(self._prepare))
-        # Not awaited itself: whoever asked first may go, the others want it still.
-        return await asyncio.shield(running)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

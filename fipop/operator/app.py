@@ -27,7 +27,7 @@ from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
 from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
-from fipop.metrics import FleetSnapshot, Metrics, MetricsServer
+from fipop.metrics import FleetSnapshot, Metrics, MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
@@ -79,7 +79,7 @@ class Operator:
         self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_port = MetricsPort(
-            MetricsServer(self._metrics.prepare),
+            MetricsServer(MetricsPage(self._metrics.prepare)),
             wanted=lambda: self._configuration.settings.metrics_port,
             complain=lambda message: self._configuration.complain("PortTaken", message),
         )

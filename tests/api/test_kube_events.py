@@ -10,6 +10,7 @@ from fipop.kube.client import KubeClient, connection_from_kubeconfig
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS, EVENTS, FLOATING_IP_RANGES
 from localfleet.controlplane import ControlPlane
+from localfleet.waiting import eventually
 
 
 @pytest_asyncio.fixture
@@ -127,8 +128,21 @@ async def test_a_flood_is_paced_and_what_does_not_fit_is_dropped(kube, namespace
     about = ObjectReference(api_version="v1", kind="ConfigMap", name="one", namespace=namespace)
     recorder = EventRecorder(kube, queue_size=10, burst=10, per_second=50)
     for number in range(40):
-        recorder.record(about, EventType.NORMAL, "Flood", f"number {number}")
+        recorder.record(about, EventType.WARNING, "Flood", f"number {number}")
     assert recorder.dropped == 30
     async with running(recorder):
         pass
     assert len(await events_about(kube, namespace, "one")) == 10
+
+
+async def test_what_is_well_leaves_room_for_warnings_and_waits_behind_them(kube, namespace):
+    about = ObjectReference(api_version="v1", kind="ConfigMap", name="one", namespace=namespace)
+    recorder = EventRecorder(kube, queue_size=10, burst=1, per_second=5)
+    for number in range(40):
+        recorder.record(about, EventType.NORMAL, "Well", f"number {number}")
+    recorder.record(about, EventType.WARNING, "Trouble", "listen")
+    assert recorder.dropped == 35
+    async with running(recorder):
+        await eventually(lambda: events_about(kube, namespace, "one"))
+        assert [each["reason"] for each in await events_about(kube, namespace, "one")] == ["Trouble"]
+    assert len(await events_about(kube, namespace, "one")) == 6

@@ -19,9 +19,13 @@ from fipop.metrics import (
     GuestEvent,
     GuestSample,
     Metrics,
+    MetricsPage,
     MetricsPortError,
     MetricsServer,
+    PoolSample,
     RangeSample,
+    ServiceMetrics,
+    ServiceSnapshot,
 )
 
 RANGE = RangeSample(
@@ -221,11 +225,34 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
 
 def test_the_documentation_names_every_metric_with_its_type(fleet: Fleet) -> None:
     page = Path(__file__).parents[2].joinpath("docs/metrics.md").read_text()
-    shown = fleet.metrics.render().decode()
+    operators, _, providers = page.partition("## The cloud provider's")
+    services = ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="1.2.3")
+    for section, shown in ((operators, fleet.metrics.render()), (providers, services.prepare()())):
+        types = re.findall(r"^# TYPE ((?:fipop|kubefipoperator)_\S+) (\S+)$", shown.decode(), re.MULTILINE)
+        assert len(types) > 9
+        assert sorted(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE)) == sorted(types)
 
-    types = re.findall(r"^# TYPE ((?:fipop|kubefipoperator)_\S+) (\S+)$", shown, re.MULTILINE)
-    assert len(types) > 15
-    assert sorted(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE)) == sorted(types)
+
+def test_the_pools_of_a_guest_are_shown_by_their_keys() -> None:
+    pool = PoolSample(key="cidr-shop", family="IPv6", total=9, used=4)
+    shown = ServiceSnapshot(leading=True, pools=(pool,), waiting=3, bad_keys=1, ledger_entries=4)
+    metrics = ServiceMetrics(lambda: shown, version="1.2.3")
+    metrics.count_assignment("PoolFull")
+    metrics.observe_assignment(0.2)
+    text = metrics.prepare()().decode()
+    for line in (
+        'fipop_service_pool_addresses{family="IPv6",key="cidr-shop"} 9.0',
+        'fipop_service_pool_used{family="IPv6",key="cidr-shop"} 4.0',
+        'fipop_service_pool_free{family="IPv6",key="cidr-shop"} 5.0',
+        "fipop_services_waiting 3.0",
+        "fipop_service_bad_keys 1.0",
+        "fipop_service_ledger_addresses 4.0",
+        'fipop_service_assignments_total{result="PoolFull"} 1.0',
+        "fipop_service_assignment_seconds_count 1.0",
+        "fipop_leader 1.0",
+    ):
+        assert line in text
+    assert "_created" not in text
 
 
 def test_the_process_and_its_runtime_are_shown_too(fleet: Fleet) -> None:
@@ -274,7 +301,7 @@ def test_whatever_people_write_in_names_the_text_stays_legal(name: str, cluster:
 
 @pytest.fixture
 async def server(fleet: Fleet) -> AsyncIterator[MetricsServer]:
-    server = MetricsServer(fleet.metrics.prepare, host="127.0.0.1")
+    server = MetricsServer(MetricsPage(fleet.metrics.prepare), host="127.0.0.1")
     yield server
     await server.stop()
 
@@ -404,7 +431,7 @@ async def test_a_scrape_of_thousands_of_guests_costs_the_loop_milliseconds() -> 
             await asyncio.sleep(0)
             longest = max(longest, time.thread_time() - began)
 
-    server = MetricsServer(fleet.metrics.prepare, host="127.0.0.1")
+    server = MetricsServer(MetricsPage(fleet.metrics.prepare), host="127.0.0.1")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -433,7 +460,7 @@ async def test_scrapes_at_once_are_rendered_once() -> None:
 
         return render
 
-    server = MetricsServer(prepare, host="127.0.0.1")
+    server = MetricsServer(MetricsPage(prepare), host="127.0.0.1")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,6 +1,4 @@
 import base64
-import datetime as dt
-import itertools
 import os
 import subprocess
 import sys
@@ -11,18 +9,6 @@ import yaml
 
 from fipop.errors import KubeAccessError
 from fipop.kube.client import KubeClient, connection_from_kubeconfig, connection_in_cluster
-
-
-class HurriedTime:
-    """Stands for the datetime module in the kubernetes package, which reads a token again after a minute."""
-
-    timedelta = dt.timedelta
-    _hours = itertools.count(1)
-
-    class datetime:  # noqa: N801
-        @classmethod
-        def now(cls) -> dt.datetime:
-            return dt.datetime.now() + dt.timedelta(hours=next(HurriedTime._hours))  # noqa: DTZ005
 
 
 def kubeconfig(folder: Path, *, cluster: dict[str, object], user: dict[str, object]) -> Path:
@@ -130,6 +116,16 @@ def test_outside_a_pod_there_is_no_service_account(monkeypatch):
         connection_in_cluster()
 
 
+@pytest.mark.parametrize("missing", ["token", "ca.crt"])
+def test_without_its_files_it_is_no_pod(tmp_path, monkeypatch, missing):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    for name in {"token", "ca.crt"} - {missing}:
+        (tmp_path / name).write_text("something")
+    with pytest.raises(KubeAccessError, match="no pod"):
+        connection_in_cluster(tmp_path)
+
+
 def test_in_a_pod_the_service_account_s_token_is_followed_as_it_is_renewed(authority, tmp_path, monkeypatch):
     token = tmp_path / "token"
     token.write_text("first\n")
@@ -137,17 +133,16 @@ def test_in_a_pod_the_service_account_s_token_is_followed_as_it_is_renewed(autho
     ca.write_bytes(authority.pem)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(ca))
-    connection = connection_in_cluster()
+    connection = connection_in_cluster(tmp_path)
     assert connection.server == "https://[fd00::1]:443"
     assert connection.ca_pem == authority.pem.decode()
     assert connection.ca_path == ca
     assert connection.authorization() == "Bearer first"
     assert connection.local_addresses_allowed
 
-    monkeypatch.setattr("kubernetes.config.incluster_config.datetime", HurriedTime)
     token.write_text("second")
+    assert connection.authorization() == "Bearer first"
+    monkeypatch.setattr("fipop.kube.access.TOKEN_SECONDS", 0.0)
     assert connection.authorization() == "Bearer second"
     token.write_text("")
     assert connection.authorization() == "Bearer second"

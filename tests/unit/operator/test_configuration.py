@@ -110,7 +110,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(coroutine: Any) -> None:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             clock = SimpleNamespace(monotonic=runner.get_loop().time)
-            for module in ("kube.watch", "operator.app"):
+            for module in ("kube.list_watch", "operator.app"):
                 monkeypatch.setattr(f"fipop.{module}.time", clock)
             runner.run(coroutine)
 
@@ -157,7 +157,7 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
 
     with caplog.at_level(logging.WARNING):
         run(story())
-    told = [record for record in caplog.records if record.message == "settings cannot be made"]
+    told = [record for record in caplog.records if record.message == "ConfigMap cannot be made"]
     assert "cannot create ConfigMap kube-fip-config: 403" in told[0].error
 
 
