@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from fipop.cloudprovider.go_values import parse_bool
 from fipop.errors import IpamError
 from fipop.ipam.assignment import AddressPool
 from fipop.ipam.guest_pool import parse_guest_pool
@@ -20,9 +21,6 @@ DHCP_TEXTS = frozenset({"0.0.0.0/32", "::/128"})
 """The whole text of a pool that means DHCP: every Service gets 0.0.0.0, whatever its families and policy."""
 
 _POOL_KINDS = ("cidr", "range")
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-"""Go's booleans, as kube-vip-cloud-provider reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +68,11 @@ class PoolKeys:
         found = {each.key: each.problem for each in self.pools() if each.problem is not None}
         for key, value in self._data.items():
             is_flag = key.startswith(("allow-share-", "draining-")) or key == "skip-end-ips-in-cidr"
-            if is_flag and value not in _TRUE | _FALSE:
-                found[key] = f'{key}: "{value[:64]}" is neither true nor false'
+            if is_flag:
+                try:
+                    parse_bool(value)
+                except ValueError as error:
+                    found[key] = f"{key}: {error}"
         return found
 
     def _read_pool(self, key: str, scope: str) -> NamespacePool:
@@ -107,7 +108,10 @@ class PoolKeys:
         return next((key for key in keys if key in self._data), None)
 
     def _flag(self, key: str | None) -> bool:
-        return key is not None and self._data.get(key, "") in _TRUE
+        try:
+            return key is not None and parse_bool(self._data.get(key, ""))
+        except ValueError:
+            return False
 
 
 @lru_cache(maxsize=256)

@@ -7,14 +7,13 @@ part of it was taken away, the ledger knows that it was (`was_chosen`).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
 
+from fipop.cloudprovider.conditions import Word, read_word
 from fipop.errors import IpamError
-from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, format_address, parse_address
+from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
 from fipop.ipam.assignment import Port
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 
@@ -24,6 +23,9 @@ IMPLEMENTATION = "implementation"
 KUBE_VIP = "kube-vip"
 LEGACY_LABEL = "ipam-address"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+FORWARD_METHOD = "k8s.co/keepalived-forward-method"
+LEDGER = "kubefip.k8s.binbash.org/ledger"
+"""Annotation of a Service that waits: the uid of the ledger that knows of it."""
 LOAD_BALANCER = "LoadBalancer"
 
 
@@ -45,6 +47,8 @@ class State(Enum):
     """Chosen, and A or L was taken away: it is restored from the ledger."""
     LEFT = auto()
     """Chosen, and no LoadBalancer any more: all of ours is cleared."""
+    LEFT_STATIC = auto()
+    """Its addresses were a user's, and it is no LoadBalancer any more: F goes, what the user wrote stays."""
     DELETING = auto()
     FOREIGN = auto()
     """No LoadBalancer, or another provider's, and nothing of ours is on it."""
@@ -77,6 +81,12 @@ class Service:
     has_finalizer: bool
     is_local: bool
     """externalTrafficPolicy: Local."""
+    created: str
+    ledger: str
+    forward_method: str
+    """What its annotation asks for in keepalived mode; empty where nothing is asked."""
+    word: Word | None
+    """What our condition says."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -84,10 +94,42 @@ class Service:
         return self.namespace, self.name
 
     @property
+    def resource_version(self) -> int:
+        """The version as a number."""
+        return int(self.version)
+
+    @property
     def carried(self) -> frozenset[Address]:
         """The addresses that it has by whatever it says; 0.0.0.0 is none."""
         own = () if self.requested is None else (self.requested,)
         return frozenset((*self.annotated, *own, *self.announced)) - {DHCP}
+
+    @property
+    def is_holder(self) -> bool:
+        """Whether what it carries is in use: also that of one that is no LoadBalancer any more, until it is cleared."""
+        return self.is_load_balancer or self.has_finalizer
+
+    @property
+    def has_own_first(self) -> bool:
+        """Whether L is the first address of A."""
+        return self.requested is not None and self.annotated[:1] == (self.requested,)
+
+    @property
+    def has_one_of_each_family(self) -> bool:
+        """Whether it has one address of each family that its policy asks for, and no other."""
+        if self.annotated == (DHCP,):
+            return True
+        first = self.families[0] if self.families else None
+        found = [address.family for address in self.annotated]
+        if self.policy is FamilyPolicy.SINGLE_STACK:
+            return len(found) == 1 and first in (None, found[0])
+        return sorted(found) == sorted(Family) and first in (None, found[0])
+
+    @property
+    def lacks_family(self) -> bool:
+        """Whether its policy asks for a family of which it has no address."""
+        wants_both = self.policy is not FamilyPolicy.SINGLE_STACK and DHCP not in self.annotated
+        return len({address.family for address in self.annotated}) < (2 if wants_both else 1)
 
 
 def parse_service(obj: JsonView) -> Service:
@@ -117,6 +159,10 @@ def parse_service(obj: JsonView) -> Service:
         is_marked=as_mapping(meta.get("labels")).get(IMPLEMENTATION) == KUBE_VIP,
         has_finalizer=FINALIZER in as_list(meta.get("finalizers")),
         is_local=spec.get("externalTrafficPolicy") == "Local",
+        created=as_text(meta.get("creationTimestamp")),
+        ledger=as_text(as_mapping(meta.get("annotations")).get(LEDGER)),
+        forward_method=as_text(as_mapping(meta.get("annotations")).get(FORWARD_METHOD)).strip(),
+        word=read_word(obj),
     )
 
 
@@ -125,10 +171,10 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
 
     `was_chosen`: the ledger has an address of it that the provider chose.
     """
-    is_served = service.is_load_balancer and service.class_name == class_name
-    if not is_served:
-        is_ours = was_chosen and not service.is_load_balancer
-        return State.LEFT if is_ours and not service.is_deleting else State.FOREIGN
+    if not service.is_load_balancer:
+        return _classify_left(service, was_chosen=was_chosen)
+    if service.class_name != class_name:
+        return State.FOREIGN
     if service.is_deleting:
         return State.DELETING
     if was_chosen and (not service.annotated or service.requested is None):
@@ -137,76 +183,27 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
         return State.LEGACY if service.has_request else State.NEW
     if not service.has_request:
         return State.ANNOTATED
-    is_first = service.annotated[:1] == ((service.requested,) if service.requested is not None else ())
-    if service.is_marked and is_first:
+    if service.is_marked and service.has_own_first:
         return State.CHOSEN
     return State.MOVING if was_chosen else State.STATIC
+
+
+def _classify_left(service: Service, *, was_chosen: bool) -> State:
+    """Tell what is left on a Service that is no LoadBalancer: with F of ours on it nobody could delete it."""
+    is_stripped = service.requested is not None and not service.has_annotation
+    is_chosen = was_chosen or (service.is_marked and (service.has_own_first or is_stripped))
+    is_held = service.has_finalizer and (service.has_annotation or service.is_marked)
+    if not is_chosen and not is_held:
+        return State.FOREIGN
+    if service.is_deleting:
+        return State.DELETING
+    return State.LEFT if is_chosen else State.LEFT_STATIC
 
 
 def order_addresses(addresses: Iterable[Address], families: Sequence[Family]) -> tuple[Address, ...]:
     """Put addresses in the order of A: IPv6 first exactly when it is the first of `ipFamilies`."""
     first = families[0] if families else Family.IPV4
     return tuple(sorted(addresses, key=lambda each: (each.family is not first, each)))
-
-
-def assigned(obj: JsonView, addresses: Sequence[Address], *, interface: str | None) -> dict[str, Any]:
-    """Give the Service with chosen addresses, in their order: F, I, A, L; the interface where none was set."""
-    made, meta = _marked(obj)
-    texts = [format_address(each) for each in addresses]
-    meta["annotations"][ADDRESSES] = ",".join(texts)
-    made["spec"]["loadBalancerIP"] = texts[0]
-    if interface is not None:
-        meta["annotations"].setdefault(INTERFACE, interface)
-    return made
-
-
-def taken_over(obj: JsonView, state: State) -> dict[str, Any]:
-    """Give a Service whose addresses a user, or a former version of the provider, wrote; it keeps them."""
-    made = copy.deepcopy(dict(obj))
-    if state is State.ANNOTATED:
-        return _marked(obj)[0]
-    meta = _with_finalizer(made)
-    if state is State.LEGACY:
-        meta.setdefault("annotations", {})[ADDRESSES] = as_text(made["spec"].get("loadBalancerIP")).strip()
-        labels = dict(as_mapping(meta.get("labels")))
-        labels.pop(LEGACY_LABEL, None)
-        meta["labels"] = labels
-    return made
-
-
-def cleared(obj: JsonView) -> dict[str, Any]:
-    """Give a Service without all that the provider wrote: its type is another one by now."""
-    made = released(obj)
-    meta = made["metadata"]
-    for field, keys in (("annotations", (ADDRESSES, INTERFACE)), ("labels", (IMPLEMENTATION,))):
-        left = {key: value for key, value in as_mapping(meta.get(field)).items() if key not in keys}
-        meta[field] = left
-    made["spec"].pop("loadBalancerIP", None)
-    return made
-
-
-def released(obj: JsonView) -> dict[str, Any]:
-    """Give a Service without the finalizer; kube-vip-cloud-provider's is the same."""
-    made = copy.deepcopy(dict(obj))
-    meta = made["metadata"]
-    meta["finalizers"] = [each for each in as_list(meta.get("finalizers")) if each != FINALIZER]
-    return made
-
-
-def _marked(obj: JsonView) -> tuple[dict[str, Any], dict[str, Any]]:
-    made = copy.deepcopy(dict(obj))
-    meta = _with_finalizer(made)
-    meta["labels"] = {**as_mapping(meta.get("labels")), IMPLEMENTATION: KUBE_VIP}
-    meta["annotations"] = dict(as_mapping(meta.get("annotations")))
-    return made, meta
-
-
-def _with_finalizer(made: dict[str, Any]) -> dict[str, Any]:
-    meta: dict[str, Any] = made["metadata"]
-    finalizers = as_list(meta.get("finalizers"))
-    if FINALIZER not in finalizers:
-        meta["finalizers"] = [*finalizers, FINALIZER]
-    return meta
 
 
 def _read_policy(value: object) -> FamilyPolicy:

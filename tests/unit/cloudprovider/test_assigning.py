@@ -4,156 +4,49 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from fipop.cloudprovider import services
-from fipop.cloudprovider.assigning import AddressAssigner, Changed, Granted, Refused
-from fipop.cloudprovider.ledger import (
-    NAME,
-    NAMESPACE,
-    Entry,
-    Ledger,
-    LedgerStore,
-    parse_ledger,
-    render_ledger,
-)
-from fipop.cloudprovider.pools import PoolKeys
-from fipop.cloudprovider.services import ADDRESSES, Service, parse_service
-from fipop.errors import ApiServerError, ApiUnreachableError, FipopError
+from fipop.cloudprovider import bodies
+from fipop.cloudprovider.assigning import AddressAssigner
+from fipop.cloudprovider.choosing import Round
+from fipop.cloudprovider.ledger import Entry, Ledger, parse_ledger, render_ledger
+from fipop.cloudprovider.services import ADDRESSES, Service
+from fipop.errors import FipopError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from tests.harness.memory import Json, Memory, MemoryClient, copy_json
-
-LEDGER = (CONFIG_MAPS.plural, NAMESPACE, NAME)
-DATA = {"cidr-global": "10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9"}
-
-
-class Loop(MemoryClient):
-    """Answers after some turns of the loop; some calls fail before they are done, of some the answer is lost."""
-
-    async def _before(self, verb: str, resource: Any, name: str) -> None:
-        await self._wait()
-        if self._chance.random() < self.trouble:
-            raise ApiServerError(verb=verb, kind=resource.kind, name=name, status=500)
-
-    async def _after(self, verb: str, resource: Any, name: str, made: Json) -> Json:
-        answer: Json = copy_json(made)
-        await self._wait()
-        if self._chance.random() < self.trouble:
-            raise ApiUnreachableError(verb=verb, kind=resource.kind, name=name, reason="ConnectionCut")
-        return answer
-
-    async def _wait(self) -> None:
-        # Once in a while a writer is frozen for long.
-        turns = self._chance.choices([0, 1, 3, 300], [10, 10, 5, 1])[0] if self.trouble else 0
-        for _ in range(turns):
-            await asyncio.sleep(0)
-
-
-class Provider:
-    """One provider over the API server in memory: it sees everything, late or at once."""
-
-    def __init__(
-        self, memory: Memory, *, data: dict[str, str] | None = None, chance: Random | None = None
-    ) -> None:
-        self.memory, self.data = memory, data if data is not None else dict(DATA)
-        self._trouble = 0.02 if chance is not None else 0.0
-        self._chance, self._seen = chance, list[Json]()
-        self.client = Loop(memory, chance or Random(1), trouble=self._trouble)
-        self.ledger = LedgerStore(self.client)
-        self.assigner = AddressAssigner(
-            client=self.client,
-            ledger=self.ledger,
-            keys=lambda: PoolKeys(self.data),
-            services=lambda: [parse_service(obj) for obj in self._services()],
-            list_live=self._list,
-        )
-
-    def _services(self) -> list[Json]:
-        """What its watch has shown, which may be what was so some time ago."""
-        if self._chance is None or self._chance.random() < 0.3:
-            self._seen = [obj for key, obj in self.memory.objects.items() if key[0] == SERVICES.plural]
-        return self._seen
-
-    async def _list(self) -> list[Json]:
-        await asyncio.sleep(0)
-        return [copy_json(obj) for key, obj in self.memory.objects.items() if key[0] == SERVICES.plural]
-
-    def waiting(self) -> list[Json]:
-        return [copy_json(obj) for obj in self._services() if obj["spec"].get("type") == "LoadBalancer"]
-
-    async def serve(self) -> list[Any]:
-        """Serve whoever waits, until nothing changes any more."""
-        for _ in range(6):
-            answers = await self.assigner.assign(self.waiting())
-            if not any(isinstance(each, Changed) for each in answers):
-                return answers
-        raise AssertionError("it does not end")
-
-
-def add(
-    memory: Memory, name: str, *, namespace: str = "shop", ports: tuple[int, ...] = (80,), **spec: Any
-) -> None:
-    body = {
-        "metadata": {"namespace": namespace, "name": name},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": port} for port in ports], **spec},
-    }
-    memory.put((SERVICES.plural, namespace, name), body)
-
-
-def addresses(memory: Memory, name: str, namespace: str = "shop") -> str:
-    obj = memory.objects[SERVICES.plural, namespace, name]
-    return str(obj["metadata"].get("annotations", {}).get(ADDRESSES, ""))
-
-
-def change(memory: Memory, name: str, *, a: str | None = None, **spec: Any) -> None:
-    """Change a Service as its user does; `a` "" takes the annotation away."""
-    key = (SERVICES.plural, "shop", name)
-    found = copy_json(memory.objects[key])
-    if a is not None:
-        found["metadata"]["annotations"][ADDRESSES] = a
-    memory.put(key, {**found, "spec": {**found["spec"], **spec}})
+from tests.harness.memory import Json, Memory
+from tests.harness.small_provider import DATA, LEDGER, Judge, Provider, add, addresses, change, names_of
 
 
 async def test_many_that_wait_are_served_in_one_write_of_the_ledger_the_oldest_first() -> None:
     memory = Memory()
-    provider = Provider(memory)
     for name in ("b", "a"):
         add(memory, name)
         memory.pass_time(1)
-    before = len([key for key in memory.objects if key == LEDGER])
+    writes = watch_writes(memory)
+    await Provider(memory).serve()
+    assert (addresses(memory, "b"), addresses(memory, "a")) == ("10.0.0.1", "10.0.0.2")
+    # It is made, the Services that wait are written anew; then come the entries, the addresses, and the conditions.
+    assert writes == ["configmaps", "services", "services", "configmaps", *["services"] * 4]
+    writes.clear()
+    again = Provider(memory)
+    await again.serve()
+    assert writes == [], "a restart writes nothing"
+    assert again.said.events == []
+
+
+def watch_writes(memory: Memory) -> list[str]:
     writes: list[str] = []
     memory.listeners.append(lambda change: writes.append(change.plural))
-    answers = await provider.serve()
-    assert before == 0
-    assert [(each.service.name, [*map(format_address, each.addresses)]) for each in answers] == [
-        ("b", ["10.0.0.1"]),
-        ("a", ["10.0.0.2"]),
-    ]
-    # It is made, the Services that wait are written anew, it is opened; then come the addresses.
-    assert writes == [
-        "configmaps",
-        "services",
-        "services",
-        "configmaps",
-        "configmaps",
-        "services",
-        "services",
-    ]
-    writes.clear()
-    again = await Provider(memory).serve()
-    assert writes == [], "a restart writes nothing"
-    assert all(isinstance(each, Granted) and not each.is_written for each in again)
+    return writes
 
 
 async def test_what_another_provider_chose_is_entered_with_one_write_and_none_of_a_service() -> None:
     memory = Memory()
     provider = Provider(memory)
-    await provider.serve()
     add(memory, "web", loadBalancerIP="10.0.0.7")
     key = (SERVICES.plural, "shop", "web")
     metadata = {
@@ -163,8 +56,7 @@ async def test_what_another_provider_chose_is_entered_with_one_write_and_none_of
         "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
     }
     memory.put(key, {**memory.objects[key], "metadata": metadata})
-    writes: list[str] = []
-    memory.listeners.append(lambda change: writes.append(change.plural))
+    writes = watch_writes(memory)
     await provider.serve()
     assert writes == ["configmaps"]
     assert [format_address(each) for each in parse_ledger(memory.objects[LEDGER]).entries] == ["10.0.0.7"]
@@ -181,6 +73,33 @@ async def test_what_anybody_carries_is_not_given_out() -> None:
     assert addresses(memory, "web") == "10.0.0.3"
 
 
+async def test_what_a_service_was_told_is_corrected_when_it_asks_for_nothing_more() -> None:
+    memory = Memory()
+    provider = Provider(memory)
+    add(memory, "web")
+    memory.pass_time(1)
+    add(memory, "other")
+    await provider.serve()
+    change(memory, "web", loadBalancerIP="10.0.0.2")
+    await provider.serve()
+    assert condition(memory, "web")["reason"] == "AddressInUse"
+    change(memory, "web", loadBalancerIP="10.0.0.1")
+    await provider.serve()
+    assert (condition(memory, "web")["reason"], condition(memory, "web")["status"]) == ("Assigned", "True")
+
+
+async def test_who_waited_and_was_given_an_address_by_its_user_waits_no_more() -> None:
+    memory = Memory()
+    provider = Provider(memory, data={})
+    add(memory, "web")
+    await provider.serve()
+    assert condition(memory, "web")["status"] == "False"
+    change(memory, "web", a="10.9.9.9", loadBalancerIP="10.9.9.9")
+    await provider.serve()
+    assert provider.waiting == {}
+    assert memory.objects[SERVICES.plural, "shop", "web"]["status"]["conditions"] == []
+
+
 async def test_a_user_who_asks_for_another_address_gets_it_or_is_told_who_has_it() -> None:
     memory = Memory()
     provider = Provider(memory)
@@ -190,10 +109,10 @@ async def test_a_user_who_asks_for_another_address_gets_it_or_is_told_who_has_it
     await provider.serve()
     assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
     change(memory, "web", loadBalancerIP="10.0.0.2")
-    answers = await provider.serve()
-    assert [(each.reason, each.message) for each in answers if isinstance(each, Refused)] == [
-        ("AddressInUse", "10.0.0.2 is in use by shop/other")
-    ]
+    await provider.serve()
+    message = "10.0.0.2 is in use by shop/other"
+    assert (provider.waiting["web"].reason, provider.waiting["web"].message) == ("AddressInUse", message)
+    assert ("web", "AddressInUse", message) in provider.said.events
     assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
     change(memory, "web", loadBalancerIP="10.0.0.8")
     await provider.serve()
@@ -237,12 +156,28 @@ async def test_who_waits_is_told_for_what_and_served_when_the_key_is_corrected(
     memory = Memory()
     provider = Provider(memory, data=data)
     add(memory, "web", ipFamilies=["IPv4"])
-    (answer,) = await provider.serve()
-    assert isinstance(answer, Refused)
-    assert answer.reason == reason
+    await provider.serve()
+    assert provider.waiting["web"].reason == reason
+    assert condition(memory, "web")["status"] == "False"
+    assert [each[1] for each in provider.said.events] == ["SyncLoadBalancerFailed"]
+    writes = watch_writes(memory)
+    await provider.serve()
+    await Provider(memory, data=data).serve()
+    assert writes == [], "it is told once"
     provider.data = dict(DATA)
     await provider.serve()
     assert addresses(memory, "web") == "10.0.0.1"
+    told = condition(memory, "web")
+    assert (told["status"], told["reason"], told["message"]) == (
+        "True",
+        "Assigned",
+        "10.0.0.1 from cidr-global",
+    )
+
+
+def condition(memory: Memory, name: str) -> Json:
+    (found,) = memory.objects[SERVICES.plural, "shop", name]["status"]["conditions"]
+    return dict(found)
 
 
 async def test_a_pool_that_is_draining_or_gone_moves_nobody() -> None:
@@ -251,8 +186,8 @@ async def test_a_pool_that_is_draining_or_gone_moves_nobody() -> None:
     add(memory, "web")
     await provider.serve()
     provider.data = {"cidr-global": "10.9.0.0/24", "draining-global": "true"}
-    (answer,) = await provider.serve()
-    assert isinstance(answer, Granted)
+    await provider.serve()
+    assert provider.waiting == {}
     assert addresses(memory, "web") == "10.0.0.1"
 
 
@@ -278,38 +213,14 @@ async def test_services_share_where_every_namespace_allows_it() -> None:
     assert addresses(memory, "proud", "castle") == "10.0.0.2"
 
 
-class Judge:
-    """Looks at every revision: of the addresses that a provider wrote none has two holders that may not share it."""
-
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
-        self.by_users: set[str] = set()
-        self.violations: list[str] = []
-        memory.listeners.append(lambda _change: self._look())
-
-    def _look(self) -> None:
-        holders: dict[str, list[str]] = {}
-        for key, obj in self.memory.objects.items():
-            if key[0] == SERVICES.plural and obj["spec"].get("type") == "LoadBalancer":
-                for address in parse_service(obj).annotated:
-                    holders.setdefault(format_address(address), []).append(key[2])
-        for address, names in holders.items():
-            if len(names) > 1 and not self.by_users & set(names):
-                self.violations.append(f"{address}: {names}")
-
-
-def every_tenant(ledger: Ledger) -> list[tuple[Address, Entry]]:
-    return [(address, entry) for address, each in ledger.entries.items() for entry in each.values()]
-
-
 async def work(memory: Memory, chance: Random, stop: asyncio.Event) -> None:
     """One provider that is killed again and again, and started anew."""
     while not stop.is_set():
         running = Provider(memory, chance=Random(chance.random()))
         for _ in range(chance.randrange(1, 12)):
+            await running.take_turn()
             try:
-                await running.assigner.assign(running.waiting())
-                await running.ledger.prune(every_tenant)
+                await running.prune()
             except FipopError:
                 continue
             await asyncio.sleep(0)
@@ -320,7 +231,7 @@ async def play(memory: Memory, chance: Random) -> None:
     for number in range(80):
         for _ in range(chance.randrange(120)):
             await asyncio.sleep(0)
-        names = services_of(memory)
+        names = names_of(memory)
         if names and chance.random() < 0.3:
             memory.remove((SERVICES.plural, "shop", chance.choice(names)))
         elif names and chance.random() < 0.5:
@@ -329,10 +240,6 @@ async def play(memory: Memory, chance: Random) -> None:
             add(memory, f"s{number}")
         if chance.random() < 0.15 and LEDGER in memory.objects:
             memory.remove(LEDGER)
-
-
-def services_of(memory: Memory) -> list[str]:
-    return [key[2] for key in memory.objects if key[0] == SERVICES.plural]
 
 
 async def play_with_two(seed: int) -> tuple[Memory, Judge]:
@@ -350,15 +257,15 @@ async def test_two_providers_never_give_an_address_twice_and_in_the_end_nothing_
     """Without election: kills, lost answers, frozen writers, a ledger that is deleted, Services that come and go."""
     memory, judge = await play_with_two(seed)
     assert judge.violations == []
-    for name in services_of(memory)[9:]:
+    for name in names_of(memory)[9:]:
         memory.remove((SERVICES.plural, "shop", name))
     last = Provider(memory)
     await last.ledger.read()
     for _ in range(3):
         await last.serve()
-        await last.ledger.prune(every_tenant)
+        await last.prune()
     await last.serve()
-    served = [addresses(memory, name) for name in services_of(memory)]
+    served = [addresses(memory, name) for name in names_of(memory)]
     assert all(served)
     assert len(set(served)) == len(served)
     held = {format_address(each) for each in parse_ledger(memory.objects[LEDGER]).entries}
@@ -368,14 +275,16 @@ async def test_two_providers_never_give_an_address_twice_and_in_the_end_nothing_
 class Slow(Provider):
     """A provider whose writes of one kind are frozen, right before they are done, until `go_on`."""
 
-    def __init__(self, memory: Memory, frozen: str) -> None:
+    def __init__(self, memory: Memory, frozen: str, verb: str = "replace") -> None:
         super().__init__(memory)
         self.reached, self.go_on = asyncio.Event(), asyncio.Event()
         before = self.client._before
 
+        wanted = verb
+
         async def freeze(verb: str, resource: Any, name: str) -> None:
             await before(verb, resource, name)
-            if verb == "replace" and resource.plural == frozen and not self.reached.is_set():
+            if verb == wanted and resource.plural == frozen and not self.reached.is_set():
                 self.reached.set()
                 await self.go_on.wait()
 
@@ -383,7 +292,8 @@ class Slow(Provider):
 
     async def begin(self) -> asyncio.Task[Any]:
         """Serve who waits, and come back when a write is frozen."""
-        running = asyncio.create_task(self.assigner.assign(self.waiting()))
+        await self.ledger.read()
+        running = asyncio.create_task(self.take_turn())
         await asyncio.wait_for(self.reached.wait(), 5)
         return running
 
@@ -393,9 +303,10 @@ class Slow(Provider):
 
 
 async def with_ledger() -> Memory:
+    """There is a ledger, and a Service that waits is known to it."""
     memory = Memory()
-    await Provider(memory).serve()  # a ledger that is open
     add(memory, "web")
+    await Provider(memory, data={}).serve()
     return memory
 
 
@@ -405,9 +316,9 @@ async def freeze_between_entry_and_service() -> Memory:
     slow = Slow(memory, SERVICES.plural)
     running = await slow.begin()
     other = Provider(memory)
-    await other.ledger.prune(every_tenant)
+    await other.prune()
     add(memory, "other")
-    await other.assigner.assign([each for each in other.waiting() if each["metadata"]["name"] == "other"])
+    await other.serve(only="other".__eq__)
     await slow.end(running)
     return memory
 
@@ -423,9 +334,9 @@ async def freeze_after_a_retry() -> Memory:
     slow = Slow(memory, SERVICES.plural)
     running = await slow.begin()
     other = Provider(memory)
-    await other.ledger.prune(every_tenant)
+    await other.prune()
     add(memory, "other")
-    await other.assigner.assign([each for each in other.waiting() if each["metadata"]["name"] == "other"])
+    await other.serve(only="other".__eq__)
     await slow.end(running)
     return memory
 
@@ -437,9 +348,106 @@ async def change_while_frozen() -> Memory:
     running = await slow.begin()
     change(memory, "web", selector={"run": "web"})
     other = Provider(memory)
-    assert await other.ledger.prune(every_tenant) == 1
+    assert await other.prune() == 1
     add(memory, "other")
-    await other.assigner.assign([each for each in other.waiting() if each["metadata"]["name"] == "other"])
+    await other.serve(only="other".__eq__)
+    await slow.end(running)
+    return memory
+
+
+async def change_before_the_look() -> Memory:
+    """The Service changes between its entry and the look at it, its entry goes, and somebody else gets the address."""
+    memory = await with_ledger()
+    slow = Slow(memory, SERVICES.plural, "get")
+    running = await slow.begin()
+    change(memory, "web", selector={"run": "web"})
+    other = Provider(memory)
+    assert await other.prune() == 1
+    add(memory, "other")
+    await other.serve(only="other".__eq__)
+    await slow.end(running)
+    return memory
+
+
+async def claim_while_it_is_pruned() -> Memory:
+    """A provider looks at the Service before it reads the ledger anew, and an entry is made in between."""
+    memory = await with_ledger()
+    dying = Slow(memory, SERVICES.plural)
+    running = await dying.begin()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    change(memory, "web", selector={"run": "web"})
+    pruning = Provider(memory)
+    look = pruning.client.get
+    slow = Slow(memory, SERVICES.plural)
+    claims: list[asyncio.Task[Any]] = []
+
+    async def look_and_dream(resource: Any, name: str, **options: Any) -> Json | None:
+        found = await look(resource, name, **options)
+        if resource is SERVICES and not claims:
+            claims.append(await slow.begin())
+        return found
+
+    pruning.client.get = look_and_dream  # type: ignore[assignment]
+    await pruning.prune()
+    other = Provider(memory)
+    add(memory, "other")
+    await other.serve(only="other".__eq__)
+    await slow.end(claims[0])
+    return memory
+
+
+async def write_while_a_ledger_is_made() -> Memory:
+    """A write by the former ledger comes after the new one was made; who finds that open has not seen it."""
+    memory = await with_ledger()
+    slow = Slow(memory, SERVICES.plural)
+    running = await slow.begin()
+    memory.remove(LEDGER)
+    opening, behind = Provider(memory), Provider(memory)
+    behind.see()
+    behind.see = lambda: None  # type: ignore[method-assign]
+    await opening.ledger.read()
+    await slow.end(running)
+    add(memory, "other")
+    await opening.reconciler.assigner.get_ready()
+    add(memory, "third", namespace="castle")
+    await opening.serve(only="third".__eq__)
+    found = memory.objects[SERVICES.plural, "shop", "other"]
+    behind.take(found)
+    await behind.serve(only="other".__eq__)
+    return memory
+
+
+async def leave_for_a_while() -> Memory:
+    """A Service is no LoadBalancer for a while, and the ledger is lost meanwhile."""
+    memory = await with_ledger()
+    await Provider(memory).serve()
+    change(memory, "web", type="ClusterIP")
+    memory.remove(LEDGER)
+    add(memory, "other")
+    await Provider(memory).serve(only="other".__eq__)
+    change(memory, "web", type="LoadBalancer")
+    return memory
+
+
+async def replace_a_later_entry() -> Memory:
+    """A provider that sees an older version of the Service chooses while the one that entered a later one is frozen."""
+    memory = await with_ledger()
+    behind = Provider(memory)
+    await behind.ledger.read()
+    behind.see()
+    behind.see = lambda: None  # type: ignore[method-assign]
+    change(memory, "web", selector={"run": "web"})
+    slow = Slow(memory, SERVICES.plural)
+    running = await slow.begin()
+    await behind.ledger.read()
+    # What it reads of the Service itself comes late.
+    behind.take = id  # type: ignore[method-assign]
+    await behind.take_turn()
+    other = Provider(memory)
+    await other.prune()
+    add(memory, "other")
+    await other.serve(only="other".__eq__)
     await slow.end(running)
     return memory
 
@@ -448,11 +456,10 @@ async def freeze_the_swap() -> Memory:
     """Two providers choose from the same ledger; the swap of the first comes last."""
     memory = await with_ledger()
     slow = Slow(memory, CONFIG_MAPS.plural)
-    await slow.ledger.read()
     running = await slow.begin()
     add(memory, "other")
     other = Provider(memory)
-    await other.assigner.assign([each for each in other.waiting() if each["metadata"]["name"] == "other"])
+    await other.serve(only="other".__eq__)
     await slow.end(running)
     return memory
 
@@ -465,10 +472,33 @@ async def delete_the_ledger_while_frozen() -> Memory:
     memory.remove(LEDGER)
     add(memory, "other")
     other = Provider(memory)
-    for _ in range(2):  # the ledger is made and opened first
-        await other.assigner.assign([each for each in other.waiting() if each["metadata"]["name"] == "other"])
+    await other.serve(only="other".__eq__)
     await slow.end(running)
     return memory
+
+
+async def test_a_service_that_goes_while_its_address_is_entered_is_suspected() -> None:
+    memory = await with_ledger()
+    slow = Slow(memory, CONFIG_MAPS.plural)
+    running = await slow.begin()
+    uid = memory.objects[SERVICES.plural, "shop", "web"]["metadata"]["uid"]
+    memory.remove((SERVICES.plural, "shop", "web"))
+    slow.see()
+    await slow.end(running)
+    assert slow.suspects == [uid]
+    assert await slow.prune() == 1
+
+
+async def test_an_entry_that_a_service_does_not_carry_is_suspected() -> None:
+    memory = await with_ledger()
+    dying = Slow(memory, SERVICES.plural)
+    running = await dying.begin()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    change(memory, "web", type="ClusterIP")
+    after = Provider(memory)
+    await after.serve()
+    assert set(after.suspects) == {memory.objects[SERVICES.plural, "shop", "web"]["metadata"]["uid"]}
 
 
 def removes_at_once(_address: Address, _entry: Entry, _live: Json | None) -> bool:
@@ -476,7 +506,7 @@ def removes_at_once(_address: Address, _entry: Entry, _live: Json | None) -> boo
 
 
 def without_version(obj: Json, *arguments: Any, **options: Any) -> Json:
-    made: Json = services.assigned(obj, *arguments, **options)
+    made: Json = bodies.assigned(obj, *arguments, **options)
     return {**made, "metadata": {**made["metadata"], "resourceVersion": None}}
 
 
@@ -485,20 +515,43 @@ def swaps_blindly(ledger: Ledger) -> Json:
     return {**made, "metadata": {**made["metadata"], "resourceVersion": None}}
 
 
-def knows_no_version(ledger: Ledger, address: Address, entry: Entry, _service: Service) -> bool:
-    return entry.uid in ledger.entries.get(address, {})
+def knows_no_version(known: Entry | None, _wanted: Entry, _is_carried: bool) -> bool:
+    return known is not None
 
 
-def opens_at_once(obj: Json) -> Ledger:
-    return replace(parse_ledger(obj), is_open=True)
+async def claims_at_once(self: AddressAssigner) -> None:
+    self._claims_by = (await self.ledger.known()).uid
+
+
+def always(*_arguments: object) -> bool:
+    return True
+
+
+def nothing(*_arguments: object) -> list[object]:
+    return []
+
+
+def never_stale(_self: Round, _service: Service) -> bool:
+    return False
 
 
 STORIES = {
-    freeze_between_entry_and_service: ("fipop.cloudprovider.ledger.may_remove", removes_at_once),
-    freeze_after_a_retry: ("fipop.cloudprovider.assigning._is_entered", knows_no_version),
+    change_before_the_look: ("fipop.cloudprovider.assigning.is_current", always),
+    claim_while_it_is_pruned: ("fipop.cloudprovider.ledger_store.may_remove", removes_at_once),
+    write_while_a_ledger_is_made: ("fipop.cloudprovider.assigning.lacking_in", nothing),
+    leave_for_a_while: (
+        "fipop.cloudprovider.services.Service.is_holder",
+        Service.__dict__["is_load_balancer"],
+    ),
+    replace_a_later_entry: ("fipop.cloudprovider.choosing.Round._is_stale", never_stale),
+    freeze_between_entry_and_service: ("fipop.cloudprovider.ledger_store.may_remove", removes_at_once),
+    freeze_after_a_retry: ("fipop.cloudprovider.choosing.is_entered", knows_no_version),
     change_while_frozen: ("fipop.cloudprovider.assigning.assigned", without_version),
-    freeze_the_swap: ("fipop.cloudprovider.ledger.render_ledger", swaps_blindly),
-    delete_the_ledger_while_frozen: ("fipop.cloudprovider.ledger.parse_ledger", opens_at_once),
+    freeze_the_swap: ("fipop.cloudprovider.ledger_store.render_ledger", swaps_blindly),
+    delete_the_ledger_while_frozen: (
+        "fipop.cloudprovider.assigning.AddressAssigner.get_ready",
+        claims_at_once,
+    ),
 }
 
 

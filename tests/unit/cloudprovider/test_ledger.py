@@ -15,12 +15,11 @@ from fipop.cloudprovider.ledger import (
     NAMESPACE,
     Entry,
     Ledger,
-    LedgerFullError,
-    LedgerStore,
     may_remove,
     parse_ledger,
     render_ledger,
 )
+from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
@@ -73,16 +72,23 @@ def build_service(uid: str = "u-web", *, a: str = "", name: str = "web") -> dict
     }
 
 
+def build_store(client: Prompt) -> LedgerStore:
+    async def nothing() -> list[tuple[Address, Entry]]:
+        return []
+
+    return LedgerStore(client, carried=nothing, listener=lambda ledger: ledger)
+
+
 async def stored() -> tuple[Memory, Prompt, LedgerStore]:
     memory = Memory()
     client = Prompt(memory)
-    store = LedgerStore(client)
+    store = build_store(client)
     await store.read()
     return memory, client, store
 
 
 def test_what_is_written_is_read_again() -> None:
-    ledger = Ledger(uid="u", version="3").having([(X, WEB), (Y, replace(WEB, is_chosen=False))])
+    ledger = Ledger(uid="u", version="3", is_open=True).having([(X, WEB), (Y, replace(WEB, is_chosen=False))])
     body = render_ledger(ledger)
     assert list(body["data"]) == ["10.0.0.1", "20010db8000000000000000000000001"]
     assert (body["metadata"]["uid"], body["metadata"]["resourceVersion"]) == ("u", "3")
@@ -102,16 +108,15 @@ def test_a_tenant_is_added_changed_and_removed_beside_others() -> None:
     assert list(ledger.entries[X]) == ["u-web", "u-other"]
     newer = ledger.having([(X, replace(WEB, version="9"))])
     assert newer.entries[X]["u-web"].version == "9"
-    assert newer.held_by("u-web") == {X: replace(WEB, version="9"), Y: WEB}
+    assert newer.by_owner()["u-web"] == {X: replace(WEB, version="9"), Y: WEB}
     assert newer.without([(X, "u-web"), (Y, "u-web"), (Y, "nobody")]).entries == {X: {"u-other": other}}
 
 
-def test_a_full_ledger_takes_no_new_address_and_loses_none() -> None:
+def test_a_full_ledger_has_no_room_and_fits_into_an_object() -> None:
     many = [(Address(Family.IPV4, number), WEB) for number in range(MAX_ENTRIES)]
     ledger = Ledger(uid="u", version="3").having(many)
-    with pytest.raises(LedgerFullError, match="6000 addresses"):
-        ledger.having([(Address(Family.IPV4, MAX_ENTRIES), WEB)])
-    assert len(ledger.having([(many[0][0], replace(WEB, version="9"))]).entries) == MAX_ENTRIES
+    assert ledger.room == 0
+    assert Ledger(uid="u", version="3").having(many[1:]).room == 1
     assert len(json.dumps(render_ledger(ledger))) < 1024 * 1024
 
 
@@ -145,7 +150,7 @@ async def test_the_ledger_is_made_where_it_is_missing_and_swapped_at_its_version
     memory, client, store = await stored()
     await store.swap(lambda ledger: ledger.having([(X, WEB)]))
     assert parse_ledger(memory.objects[KEY]).entries == {X: {"u-web": WEB}}
-    other = LedgerStore(client)
+    other = build_store(client)
     await other.swap(lambda ledger: ledger.having([(Y, WEB)]))
     seen: list[int] = []
 
@@ -194,7 +199,7 @@ async def test_nothing_is_removed_by_a_ledger_that_changed_since_it_was_read() -
     service = memory.put((SERVICES.plural, "shop", "web"), build_service())
     uid = service["metadata"]["uid"]
     await store.swap(lambda ledger: ledger.without([(X, "u-web")]).having([(X, replace(WEB, uid=uid))]))
-    other = LedgerStore(Prompt(memory))
+    other = build_store(Prompt(memory))
     entry = replace(WEB, uid=uid, version=service["metadata"]["resourceVersion"])
     again = render_ledger((await other.read()).having([(X, entry)]))
     client.on_write.append(lambda: memory.put(KEY, again))

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from fipop.cloudprovider.services import (
-    State,
-    assigned,
-    classify,
-    cleared,
-    order_addresses,
-    parse_service,
-    released,
-    taken_over,
-)
+from fipop.cloudprovider.bodies import assigned, cleared, released, taken_over
+from fipop.cloudprovider.services import State, classify, order_addresses, parse_service
 from fipop.ipam.addresses import Family, FamilyPolicy, format_address, parse_address
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -74,6 +66,14 @@ BOTH = "10.0.0.1,2001:db8::1"
         (build(a=BOTH, l="nonsense", marked=True), True, State.STRIPPED),
         (build(a=BOTH, l="10.0.0.1", marked=True, type="ClusterIP"), True, State.LEFT),
         (build(a=BOTH, l="10.0.0.1", type="ClusterIP"), False, State.FOREIGN),
+        (build(a=BOTH, l="10.0.0.1", finalized=True, type="ClusterIP"), False, State.LEFT_STATIC),
+        (build(finalized=True, type="ClusterIP"), False, State.FOREIGN),
+        (build(a=BOTH, l="10.0.0.1", marked=True, finalized=True, type="ClusterIP"), False, State.LEFT),
+        (
+            build(a=BOTH, marked=True, finalized=True, type="ClusterIP", meta={"deletionTimestamp": "now"}),
+            True,
+            State.DELETING,
+        ),
         (build(a=BOTH, l="10.0.0.1", meta={"deletionTimestamp": "now"}), True, State.DELETING),
         (build(loadBalancerClass="other/class"), False, State.FOREIGN),
     ],

@@ -1,0 +1,138 @@
+"""The cloud provider's life: start in order, work while leading, tell its health, stop in time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from random import SystemRandom
+
+from fipop.cloudprovider.keepalived_mode import KeepalivedMode
+from fipop.cloudprovider.kubevip_mode import KubevipMode
+from fipop.cloudprovider.modes import Mode
+from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
+from fipop.cloudprovider.service_cache import ServiceCache
+from fipop.cloudprovider.stale_leases import StaleLeases
+from fipop.control.health import HealthFacts, HealthServer
+from fipop.control.leadership import Leadership, boottime
+from fipop.control.role import Role
+from fipop.kube.client import KubeClient, RequestRecord
+from fipop.kube.events import EventRecorder
+from fipop.kube.lease import LeaseClient
+from fipop.kube.limits import ReadLimits
+from fipop.metrics import MetricsPage, ServiceMetrics, ServiceSnapshot
+
+ANSWER_BYTES = 256 * 1024 * 1024
+
+
+class CloudProvider:
+    """One process of the cloud provider.
+
+    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, AuthorityReplacedError
+    and LeaderWorkStuckError want a fresh process.
+    """
+
+    def __init__(self, options: ProviderOptions) -> None:
+        self._options = options
+        self._metrics = ServiceMetrics(self._snapshot, version=options.version)
+        self._client = KubeClient(
+            options.connection,
+            limits=ReadLimits(answer_bytes=ANSWER_BYTES, list_bytes=ANSWER_BYTES),
+            max_connections=options.writes_at_once + 8,
+            on_request=self._note_request,
+            user_agent=f"fipop-cloud-provider/{options.version}",
+        )
+        self._role = Role(client=self._client, connection=options.connection)
+        self._events = EventRecorder(
+            self._client, component="fipop-cloud-provider", instance=options.identity
+        )
+        self._services = ServiceCache(self._client)
+        self._mode = self._build_mode()
+        self._leadership = Leadership(
+            build_lease(options, self._client),
+            random=SystemRandom(),
+            times=options.lease.times if options.lease is not None else None,
+        )
+        self._working_since = time.monotonic()
+
+    def _build_mode(self) -> Mode:
+        options = self._options
+        if isinstance(options.mode, KubevipOptions):
+            return KubevipMode(
+                options.mode,
+                client=self._client,
+                services=self._services,
+                events=self._events,
+                metrics=self._metrics,
+                writes_at_once=options.writes_at_once,
+            )
+        return KeepalivedMode(
+            options.mode,
+            client=self._client,
+            services=self._services,
+            events=self._events,
+            metrics=self._metrics,
+        )
+
+    async def run(self) -> None:
+        """Start and work until cancelled."""
+        page = MetricsPage(self._metrics.prepare)
+        health = HealthServer(
+            self._health, host=self._options.host, port=self._options.port, more={"/metrics": page.answer}
+        )
+        await health.start()
+        try:
+            async with self._client:
+                await self._role.take_step(self._mode.load, "configuration")
+                self._role.note_started()
+                # What was loaded until now is never garbage.
+                gc.collect()
+                gc.freeze()
+                await self._role.run_parts(
+                    self._events.run(),
+                    *self._mode.follow(),
+                    self._services.follow(),
+                    # Last in, first out: its work stops before what it stands on.
+                    self._leadership.run(self._lead),
+                )
+        finally:
+            await health.stop()
+
+    async def _lead(self) -> None:
+        client = self._client.for_leader(lambda: self._leadership.is_leader)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mode.work(client))
+            if self._options.delete_stale_leases:
+                group.create_task(StaleLeases(client, self._services).run())
+
+    def _health(self) -> HealthFacts:
+        now = time.monotonic()
+        heard = {"services": self._services.last_heard_at, **self._mode.last_heard()}
+        return self._role.judge(
+            watching=True,
+            unserved=(),
+            silences={name: now - (at or self._working_since) for name, at in heard.items()},
+            is_loaded=self._services.is_loaded,
+        )
+
+    def _snapshot(self) -> ServiceSnapshot:
+        found = self._mode.snapshot() if self._leadership.is_leader else None
+        return found or ServiceSnapshot(leading=False)
+
+    def _note_request(self, record: RequestRecord) -> None:
+        self._metrics.count_request(record.verb, record.status)
+
+
+def build_lease(options: ProviderOptions, client: KubeClient) -> LeaseClient | None:
+    """Give the Lease that the provider is elected by; None without election."""
+    lease = options.lease
+    if lease is None:
+        return None
+    return LeaseClient(
+        client,
+        namespace=lease.namespace,
+        name=lease.name,
+        identity=options.identity,
+        duration_seconds=lease.times.duration_seconds,
+        monotonic=boottime,
+    )

@@ -1,0 +1,158 @@
+"""Chooses the addresses of Services, many in one round: pure, what it chose is in the ledger that it gives.
+
+A Service that has addresses keeps them; of a family that its policy asks for and it lacks, one of its pool is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fipop.cloudprovider.ledger import FULL, Entry, Ledger
+from fipop.cloudprovider.occupancy import Occupancy
+from fipop.cloudprovider.services import Service, State, order_addresses
+from fipop.errors import IpamError
+from fipop.ipam.addresses import DHCP, Address, Family, format_address
+from fipop.ipam.assignment import AddressPool, Request, Tenant
+from fipop.ipam.intervals import AddressSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The addresses of a Service, in the order of A; `pool` is the key that they came from."""
+
+    service: Service
+    addresses: tuple[Address, ...]
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A Service waits; `reason` is that of its condition."""
+
+    service: Service
+    reason: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """One attempt to serve Services by one version of the ledger; what it tries is in the tenancy meanwhile."""
+
+    occupancy: Occupancy
+    chosen: list[Choice] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+    def serve(self, waiting: Iterable[tuple[Service, State]], ledger: Ledger) -> Ledger:
+        """Choose for Services in their order, and give the ledger with what was chosen; not for what is out of date."""
+        new: list[tuple[Address, Entry]] = []
+        room = ledger.room
+        for service, state in waiting:
+            if self._is_stale(service):
+                continue
+            answer = self._choose(service, state)
+            if isinstance(answer, Refused):
+                self.refused.append(answer)
+                continue
+            entries = self._missing(answer)
+            room -= sum(1 for address, _ in entries if address not in ledger.entries)
+            if room < 0:
+                self.refused.append(Refused(service=service, reason="LedgerFull", message=FULL))
+                continue
+            new += entries
+            self.chosen.append(answer)
+        return ledger.having(new) if new else ledger
+
+    def _is_stale(self, service: Service) -> bool:
+        """Whether somebody chose for a later version already: with its entry replaced by ours nothing would keep it."""
+        held = self.occupancy.entries_of(service.uid).values()
+        return any(int(entry.version) > service.resource_version for entry in held)
+
+    def _choose(self, service: Service, state: State) -> Choice | Refused:
+        occupancy, tenancy = self.occupancy, self.occupancy.tenancy
+        tenant = Tenant(ports=service.ports, consents=occupancy.keys.allows_sharing(service.namespace))
+        wanted = service.requested if state is State.MOVING else None
+        if wanted is not None:
+            tenancy.enter(wanted, service.uid, tenant)
+            clashing = tenancy.clashing(wanted, service.uid)
+            if clashing:
+                holders = occupancy.names(clashing)
+                message = f"{format_address(wanted)} is in use by {holders}"
+                return Refused(service=service, reason="AddressInUse", message=message)
+        return self._choose_rest(service, tenant, self._find_kept(service, state, wanted))
+
+    def _choose_rest(
+        self, service: Service, tenant: Tenant, kept: Mapping[Family, Address]
+    ) -> Choice | Refused:
+        """Choose for the families of which nothing is kept."""
+        found = self.occupancy.keys.pool_of(service.namespace)
+        key = found.key if found is not None else ""
+        if DHCP in kept.values() or (found is not None and found.is_dhcp and not kept):
+            return Choice(service=service, addresses=(DHCP,), pool=key)
+        pool = (found.pool if found is not None else None) or AddressPool(key=key, addresses=AddressSet())
+        request = Request(
+            owner=service.uid,
+            pool=pool,
+            policy=service.policy,
+            families=service.families or (Family.IPV4,),
+            is_any_family=not service.families,
+            tenant=tenant,
+            held=kept,
+        )
+        try:
+            addresses = self.occupancy.tenancy.choose(request)
+        except IpamError as error:
+            if found is None:
+                message = f"no key of the ConfigMap has a pool for namespace {service.namespace}"
+                return Refused(service=service, reason="NoPool", message=message)
+            reason, message = ("PoolUnusable", found.problem) if found.problem else ("PoolFull", str(error))
+            return Refused(service=service, reason=reason, message=message)
+        for address in addresses:
+            self.occupancy.tenancy.enter(address, service.uid, tenant)
+        return Choice(service=service, addresses=order_addresses(addresses, service.families), pool=key)
+
+    def _find_kept(self, service: Service, state: State, wanted: Address | None) -> dict[Family, Address]:
+        """Tell which address of each family stays: what A says; else what the ledger gave last, if it is still free.
+
+        `wanted` is asked for by the user.
+        """
+        if state in {State.CHOSEN, State.MOVING}:
+            kept = {address.family: address for address in reversed(service.annotated)}
+        else:
+            held = self.occupancy.entries_of(service.uid)
+            latest = sorted(held, key=lambda address: int(held[address].version))
+            free = (each for each in latest if not self.occupancy.has_clash(service.uid, each))
+            kept = {address.family: address for address in free}
+        if wanted is not None:
+            kept[wanted.family] = wanted
+        return kept
+
+    def _missing(self, choice: Choice) -> list[tuple[Address, Entry]]:
+        """Give the entries of a choice that are not in the ledger as they ought to be."""
+        service = choice.service
+        held = self.occupancy.entries_of(service.uid)
+        entry = Entry(
+            uid=service.uid,
+            version=service.version,
+            namespace=service.namespace,
+            name=service.name,
+            ports=service.ports,
+            consents=self.occupancy.keys.allows_sharing(service.namespace),
+        )
+        return [
+            (address, entry)
+            for address in choice.addresses
+            if address != DHCP and not is_entered(held.get(address), entry, address in service.annotated)
+        ]
+
+
+def is_entered(known: Entry | None, wanted: Entry, is_carried: bool) -> bool:
+    """Whether the ledger says all that matters: for a Service that carries the address its version does not."""
+    if known is None:
+        return False
+    return known == (replace(wanted, version=known.version) if is_carried else wanted)
+
+
+def in_order(waiting: Sequence[tuple[Service, State]]) -> list[tuple[Service, State]]:
+    """Sort Services by who has waited longest."""
+    return sorted(waiting, key=lambda each: (each[0].created, each[0].key))

@@ -1,0 +1,201 @@
+"""Brings each Service to its addresses from the kubevip ConfigMap: finds out what it lacks, and does that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from fipop.cloudprovider.assigning import CLAIMING, AddressAssigner, is_current, is_written
+from fipop.cloudprovider.bodies import cleared, released, taken_over
+from fipop.cloudprovider.choosing import Choice, Refused
+from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
+from fipop.cloudprovider.occupancy import ServiceStore
+from fipop.cloudprovider.services import Service, State, classify, parse_service
+from fipop.control.batching import Batcher
+from fipop.control.runs import RetryAfter
+from fipop.control.store import Name
+from fipop.errors import ApiConflictError, ApiNotFoundError
+from fipop.jsons import Json, JsonView
+from fipop.kube.resources import SERVICES
+from fipop.metrics import ServiceMetrics
+
+logger = logging.getLogger(__name__)
+
+SOON = RetryAfter(0.05)
+"""Looked at again when what is known has caught up with what is so."""
+
+Answer = Choice | Refused | None
+
+
+@dataclass(slots=True, kw_only=True)
+class ServiceReconciler:
+    """Brings one Service after another to where the table of docs/cloud-provider.md wants it."""
+
+    services: ServiceStore
+    assigner: AddressAssigner
+    notices: Notices
+    metrics: ServiceMetrics
+    class_name: str | None
+    writes_at_once: int
+    suspect: Callable[[str], None]
+    """Has the entries of a Service in the ledger looked at, by its uid."""
+    waiting: dict[Name, Refused] = field(default_factory=dict, init=False)
+    _since: dict[str, float] = field(default_factory=dict, init=False)
+    _batcher: Batcher[Service, Answer] = field(init=False)
+    _slots: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._batcher = Batcher(self._choose)
+        self._slots = asyncio.Semaphore(self.writes_at_once)
+
+    async def reconcile(self, name: Name) -> RetryAfter | None:
+        """Look at the Service of a name, and do what is to be done."""
+        service = self.services.get(*name)
+        if service is None:
+            self.waiting.pop(name, None)
+            return None
+        state = self._state(service)
+        if state in CLAIMING and not self._is_settled(service, state):
+            return await self._serve(service)
+        self.waiting.pop(name, None)
+        self._since.pop(service.uid, None)
+        self._suspect_stray(service)
+        if state is not State.FOREIGN:
+            return await self._settle(service, state)
+        return None
+
+    def forget(self, uid: str) -> None:
+        """Forget a Service that is gone."""
+        self._since.pop(uid, None)
+        self.notices.forget(uid)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self._batcher.close()
+
+    def _state(self, service: Service) -> State:
+        entries = self.assigner.occupancy.entries_of(service.uid).values()
+        return classify(
+            service, class_name=self.class_name, was_chosen=any(entry.is_chosen for entry in entries)
+        )
+
+    def _is_settled(self, service: Service, state: State) -> bool:
+        """Whether a Service has all that it asks for, so that nothing has to be chosen."""
+        held = self.assigner.occupancy.entries_of(service.uid)
+        addresses = service.annotated
+        return (
+            state is State.CHOSEN
+            and service.has_finalizer
+            and service.has_one_of_each_family
+            and all(
+                address in held and held[address].is_chosen and held[address].ports == service.ports
+                for address in addresses
+            )
+        )
+
+    async def _choose(self, waiting: Sequence[Service]) -> list[Answer]:
+        await self.assigner.get_ready()
+        # What changed since it was submitted is chosen for as it is now.
+        fresh = (self.services.by_uid(service.uid) for service in waiting)
+        known = [(service, self._state(service)) for service in fresh if service is not None]
+        answers = await self.assigner.choose([each for each in known if each[1] in CLAIMING])
+        return [answers.get(service.uid) for service in waiting]
+
+    async def _serve(self, service: Service) -> RetryAfter | None:
+        since = self._since.setdefault(service.uid, time.monotonic())
+        answer = await self._batcher.submit(service)
+        if answer is None:
+            return SOON
+        service = answer.service
+        if isinstance(answer, Refused):
+            before = self.waiting.get(service.key)
+            if before is None or (before.reason, before.message) != (answer.reason, answer.message):
+                self.metrics.count_assignment(answer.reason)
+            self.waiting[service.key] = answer
+            self._suspect_stray(service)
+            await self.notices.tell_waiting(answer)
+            self.notices.look(service)
+            return None
+        if is_written(answer):
+            if service.word is not None:
+                await self.notices.tell_assigned(service, answer)
+        else:
+            async with self._slots:
+                written = await self.assigner.write(answer)
+            if written is None:
+                if self.services.by_uid(service.uid) is None:
+                    # It went while the address was entered for it: nobody else will hear of both.
+                    self.suspect(service.uid)
+                return SOON
+            self.metrics.count_assignment("assigned")
+            if not service.annotated:
+                self.metrics.observe_assignment(time.monotonic() - since)
+            await self.notices.tell_assigned(parse_service(written), answer, written)
+        self.waiting.pop(service.key, None)
+        self._since.pop(service.uid, None)
+        self.notices.look(service)
+        return None
+
+    def _suspect_stray(self, service: Service) -> None:
+        """Have entries looked at that a Service does not carry: nothing may come of them any more."""
+        if not self.assigner.occupancy.entries_of(service.uid).keys() <= service.carried:
+            self.suspect(service.uid)
+
+    async def _settle(self, service: Service, state: State) -> RetryAfter | None:
+        """Do what needs no choice."""
+        await self._correct_word(service, state)
+        match state:
+            case State.LEGACY | State.ANNOTATED | State.STATIC:
+                is_marked = service.is_marked or state is not State.ANNOTATED
+                if not (service.has_finalizer and is_marked) or state is State.LEGACY:
+                    return await self._rewrite(service, partial(taken_over, state=state))
+            case State.LEFT:
+                return await self._rewrite(service, cleared)
+            case State.DELETING | State.LEFT_STATIC if service.has_finalizer:
+                return await self._rewrite(service, released)
+        self.notices.look(service)
+        return None
+
+    async def _correct_word(self, service: Service, state: State) -> None:
+        """Have the condition say what is so, where it says anything: that it waits is over."""
+        if service.word is None or service.is_deleting:
+            return
+        if state is not State.CHOSEN:
+            await self.notices.tell_nothing(service)
+        elif service.word.reason != ASSIGNED_REASON:
+            await self.notices.tell_assigned(service, Choice(service=service, addresses=service.annotated))
+
+    async def _rewrite(
+        self, service: Service, change: Callable[[JsonView], dict[str, Any]]
+    ) -> RetryAfter | None:
+        """Write a change of a Service as it is known; ApiError where that cannot be done."""
+        async with self._slots:
+            live = await self.assigner.client.get(SERVICES, service.name, namespace=service.namespace)
+            if live is None:
+                return None
+            if not is_current(service, live):
+                return SOON
+            body = change(live)
+            if _is_same(body, live):
+                return None
+            try:
+                await self.assigner.client.replace(SERVICES, body)
+            except (ApiConflictError, ApiNotFoundError):
+                return SOON
+        logger.info("service written", extra={"service": "/".join(service.key)})
+        return None
+
+
+def _is_same(body: Json, live: Json) -> bool:
+    """Whether two versions of a Service say the same; an empty mapping or list is none."""
+    return _without_empty(body) == _without_empty(live)
+
+
+def _without_empty(obj: Json) -> Json:
+    metadata = {key: value for key, value in obj["metadata"].items() if value not in ({}, [])}
+    return {**obj, "metadata": metadata}

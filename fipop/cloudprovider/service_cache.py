@@ -1,0 +1,108 @@
+"""The Services of this cluster as they are known: by a list, a watch, and the answers of our own reads and writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from fipop.cloudprovider.occupancy import ServiceStore
+from fipop.cloudprovider.services import Service, parse_service
+from fipop.control.store import Change
+from fipop.jsons import Json, JsonView
+from fipop.kube.client import KubeClient, Listing
+from fipop.kube.list_watch import ListWatch
+from fipop.kube.resources import SERVICES, Resource
+
+Listener = Callable[[Change[Service]], None]
+
+
+class ServiceCache:
+    """Knows all Services, and tells its listeners of every change.
+
+    `follow` raises RestoredStoreError where the API server's store was restored from a backup.
+    """
+
+    def __init__(self, client: KubeClient) -> None:
+        self.store: ServiceStore = ServiceStore(parse_service, kind="Service")
+        self.listeners: list[Listener] = []
+        self._client = client
+        self._seen_before = 0
+        self._loaded = asyncio.Event()
+        self._source = ListWatch(client, SERVICES, project=_trim, on_list=self._note_list)
+
+    @property
+    def last_heard_at(self) -> float | None:
+        """The monotonic time when the watch showed life last; None before the first list."""
+        return self._source.last_heard_at
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all Services were listed once."""
+        return self._loaded.is_set()
+
+    async def wait_loaded(self) -> None:
+        """Wait until all Services were listed."""
+        await self._loaded.wait()
+
+    async def follow(self) -> None:
+        """Keep up with the API server, for ever."""
+        async with aclosing(self._source.changes()) as changes:
+            async for change in changes:
+                if isinstance(change, Listing):
+                    for each in self.store.resync(change, seen_before=self._seen_before):
+                        self._tell(each)
+                    self._loaded.set()
+                elif change.type == "DELETED":
+                    self._tell(self.store.delete(change.object))
+                else:
+                    self._tell(self.store.put(change.object))
+
+    def take(self, obj: JsonView) -> None:
+        """Take in a Service as an answer shows it."""
+        self._tell(self.store.put(obj))
+
+    async def list_live(self) -> Sequence[JsonView]:
+        """Ask the API server for all Services; what it shows is known from then on."""
+        items = (await self._client.list(SERVICES, project=_trim)).items
+        for obj in items:
+            self.take(obj)
+        return items
+
+    def _note_list(self) -> None:
+        self._seen_before = self.store.highest_version
+
+    def _tell(self, change: Change[Service] | None) -> None:
+        if change is not None:
+            for listener in self.listeners:
+                listener(change)
+
+
+class ServiceDoor:
+    """Reads and writes Services; what the answers show is known from then on."""
+
+    def __init__(self, client: KubeClient, services: ServiceCache) -> None:
+        self._client = client
+        self._services = services
+
+    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
+        """Read a Service live; None where it does not exist."""
+        found = await self._client.get(resource, name, namespace=namespace)
+        if found is not None:
+            self._services.take(found)
+        return found
+
+    async def replace(
+        self, resource: Resource, body: dict[str, Any], *, subresource: str | None = None
+    ) -> Json:
+        """Replace a Service at the version of the body."""
+        made = await self._client.replace(resource, body, subresource=subresource)
+        self._services.take(made)
+        return made
+
+
+def _trim(obj: Json) -> Json:
+    """Leave out who wrote what, half of an object; a PUT without it leaves it as it is."""
+    obj["metadata"].pop("managedFields", None)
+    return obj
