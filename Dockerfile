@@ -34,6 +34,8 @@ FROM ${RUNTIME_IMAGE}
 COPY --from=helm /out/helm /usr/local/bin/helm
 COPY --from=python /opt/fipop /opt/fipop
 COPY crds/ /usr/share/fipop/crds/
+# Where the chart of kube-vip-cloud-provider looks for its program.
+RUN ln -s /opt/fipop/bin/kube-vip-cloud-provider /kube-vip-cloud-provider
 # No .pyc is written: the root file system is read-only. HOME is where a pod has room.
 ENV PATH=/opt/fipop/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
+from typing import Any
 
 import click
 
-from fipop.cli.operator import operator
+_COMMANDS = {
+    "operator": ("fipop.cli.operator", "operator"),
+    "cloud-provider": ("fipop.cli.cloud_provider", "cloud_provider"),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class LazyGroup(click.Group):
+    """Imports a command when it is asked for: a role in a guest has no room for what the other one needs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Give the names of all commands."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Give the command of a name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, name = _COMMANDS[cmd_name]
+        command: Any = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(importlib.metadata.version("fipop"), prog_name="fipop")
 def main() -> None:
-    """Floating IP addresses for the guest clusters of a Rancher fleet."""
-
-
-main.add_command(operator)
+    """Floating IP addresses for the guest clusters of a Rancher fleet, and for the Services in them."""

@@ -1,9 +1,12 @@
 """The command line as a whole."""
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from fipop.cli.cloud_provider import cloud_provider
 from fipop.cli.main import main
+from fipop.cli.operator import operator
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["operator", "--help"], ["--version"]])
@@ -16,13 +19,14 @@ def test_what_people_ask_to_know_is_answered_with_success(arguments: list[str]) 
 def test_the_help_tells_every_command_in_a_whole_sentence() -> None:
     help_text = CliRunner().invoke(main, ["--help"], prog_name="fipop").stdout
     commands = help_text.partition("Commands:\n")[2].splitlines()
-    assert {line.split()[0] for line in commands} == set(main.commands)
+    assert {line.split()[0] for line in commands} == {"operator", "cloud-provider"}
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 
 
-def test_the_help_of_the_operator_tells_every_option() -> None:
-    help_text = CliRunner().invoke(main, ["operator", "--help"], prog_name="fipop").stdout
-    for option in main.commands["operator"].params:
+@pytest.mark.parametrize("command", [operator, cloud_provider], ids=["operator", "cloud-provider"])
+def test_the_help_of_a_command_tells_every_option(command: click.Command) -> None:
+    help_text = CliRunner().invoke(main, [str(command.name), "--help"], prog_name="fipop").stdout
+    for option in command.params:
         assert option.opts[0] in help_text
 
 

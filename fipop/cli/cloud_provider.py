@@ -1,0 +1,201 @@
+"""`fipop cloud-provider`: the role that runs in a guest, also by the names of the programs whose place it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
+from fipop.cli.logs import configure_logging
+from fipop.cli.process import return_memory_early, run_until_asked
+from fipop.cloudprovider.app import CloudProvider
+from fipop.cloudprovider.go_values import parse_bool
+from fipop.cloudprovider.keepalived import Method, parse_network
+from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
+from fipop.control.leadership import LeaseTimes
+from fipop.errors import FipopError, StartError
+from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
+from fipop.kube.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+KUBEVIP_MODE, KEEPALIVED_MODE = "kubevip", "keepalived"
+DEFAULT_CLASS = "kube-vip.io/kube-vip-class"
+DEBUG_VERBOSITY = 4
+"""From here on kube-vip-cloud-provider tells what is of interest to its developers only."""
+
+_PORTS = {KUBEVIP_MODE: 10258, KEEPALIVED_MODE: 10252}
+_LEASES = {KUBEVIP_MODE: "kube-vip-cloud-controller", KEEPALIVED_MODE: "keepalived-cloud-provider"}
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(
+    cls=GoCommand, name="cloud-provider", short_help="The role that runs in a guest, and serves its Services."
+)
+@click.option(
+    "--mode",
+    type=click.Choice([KUBEVIP_MODE, KEEPALIVED_MODE]),
+    default=KUBEVIP_MODE,
+    show_default=True,
+    help="Whose place it takes: kube-vip-cloud-provider's, or keepalived-cloud-provider's.",
+)
+@click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster; default: the pod's own access.")
+@click.option("--master", help="Address of the API server, in place of the kubeconfig's.")
+@click.option("--OutSideCluster", "outside", type=GoBool(), help="Use the kubeconfig that kubectl would use.")
+@click.option(
+    "--leader-elect", type=GoBool(), default=True, show_default=True, help="Work only with the Lease."
+)
+@click.option("--leader-elect-resource-name", "lease_name", help="The Lease; by default the mode's own.")
+@click.option(
+    "--leader-elect-resource-namespace", "lease_namespace", default="kube-system", show_default=True
+)
+@click.option(
+    "--leader-elect-lease-duration", "lease_duration", type=GoDuration(), default="15s", show_default=True
+)
+@click.option(
+    "--leader-elect-renew-deadline", "renew_deadline", type=GoDuration(), default="10s", show_default=True
+)
+@click.option(
+    "--leader-elect-retry-period", "retry_period", type=GoDuration(), default="2s", show_default=True
+)
+@click.option("--bind-address", default=None, help="Address to listen on; default: all.")
+@click.option(
+    "--secure-port",
+    "--port",
+    "port",
+    type=click.IntRange(0, 65535),
+    help="Port of /healthz and /metrics (HTTP).",
+)
+@click.option(
+    "--concurrent-service-syncs",
+    "syncs",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="How many Services are written at once.",
+)
+@click.option(
+    "--delete-stale-leases",
+    type=GoBool(),
+    default=False,
+    help="Delete Leases that kube-vip left behind for Services that are gone; needs a role that may.",
+)
+@click.option("-v", "--v", "verbosity", type=int, default=0, help="How much is logged; debug from 4 on.")
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@click.pass_context
+def cloud_provider(
+    ctx: click.Context, /, *, mode: str, verbosity: int, log_format: str, **flags: Any
+) -> None:
+    """Give Services of type LoadBalancer their addresses, from the kubevip ConfigMap or for keepalived.
+
+    It runs in the cluster whose Services it serves, until it is asked to end, and takes the flags and the environment
+    of kube-vip-cloud-provider. Other flags of a cloud controller manager are ignored.
+    """
+    return_memory_early()
+    configure_logging(as_json=log_format == "json")
+    if verbosity >= DEBUG_VERBOSITY:
+        logging.getLogger("fipop").setLevel(logging.DEBUG)
+    if ctx.args:
+        logger.warning("flags ignored", extra={"flags": " ".join(ctx.args)})
+    try:
+        options = read_options(mode, flags, os.environ)
+        asyncio.run(run_until_asked(CloudProvider(options).run(), name="cloud provider"))
+    except (FipopError, OSError) as error:
+        logger.critical("the cloud provider ends", extra={"error": str(error)})
+        sys.exit(1)
+
+
+def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:
+    """Put together what the command line and the environment say. Raises StartError, KubeAccessError."""
+    port = flags["port"]
+    return ProviderOptions(
+        connection=_connect(flags),
+        # A pod that is restarted is another process: it must not believe the Lease of the former one its own.
+        identity=f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
+        version=importlib.metadata.version("fipop"),
+        lease=_read_lease(mode, flags) if flags["leader_elect"] else None,
+        mode=_read_kubevip(environment) if mode == KUBEVIP_MODE else _read_keepalived(environment),
+        host=flags["bind_address"],
+        port=_PORTS[mode] if port is None else port,
+        writes_at_once=flags["syncs"],
+        delete_stale_leases=flags["delete_stale_leases"],
+    )
+
+
+def _connect(flags: Mapping[str, Any]) -> Connection:
+    if flags["kubeconfig"] or flags["outside"]:
+        connection = connection_from_kubeconfig(flags["kubeconfig"])
+    else:
+        connection = connection_in_cluster()
+    return replace(connection, server=flags["master"]) if flags["master"] else connection
+
+
+def _read_lease(mode: str, flags: Mapping[str, Any]) -> LeaseOptions:
+    try:
+        times = LeaseTimes(
+            duration_seconds=int(flags["lease_duration"]),
+            renew_deadline_seconds=flags["renew_deadline"],
+            renew_seconds=flags["retry_period"],
+            retry_seconds=flags["retry_period"],
+        )
+    except ValueError as error:
+        raise StartError(what="--leader-elect", problem=f"cannot work so: {error}") from error
+    return LeaseOptions(
+        name=flags["lease_name"] or _LEASES[mode], namespace=flags["lease_namespace"], times=times
+    )
+
+
+def _read_kubevip(environment: Mapping[str, str]) -> KubevipOptions:
+    return KubevipOptions(
+        namespace=environment.get("KUBEVIP_NAMESPACE") or "kube-system",
+        config_map=environment.get("KUBEVIP_CONFIG_MAP") or "kubevip",
+        class_name=_read_class(environment),
+    )
+
+
+def _read_keepalived(environment: Mapping[str, str]) -> KeepalivedOptions:
+    cidr = environment.get("KEEPALIVED_SERVICE_CIDR", "").strip()
+    method = environment.get("KEEPALIVED_DEFAULT_FORWARD_METHOD", "").strip() or Method.NAT
+    try:
+        network = parse_network(cidr) if cidr else None
+    except ValueError as error:
+        raise StartError(what="KEEPALIVED_SERVICE_CIDR", problem=f"is no network: {error}") from error
+    if method not in set(Method):
+        raise StartError(
+            what="KEEPALIVED_DEFAULT_FORWARD_METHOD",
+            problem=f'is "{method}", and none of {", ".join(Method)}',
+        )
+    return KeepalivedOptions(
+        namespace=environment.get("KEEPALIVED_NAMESPACE") or "kube-system",
+        config_map=environment.get("KEEPALIVED_CONFIG_MAP") or "vip-configmap",
+        network=network,
+        default_method=Method(method),
+    )
+
+
+def _read_class(environment: Mapping[str, str]) -> str | None:
+    """Give the class whose Services are served; None: those without one."""
+    text = environment.get("KUBEVIP_ENABLE_LOADBALANCERCLASS", "")
+    try:
+        is_wanted = bool(text) and parse_bool(text)
+    except ValueError as error:
+        raise StartError(
+            what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=f"is no boolean: {error}"
+        ) from error
+    return (environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME") or DEFAULT_CLASS) if is_wanted else None
+
+
+def keepalived_cloud_provider() -> None:
+    """Run as `keepalived-cloud-provider`."""
+    cloud_provider(["--mode", KEEPALIVED_MODE, *sys.argv[1:]], prog_name="keepalived-cloud-provider")
