@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from fipop.errors import GuestError
+from fipop.errors import GuestError, IpamError
 from fipop.guest.configmap.intervals import (
     MAX_PARTS,
     Address,
@@ -18,6 +18,7 @@ from fipop.guest.configmap.intervals import (
     parse_address,
     parse_intervals,
 )
+from fipop.ipam.addresses import format_address, parse_address_key
 from fipop.jsons import Json
 from fipop.texts import is_object_name
 
@@ -81,17 +82,25 @@ class TooManyAddressesError(GuestError):
         super().__init__(f"the guest's ConfigMaps and Services name more than {limit} addresses or ranges")
 
 
-def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> InUseAddresses:
+def addresses_in(
+    config_maps: Iterable[Json], services: Iterable[Json], ledger: Json | None = None
+) -> InUseAddresses:
     """Read what ConfigMaps (any value) and Services of type LoadBalancer carry. Raises TooManyAddressesError.
 
-    Of several objects with the very same text the first stands for all.
+    Of several objects with the very same text the first stands for all. Of the cloud provider's `ledger` counts what it
+    names beside the Services: what is being given to one.
     """
     texts = [
         (text, CONFIG_MAP, config_map)
         for config_map in config_maps
         for text in _strings(config_map.get("data"))
     ]
-    texts += [(text, SERVICE, service) for service in services for text in _service_texts(service)]
+    by_services = [(text, service) for service in services for text in _service_texts(service)]
+    texts += [(text, SERVICE, service) for text, service in by_services]
+    if ledger is not None:
+        carried = {part.strip() for text, _ in by_services for part in text.split(",")}
+        entered = (text for text in _entered_in(ledger) if text not in carried)
+        texts += [(text, CONFIG_MAP, ledger) for text in entered]
     found: dict[str, tuple[InUseInterval, ...]] = {}
     parts = 0
     for text, kind, item in texts:
@@ -121,6 +130,22 @@ def parse_service(service: Json) -> Json:
             "loadBalancer": {"ingress": [{"ip": _mapping(one).get("ip")} for one in entries[:MAX_PARTS]]}
         },
     }
+
+
+def parse_ledger(config_map: Json) -> Json:
+    """Give of the cloud provider's ledger what tells its addresses: its keys."""
+    metadata = _mapping(config_map.get("metadata"))
+    kept = {name: metadata.get(name) for name in ("namespace", "name")}
+    return {"metadata": kept, "data": dict.fromkeys(_mapping(config_map.get("data")))}
+
+
+def _entered_in(ledger: Json) -> Iterator[str]:
+    """Yield the addresses of a ledger, which are its keys; what is no address is nobody's."""
+    for key in _mapping(ledger.get("data")):
+        try:
+            yield format_address(parse_address_key(key))
+        except IpamError:
+            continue
 
 
 def _service_texts(service: Json) -> Iterator[str]:

@@ -244,7 +244,7 @@ async def test_services_and_config_maps_that_carry_an_address_are_named(bench: G
         "Service default/legacy"
     ] * 2
     assert carried.carrier_of("10.1.0.10") is None
-    assert len(bench.proxy.requests_of(bench.guest_id)) == 2
+    assert len(bench.proxy.requests_of(bench.guest_id)) == 3
     for name in ("annotated", "internal", "legacy"):
         await bench.client.delete(f"{services}/{name}")
 
