@@ -38,10 +38,13 @@ lint-chart: setup ## Lint the helm chart (helm is built where it is missing)
 manifest: setup ## Render everything into out/fipop.yaml, for kubectl apply -f (VALUES="--set image.repository=…")
 	helm=$$($(BIN)/python -m localfleet.assets helm) && scripts/manifest.sh "$$helm" out/fipop.yaml $(VALUES)
 
+manifest-guest: ## Render the cloud provider of one cluster into out/fipop-guest.yaml (IMAGE=name:tag)
+	scripts/manifest-guest.sh out/fipop-guest.yaml $(or $(IMAGE),fipop:0.1.0)
+
 image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_ARGS=…)
 	scripts/image.sh $(IMAGE)
 
-.PHONY: lint-chart manifest image
+.PHONY: lint-chart manifest manifest-guest image
 
 assets: setup ## Build the programs of the local fleet into the user's cache, where they are missing
 	$(BIN)/python -m localfleet.assets
@@ -67,18 +70,25 @@ bench-fleet: setup assets ## Measure bursts, new guests and passes over 1,000 si
 bench-start: setup assets ## Measure a start with 10,000 floating IPs and 2,000 simulated guests; writes bench/RESULTS.md
 	$(BIN)/python -m bench.start
 
-.PHONY: bench bench-fleet bench-start
+bench-services: setup assets ## Measure the cloud provider with 3,000 Services on a real API server; writes bench/RESULTS.md
+	$(BIN)/python -m bench.services
+
+.PHONY: bench bench-fleet bench-start bench-services
 
 faults: setup ## Disturb the operator in some 750 ways and judge every revision (under 45 minutes on 2 cores)
 	$(BIN)/python -m tests.faults
+
+faults-services: setup ## Disturb several cloud providers at once in some 160 ways and judge every revision (about 10 minutes)
+	$(BIN)/python -m tests.faults.services
 
 faults-seeded: setup ## Put known bugs into a copy of the program: the plans must catch each
 	$(BIN)/python -m tests.faults.seeded
 
 simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings chosen by hypothesis (about an hour)
+	$(BIN)/python -m tests.scenarios.simulation.services 100000
 	$(BIN)/python -m tests.scenarios.simulation 1000000
 
 hostile: setup assets ## Have hostile guests of 122 kinds beside 200 well-behaved ones, watched from outside (15 to 30 minutes)
 	$(BIN)/python -m tests.hostile
 
-.PHONY: faults faults-seeded simulation hostile
+.PHONY: faults faults-services faults-seeded simulation hostile

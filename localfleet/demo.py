@@ -33,7 +33,7 @@ async def run(report: Report, programs: Mapping[str, Path], *, keep: bool) -> in
         evidence = Evidence()
         ending = await tell(stage, evidence)
         report.chapter("How it ended")
-        show(report, ending)
+        show(report, ending, evidence.services)
         report.chapter("Checks")
         check_all(report, ending, evidence, stage.narrator.first_address)
         if not keep:

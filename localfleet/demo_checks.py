@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localfleet.client import Json
+from localfleet.demo_services import STATIC
+from localfleet.demo_services import addresses_of as service_addresses
 from localfleet.demo_stage import GUESTS, INTERVAL_SECONDS, OPTED_IN
 from localfleet.demo_story import FOREIGN_KEY, STATIC_ADDRESS, Ending, Evidence
 from localfleet.demo_tables import LEGACY_METRICS
@@ -36,6 +38,7 @@ def check_all(report: Report, ending: Ending, evidence: Evidence, first_address:
         *_check_guests(ending),
         *_check_harvester(ending),
         *_check_admins_day(ending, evidence),
+        *_check_services(ending, evidence),
         *_check_goodbye(ending, evidence),
         *_check_metrics(ending, evidence),
         *_check_quiet(evidence),
@@ -217,6 +220,41 @@ def _check_admins_day(ending: Ending, evidence: Evidence) -> Iterator[Check]:
         fact="a key of somebody else's in the ConfigMap is untouched",
         holds=demo.pools.get(FOREIGN_KEY[0]) == FOREIGN_KEY[1],
         found=str(dict(demo.pools)),
+    )
+
+
+def _check_services(ending: Ending, evidence: Evidence) -> Iterator[Check]:
+    given = {name: service_addresses(service) for name, service in evidence.services.items()}
+    own = "".join(addresses_of(ending.management.floating_ips.get("demo-kubevip")))
+    yield Check(
+        fact="the Service web in demo has the guest's floating IP",
+        holds=bool(own) and given.get("web") == own,
+        found=str(given),
+    )
+    yield Check(
+        fact="the Service dns shares it: the namespace allows that, and its port is another",
+        holds=bool(own) and given.get("dns") == own,
+        found=str(given),
+    )
+    yield Check(
+        fact="the Service api waited, and was told for which key",
+        holds="cidr-global" in evidence.waited_for,
+        found=evidence.waited_for,
+    )
+    yield Check(
+        fact=f"it got {STATIC_ADDRESS} when demo had a second floating IP",
+        holds=given.get("api") == STATIC_ADDRESS,
+        found=str(given),
+    )
+    yield Check(
+        fact="the Service fixed keeps the address that its user wrote",
+        holds=given.get("fixed") == STATIC,
+        found=str(given),
+    )
+    yield Check(
+        fact="the Service both has an address of each family, from the pool of its namespace",
+        holds=given.get("both") == "10.136.0.10,2001:db8:136::10",
+        found=str(given),
     )
 
 

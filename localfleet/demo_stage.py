@@ -15,6 +15,7 @@ from localfleet.harvester_guest import install_harvester_kube_vip
 from localfleet.helm import PUBLISHED, Helm
 from localfleet.installation import Installation, OperatorProcess
 from localfleet.narrator import Narrator
+from localfleet.provider import ProviderProcess
 from localfleet.proxy import RancherProxy
 from localfleet.rancher import RancherPlayer
 from localfleet.report import Report
@@ -22,6 +23,8 @@ from localfleet.report import Report
 GUESTS = ("demo", "shop", "plain")
 OPTED_IN = ("demo", "shop")
 INTERVAL_SECONDS = 3
+PROVIDER_VALUES = "image:\n  repository: registry.example/fipop\n  tag: dev\n"
+"""fipop in the place of kube-vip-cloud-provider: nothing but its image is another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,7 @@ async def _deploy(
         "operateGuestClusterInterval": str(INTERVAL_SECONDS),
         "metricsPort": str(fleet.ports.reserve()),
         "kubevipChartRepoUrl": charts.url,
+        "kubevipCloudProviderChartValues": PROVIDER_VALUES,
     }
     installation = Installation(plane=management, helm=helm, folder=fleet.folder, settings=settings)
     await installation.install()
@@ -124,6 +128,20 @@ async def _deploy(
     await operator.start()
     report.step("it says that it is ready")
     return operator
+
+
+@asynccontextmanager
+async def open_provider(stage: Stage, guest: str) -> AsyncIterator[ProviderProcess]:
+    """Run in a guest what the chart of kube-vip-cloud-provider deployed there, until the end."""
+    provider = ProviderProcess(
+        plane=stage.guests[guest], folder=stage.fleet.folder / f"provider-{guest}", ports=stage.fleet.ports
+    )
+    await provider.start()
+    stage.report.step(f"fipop runs in {guest} as its cloud provider, as the chart's ServiceAccount")
+    try:
+        yield provider
+    finally:
+        await provider.process.stop()
 
 
 def kubeconfig_lines(stage: Stage) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from localfleet.client import Json
-from localfleet.demo_stage import GUESTS, INTERVAL_SECONDS, OPTED_IN, Stage
+from localfleet.demo_services import API, is_served, open_services, read_services
+from localfleet.demo_stage import GUESTS, INTERVAL_SECONDS, OPTED_IN, Stage, open_provider
 from localfleet.errors import DeadlineError
 from localfleet.observation import (
     OURS,
@@ -46,6 +47,8 @@ class Evidence:
     address_of_gone: str = ""
     is_namespace_gone: bool = False
     written_back: bool = False
+    waited_for: str = ""
+    services: dict[str, Json] = field(default_factory=dict)
     quiet_requests: list[SeenRequest] = field(default_factory=list)
     quiet_passes: int = 0
     exit_code: int | None = None
@@ -71,8 +74,15 @@ async def tell(stage: Stage, evidence: Evidence) -> Ending:
     for name in GUESTS:
         await _bring_up(stage, evidence, name)
     await _wait_for_guests(stage)
-    stage.report.chapter("An admin's day")
-    await _claim_addresses(stage, evidence)
+    async with open_provider(stage, "demo"):
+        stage.report.chapter("Services in demo")
+        evidence.waited_for = await open_services(stage.guests["demo"].client)
+        stage.report.step(f"the Service api waits: {evidence.waited_for}")
+        stage.report.chapter("An admin's day")
+        await _claim_addresses(stage, evidence)
+        demo = stage.guests["demo"].client
+        await _hope(stage, "the Service api has demo's second floating IP", lambda: is_served(demo, API))
+        evidence.services = await read_services(demo)
     stage.report.chapter("The guest plain is deleted in Rancher")
     await _say_goodbye(stage, evidence)
     stage.report.chapter("Nothing happens for a while")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from localfleet.client import Json
+from localfleet.demo_services import service_rows
 from localfleet.demo_story import Ending
 from localfleet.observation import GuestView, addresses_of, find_condition
 from localfleet.report import Report
@@ -16,7 +17,7 @@ LEGACY_METRICS = (
 )
 
 
-def show(report: Report, ending: Ending) -> None:
+def show(report: Report, ending: Ending, services: dict[str, Json]) -> None:
     """Write all tables."""
     report.table(
         "Ranges",
@@ -45,6 +46,9 @@ def show(report: Report, ending: Ending) -> None:
     )
     report.table("Pods in the guests", ["GUEST", "POD", "NODE", "PHASE", "READY"], _pod_rows(ending))
     report.table("ConfigMap kube-system/kubevip in the guests", ["GUEST", "KEY", "VALUE"], _pool_rows(ending))
+    report.table(
+        "Services in demo", ["NAMESPACE", "SERVICE", "ADDRESSES", "REASON", "MESSAGE"], service_rows(services)
+    )
     report.table("The metrics that dashboards know", ["METRIC", "LABELS", "VALUE"], _metric_rows(ending))
 
 

@@ -45,12 +45,14 @@ class Memory:
     judge: Judge = field(default_factory=lambda: Judge(setting=Setting()))
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     allocations: int = 0
+    version: int = 0
+    """Of the last write."""
     _versions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     def put(self, key: Key, obj: Json, *, by_people: bool = True) -> Json:
         """Create or change an object; who asks has checked that it may."""
         before = self.objects.get(key)
-        version = next(self._versions)
+        version = self.version = next(self._versions)
         if by_people:
             self.judge.by_people.add(version)
         metadata = {**obj["metadata"], "resourceVersion": str(version)}
@@ -68,7 +70,7 @@ class Memory:
     def remove(self, key: Key, *, by_people: bool = False) -> None:
         """Delete an object that is there."""
         del self.objects[key]
-        version = next(self._versions)
+        version = self.version = next(self._versions)
         if by_people:
             self.judge.by_people.add(version)
         self._tell(version, key, None)
@@ -119,13 +121,21 @@ class MemoryClient:
             "create", resource, name, self._memory.put(key, copy_json(body), by_people=False)
         )
 
-    async def replace(self, resource: Resource, body: Json) -> Json:
+    async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
         name = body["metadata"]["name"]
         key = (resource.plural, body["metadata"].get("namespace") or "", name)
         await self._before("replace", resource, name)
         found = self._check("replace", resource, key, body["metadata"])
-        kept = {**found["metadata"], **{k: v for k, v in body["metadata"].items() if v is not None}}
-        made = self._memory.put(key, {**copy_json(body), "metadata": kept}, by_people=False)
+        if subresource is None:
+            kept = {**found["metadata"], **{k: v for k, v in body["metadata"].items() if v is not None}}
+            wanted = {**copy_json(body), "metadata": kept, "status": found.get("status", {})}
+        else:
+            wanted = {**found, subresource: copy_json(body.get(subresource) or {})}
+        same = {**wanted, "status": wanted.get("status") or None} == {
+            **found,
+            "status": found.get("status") or None,
+        }
+        made = found if same else self._memory.put(key, wanted, by_people=False)
         return await self._after("replace", resource, name, made)
 
     async def merge_patch(

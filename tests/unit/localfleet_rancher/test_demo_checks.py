@@ -38,5 +38,5 @@ def test_on_an_empty_fleet_only_what_forbids_something_holds() -> None:
 
 def test_the_tables_of_an_empty_fleet_say_so() -> None:
     stream = io.StringIO()
-    show(Report(stream=stream), EMPTY)
-    assert stream.getvalue().count("(none)") == 8
+    show(Report(stream=stream), EMPTY, {})
+    assert stream.getvalue().count("(none)") == 9

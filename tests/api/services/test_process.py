@@ -1,0 +1,333 @@
+"""The cloud provider as a process: its flags, its Lease, its access, what it takes over and what it leaves."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from localfleet.assets import ensure
+from localfleet.client import Json
+from localfleet.controlplane import ControlPlane
+from localfleet.fleet import LocalFleet
+from localfleet.helm import Helm
+from localfleet.provider import NAME, ProviderProcess, install_provider
+from localfleet.waiting import eventually
+from tests.api.services.conftest import open_shop
+from tests.api.services.shop import FINALIZER, KEYS, LEDGER, A, Shop, is_chosen, of
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
+ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
+KVCP_SERVICES = "/api/v1/services"
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """A guest of this module's own, in which providers are started and stopped."""
+
+    plane: ControlPlane
+    fleet: LocalFleet
+    folder: Path
+    shop: Shop
+    running: list[ProviderProcess]
+
+    def build(self, *arguments: str, **environment: str) -> ProviderProcess:
+        """Prepare a provider."""
+        folder = self.folder / f"provider-{len(self.running)}"
+        made = ProviderProcess(
+            plane=self.plane,
+            folder=folder,
+            ports=self.fleet.ports,
+            arguments=arguments,
+            environment=environment,
+        )
+        self.running.append(made)
+        return made
+
+    async def start(self, *arguments: str, **environment: str) -> ProviderProcess:
+        made = self.build(*arguments, **environment)
+        await made.start()
+        return made
+
+
+@pytest_asyncio.fixture(scope="module")
+async def own_guest(
+    fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ControlPlane]:
+    plane = await fleet.guest("process-guest")
+    home = tmp_path_factory.mktemp("helm")
+    await install_provider(plane, Helm(program=ensure("helm"), home=home))
+    yield plane
+    await fleet.remove(plane)
+
+
+@pytest_asyncio.fixture
+async def bench(
+    own_guest: ControlPlane, fleet: LocalFleet, tmp_path: Path, shop_numbers: Iterator[int]
+) -> AsyncIterator[Bench]:
+    shop = await open_shop(own_guest, next(shop_numbers))
+    made = Bench(plane=own_guest, fleet=fleet, folder=tmp_path, shop=shop, running=[])
+    yield made
+    for each in made.running:
+        if each.process.is_running:
+            await each.stop()
+        assert "Traceback" not in each.process.log.read_text()
+    for path in (KEYS, LEDGER, LEASE):
+        if await own_guest.client.find(path) is not None:
+            await own_guest.client.delete(path)
+    for each in await own_guest.client.items(KVCP_SERVICES):
+        if each["spec"]["type"] == "LoadBalancer":
+            path = f"/api/v1/namespaces/{each['metadata']['namespace']}/services/{each['metadata']['name']}"
+            await own_guest.client.patch(path, {"metadata": {"finalizers": None}})
+            await own_guest.client.delete(path)
+
+
+def by_kvcp(name: str, address: str) -> Json:
+    """A Service as kube-vip-cloud-provider v0.0.12 leaves it."""
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"implementation": "kube-vip"},
+            "annotations": {A: address},
+            "finalizers": [FINALIZER],
+        },
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerIP": address.partition(",")[0],
+            "ports": [{"port": 80}],
+        },
+    }
+
+
+async def test_services_of_kvcp_are_taken_over_with_one_write_of_the_ledger_and_none_of_them(
+    bench: Bench,
+) -> None:
+    path = f"/api/v1/namespaces/{bench.shop.namespace}/services"
+    made = [
+        await bench.plane.client.create(path, by_kvcp(f"web-{number}", f"{bench.shop.net}.{number}"))
+        for number in range(1, 30)
+    ]
+    await bench.plane.client.create(
+        "/api/v1/namespaces/kube-system/configmaps",
+        {"metadata": {"name": "kubevip"}, "data": {"cidr-global": f"{bench.shop.net}.0/24"}},
+    )
+    await bench.start()
+    await eventually(lambda: _holds(bench, 29))
+    await bench.shop.open("next")
+    await bench.shop.has("next", f"{bench.shop.net}.30")
+    ledger = await bench.plane.client.get(LEDGER)
+    # Made with what is carried, and written once more for the Service that came later.
+    assert len(ledger["data"]) == 30
+    for each in made:
+        found = await bench.shop.read(each["metadata"]["name"])
+        assert found["metadata"]["resourceVersion"] == each["metadata"]["resourceVersion"]
+    await bench.shop.close("web-7")
+    await bench.shop.is_gone("web-7")
+    await bench.shop.open("again")
+    await bench.shop.has("again", f"{bench.shop.net}.7")
+
+
+async def _holds(bench: Bench, count: int) -> bool:
+    return len((await bench.plane.client.get(LEDGER)).get("data") or {}) == count
+
+
+async def test_the_lease_of_another_program_is_respected_and_ours_is_left(bench: Bench) -> None:
+    now = "2026-01-01T00:00:00.000000Z"
+    held = {"holderIdentity": "kvcp", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
+    leases = LEASE.rpartition("/")[0]
+    await bench.plane.client.create(leases, {"metadata": {"name": NAME}, "spec": held})
+    running = await bench.start()
+    await bench.shop.offer(9)
+    await bench.shop.open("web")
+    await eventually(lambda: _looked_at_lease(running, 3))
+    assert of(await bench.shop.read("web")) == ""
+    assert "fipop_leader 0.0" in await running.metrics()
+    await bench.plane.client.patch(LEASE, {"spec": {"holderIdentity": ""}})
+    await bench.shop.has("web", f"{bench.shop.net}.1")
+    assert (await bench.plane.client.get(LEASE))["spec"]["holderIdentity"] not in {"", "kvcp"}
+    assert await running.stop() == 0
+    assert (await bench.plane.client.get(LEASE))["spec"]["holderIdentity"] == "", "kvcp can go on at once"
+    assert "," not in of(await bench.shop.read("web"))
+
+
+async def _looked_at_lease(running: ProviderProcess, times: int) -> bool:
+    text = await running.metrics()
+    line = next(each for each in text.splitlines() if 'code="200",verb="get"' in each)
+    return float(line.rpartition(" ")[2]) >= times
+
+
+async def test_health_and_metrics_are_on_one_port(bench: Bench) -> None:
+    running = await bench.start()
+    await bench.shop.offer(2)
+    await bench.shop.set_keys(allow_share="true")
+    for name, port, number in (("one", 81, 1), ("two", 82, 1), ("three", 81, 2)):
+        await bench.shop.open(name, ports=(port,))
+        await bench.shop.has(name, f"{bench.shop.net}.{number}")
+    await bench.shop.open("four", ports=(81,))
+    await bench.shop.waits("four", "PoolFull")
+    key = f"range-{bench.shop.namespace}"
+
+    async def are_right() -> bool:
+        text = await running.metrics()
+        wanted = (
+            f'fipop_service_pool_addresses{{family="IPv4",key="{key}"}} 2.0',
+            f'fipop_service_pool_used{{family="IPv4",key="{key}"}} 2.0',
+            f'fipop_service_pool_free{{family="IPv4",key="{key}"}} 0.0',
+            'fipop_service_assignments_total{result="assigned"} 3.0',
+            'fipop_service_assignments_total{result="PoolFull"} 1.0',
+            "fipop_service_assignment_seconds_count 3.0",
+            "fipop_services_waiting 1.0",
+            "fipop_leader 1.0",
+        )
+        missing = [each for each in wanted if each not in text]
+        assert not missing, missing
+        return True
+
+    await eventually(are_right)
+    async with aiohttp.ClientSession() as session:
+        for path in ("/healthz", "/livez", "/readyz"):
+            async with session.get(running.url + path) as answer:
+                assert answer.status == 200
+                assert (await answer.json())["ok"] is True
+
+
+async def test_two_classes_share_the_ledger(bench: Bench) -> None:
+    plain = await bench.start("--leader-elect=false")
+    ours = await bench.start("--leader-elect=false", KUBEVIP_ENABLE_LOADBALANCERCLASS="true")
+    await bench.plane.client.patch(KEYS, {"data": {"cidr-global": f"{bench.shop.net}.0/24"}})
+    names = [f"web-{number}" for number in range(10)]
+    for number, name in enumerate(names):
+        options = {"loadBalancerClass": "kube-vip.io/kube-vip-class"} if number % 2 else {}
+        await bench.shop.open(name, **options)
+
+    async def all_have() -> list[str]:
+        found = [await bench.shop.read(name) for name in names]
+        assert all(is_chosen(each) for each in found)
+        return [of(each) for each in found]
+
+    assert len(set(await eventually(all_have))) == 10
+    for each in (plain, ours):
+        assert 'assignments_total{result="assigned"} 5.0' in await each.metrics()
+
+
+async def test_a_restart_writes_nothing(bench: Bench) -> None:
+    first = await bench.start()
+    await bench.shop.offer(3)
+    for name in ("a", "b", "c", "waits"):
+        await bench.shop.open(name)
+    await bench.shop.waits("waits", "PoolFull")
+    await bench.shop.warned("SyncLoadBalancerFailed", "range-")
+    await eventually(lambda: _are_told(bench, 3))
+    await first.stop()
+    before = await _versions(bench)
+    again = await bench.start()
+
+    async def leads() -> bool:
+        return "fipop_services_waiting 1.0" in await again.metrics()
+
+    await eventually(leads)
+    after = await _versions(bench)
+    assert {uid for uid in before.keys() | after.keys() if before.get(uid) != after.get(uid)} == set()
+
+
+async def _are_told(bench: Bench, count: int) -> bool:
+    return len(await bench.shop.events("AddressAssigned")) == count
+
+
+async def _versions(bench: Bench) -> dict[str, str]:
+    paths = (KVCP_SERVICES, "/api/v1/configmaps", f"/api/v1/namespaces/{bench.shop.namespace}/events")
+    lists = [await bench.plane.client.items(path) for path in paths]
+    every = (each["metadata"] for found in lists for each in found)
+    return {f"{each['name']} {each['uid']}": each["resourceVersion"] for each in every}
+
+
+async def test_flags_of_a_cloud_controller_manager_are_ignored_with_one_warning(bench: Bench) -> None:
+    running = await bench.start("--cloud-provider=kubevip", "--allocate-node-cidrs", "-v=4", "--leader-elect")
+    lines = [json.loads(each) for each in running.process.log.read_text().splitlines()]
+    ignored = [each["flags"] for each in lines if each["message"] == "flags ignored"]
+    assert ignored == ["--cloud-provider=kubevip --allocate-node-cidrs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "code", "words"),
+    [
+        (
+            (),
+            {"KUBEVIP_ENABLE_LOADBALANCERCLASS": "yes"},
+            1,
+            "KUBEVIP_ENABLE_LOADBALANCERCLASS is no boolean",
+        ),
+        (("--leader-elect-renew-deadline=20s",), {}, 1, "--leader-elect cannot work so"),
+        (("--leader-elect-retry-period=soon",), {}, 2, "is no duration such as 15s"),
+        (("--secure-port=http",), {}, 2, "not a valid integer"),
+        (("--kubeconfig=/none",), {}, 2, "does not exist"),
+    ],
+)
+async def test_what_cannot_work_ends_it_with_one_sentence(
+    bench: Bench, arguments: tuple[str, ...], environment: dict[str, str], code: int, words: str
+) -> None:
+    running = bench.build(*arguments, **environment)
+    await running.begin()
+    assert await running.process.wait() == code
+    assert words in running.process.log.read_text()
+
+
+VERBS = [
+    ("services", "list", "list"),
+    ("services", "watch", "watch"),
+    ("services", "get", "get"),
+    ("services", "update", "replace"),
+    ("services/status", "update", "replace"),
+    ("configmaps", "get", "get"),
+    ("configmaps", "list", "list"),
+    ("configmaps", "watch", "watch"),
+    ("configmaps", "create", "create"),
+    ("configmaps", "update", "replace"),
+    ("leases", "get", "get"),
+    ("leases", "create", "create"),
+    ("leases", "update", "replace"),
+    ("events", "create", "create"),
+]
+
+
+@pytest.mark.parametrize(("resource", "verb", "ours"), VERBS, ids=[f"{each[0]}-{each[1]}" for each in VERBS])
+async def test_each_verb_is_needed_and_its_return_is_enough(
+    bench: Bench, resource: str, verb: str, ours: str
+) -> None:
+    role = await bench.plane.client.get(ROLE)
+    if verb != "create":
+        keys = {"cidr-global": f"{bench.shop.net}.1/32"}
+        body = {"metadata": {"name": "kubevip"}, "data": keys}
+        await bench.plane.client.create("/api/v1/namespaces/kube-system/configmaps", body)
+    await bench.plane.client.patch(ROLE, {"rules": _without(role["rules"], resource, verb)})
+    running = bench.build()
+    try:
+        await running.begin()
+        await bench.shop.open("web")
+
+        async def is_refused() -> bool:
+            await bench.shop.change("web", {"metadata": {"annotations": {"touched": "again"}}})
+            return f'fipop_api_requests_total{{code="403",verb="{ours}"}}' in await running.metrics()
+
+        await eventually(is_refused, seconds=20.0)
+    finally:
+        await bench.plane.client.patch(ROLE, {"rules": role["rules"]})
+    if await bench.plane.client.find(KEYS) is None:
+        await eventually(lambda: bench.plane.client.find(KEYS), seconds=20.0)
+    await bench.shop.offer(9)
+    await bench.shop.has("web", f"{bench.shop.net}.1", seconds=40.0)
+
+
+def _without(rules: list[Json], resource: str, verb: str) -> list[Json]:
+    """Write rules so that one verb of one resource is not allowed."""
+    every = ["get", "list", "watch", "create", "update", "patch"]
+    found = []
+    for rule in rules:
+        for each in rule["resources"]:
+            verbs = every if rule["verbs"] == ["*"] else rule["verbs"]
+            left = [one for one in verbs if (each, one) != (resource, verb)]
+            found.append({"apiGroups": rule["apiGroups"], "resources": [each], "verbs": left})
+    return found
