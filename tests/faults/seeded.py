@@ -32,6 +32,7 @@ from tests.faults.bugs import BUGS, Bug, Edit
 from tests.faults.lane import GROUP, Lane
 from tests.faults.plans import Plan, undisturbed
 from tests.faults.runner import PATIENCE_SECONDS, Reference, Result, run_plan
+from tests.faults.service_bugs import SERVICE_BUGS
 from tests.faults.unit_bugs import UNIT_BUGS, UnitBug
 from tests.harness.ends import difference, unsettled
 from tests.harness.history import FLOATING_IPS
@@ -44,7 +45,7 @@ ENDED = "ended by itself"
 STUCK = "does not end"
 ASSERTIONS = ("AssertionError", "assert ", "Failed: DID NOT RAISE")
 UNIT_SECONDS = 250.0
-NAMES = tuple(bug.name for bug in (*BUGS, *UNIT_BUGS))
+NAMES = tuple(bug.name for bug in (*BUGS, *UNIT_BUGS, *SERVICE_BUGS))
 
 
 class Verdict(Enum):
@@ -349,7 +350,7 @@ def hunt_by_unit_tests(bugs: Sequence[UnitBug]) -> int:
 
 def main(options: argparse.Namespace) -> int:
     chosen = set(options.names or NAMES)
-    units = [bug for bug in UNIT_BUGS if bug.name in chosen]
+    units = [bug for bug in (*UNIT_BUGS, *SERVICE_BUGS) if bug.name in chosen]
     bugs = [bug for bug in BUGS if bug.name in chosen]
     missed = hunt_by_unit_tests(units)
     if bugs:

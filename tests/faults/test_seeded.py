@@ -26,6 +26,7 @@ from tests.faults.seeded import (
     run_unit_tests,
     try_out_by_unit_tests,
 )
+from tests.faults.service_bugs import SERVICE_BUGS
 from tests.faults.unit_bugs import UNIT_BUGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
@@ -36,7 +37,7 @@ GUARDED = next(bug for bug in BUGS if bug.name == "free-on-failed-list")
 TOMBSTONE = next(bug for bug in UNIT_BUGS if bug.name == "tombstone-forgotten")
 
 
-@pytest.mark.parametrize("bug", [*BUGS, *UNIT_BUGS], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*BUGS, *UNIT_BUGS, *SERVICE_BUGS], ids=lambda bug: bug.name)
 def test_every_bug_fits_the_source_and_leaves_it_python(bug, tmp_path: Path) -> None:
     folder = copy_with(bug.name, all_edits(bug), tmp_path)
     for edit in all_edits(bug):
@@ -132,7 +133,7 @@ async def test_a_seeded_bug_is_caught(lane: Lane, bug: Bug, tmp_path: Path) -> N
     assert found.is_caught, found
 
 
-@pytest.mark.parametrize("bug", UNIT_BUGS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*UNIT_BUGS, *SERVICE_BUGS], ids=lambda bug: bug.name)
 def test_a_bug_that_no_plan_shows_is_caught_by_each_of_its_unit_tests(bug, tmp_path: Path) -> None:
     found = try_out_by_unit_tests(bug, tmp_path)
     assert found.is_caught, found
@@ -192,5 +193,7 @@ def test_all_bugs_or_those_that_are_named_are_chosen() -> None:
 
 def test_the_page_on_reliability_lists_every_bug_and_story() -> None:
     page = PAGE.read_text()
-    assert [bug.name for bug in (*BUGS, *UNIT_BUGS) if f"| `{bug.name}` | {bug.what} |" not in page] == []
+    assert [
+        bug.name for bug in (*BUGS, *UNIT_BUGS, *SERVICE_BUGS) if f"| `{bug.name}` | {bug.what} |" not in page
+    ] == []
     assert [name for name in ALL if f"| `{name}` |" not in page] == []
