@@ -11,6 +11,12 @@ import click
 _COMMANDS = {
     "operator": ("fipop.cli.operator", "operator"),
     "cloud-provider": ("fipop.cli.cloud_provider", "cloud_provider"),
+    "status": ("fipop.cli.status", "status"),
+    "who": ("fipop.cli.who", "who"),
+    "history": ("fipop.cli.who", "history"),
+    "free": ("fipop.cli.who", "free"),
+    "check": ("fipop.cli.check", "check"),
+    "completion": ("fipop.cli.completion", "completion"),
 }
 
 

@@ -90,3 +90,10 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
     kind="CustomResourceDefinition",
     namespaced=False,
 )
+SUBJECT_ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io",
+    version="v1",
+    plural="subjectaccessreviews",
+    kind="SubjectAccessReview",
+    namespaced=False,
+)

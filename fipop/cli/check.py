@@ -1,0 +1,176 @@
+"""`fipop check`: tick by tick what an installation needs, and what to do where that is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+
+import click
+
+from fipop.cli.durations import DURATION
+from fipop.cli.reading import EXIT_CODES, EXIT_WRONG, Reading, fail, reading_options, run_reading
+from fipop.errors import StartError
+from fipop.guest.helm.runner import find_helm
+from fipop.report.addresses import find_namespaces
+from fipop.report.checks import (
+    Check,
+    CheckVerdict,
+    check_operator,
+    check_ranges,
+    check_rights,
+    check_schemas,
+)
+from fipop.report.facts import Facts
+from fipop.report.fleet import report_guests
+from fipop.report.picture import Picture
+from fipop.report.probes import probe_charts, probe_guests, probe_secret_rights
+from fipop.report.ranges import report_ranges
+from fipop.report.reading import read_facts
+from fipop.texts import clean
+
+_POLL_SECONDS = 3.0
+_SIGNS = {CheckVerdict.OK: "√", CheckVerdict.WARNING: "‼", CheckVerdict.FAILED: "×"}
+_HEADER = ("SECTION", "CHECK", "VERDICT", "MESSAGE", "ADVICE")
+_SHORT = "short"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """All checks, in their order."""
+
+    passed: bool
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What is to be checked."""
+
+    guest: str | None
+    all_guests: bool
+    charts: bool
+    helm: str | None
+    allow_loopback: bool
+
+
+@click.command(
+    short_help="What an installation needs, point by point.",
+    epilog=EXIT_CODES.replace("something is wrong", "a check failed (warnings are no failure)"),
+)
+@click.option("--guest", help="Check this guest, by cluster or id, and not the others.")
+@click.option("--no-guests", is_flag=True, help="Ask no guest.")
+@click.option("--no-charts", is_flag=True, help="Fetch no chart.")
+@click.option(
+    "--helm", envvar="FIPOP_HELM", help="The helm program to fetch charts with; default: the one on PATH."
+)
+@click.option("--short", is_flag=True, help="Print only what is not as it should be.")
+@click.option(
+    "--wait", type=DURATION, is_flag=False, flag_value="5m", help="Try again until nothing fails, e.g. 5m."
+)
+@click.option(
+    "--allow-loopback-guests",
+    is_flag=True,
+    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
+)
+@reading_options
+def check(
+    *,
+    reading: Reading,
+    guest: str | None,
+    no_guests: bool,
+    no_charts: bool,
+    helm: str | None,
+    short: bool,
+    wait: float | None,
+    allow_loopback_guests: bool,
+) -> None:
+    """Check what fipop needs: CRDs, rights, leader, options, charts, ranges, and each guest up to its ready pods.
+
+    Everything is asked from here and with your rights; nothing is written.
+    """
+    wish = _Wish(
+        guest=guest,
+        all_guests=not no_guests,
+        charts=not no_charts,
+        helm=_find_helm(helm),
+        allow_loopback=allow_loopback_guests,
+    )
+    found = run_reading(lambda: _check_until(reading, wish, wait or 0.0))
+    shown = [each for each in found.checks if not short or each.verdict is not CheckVerdict.OK]
+    if reading.is_for_people:
+        _tell(reading, shown, found)
+    else:
+        rows = [(each.section, each.name, each.verdict.value, each.message, each.advice) for each in shown]
+        reading.tell(found, _HEADER, rows)
+    if not found.passed:
+        sys.exit(EXIT_WRONG)
+
+
+def _find_helm(given: str | None) -> str | None:
+    try:
+        return find_helm(given)
+    except StartError as error:
+        if given:
+            raise click.BadParameter(str(error), param_hint="--helm") from error
+        return None
+
+
+async def _check_until(reading: Reading, wish: _Wish, wait_seconds: float) -> CheckReport:
+    until = time.monotonic() + wait_seconds
+    told = 0
+    while True:
+        checks = tuple(await _check_once(reading, wish))
+        missed = sum(each.verdict is CheckVerdict.FAILED for each in checks)
+        if not missed or time.monotonic() >= until:
+            return CheckReport(passed=not missed, checks=checks)
+        if missed != told:
+            click.echo(f"waiting: {missed} of {len(checks)} checks fail", err=True)
+            told = missed
+        await asyncio.sleep(min(_POLL_SECONDS, max(0.0, until - time.monotonic())))
+
+
+async def _check_once(reading: Reading, wish: _Wish) -> list[Check]:
+    async with reading.connect() as client:
+        facts = await read_facts(client, namespace=reading.operator_namespace)
+        picture = Picture(facts)
+        guests = _choose_guests(picture, facts, wish)
+        return [
+            *check_rights(facts),
+            *check_schemas(facts),
+            *check_operator(facts),
+            *await probe_secret_rights(client, facts),
+            *(await probe_charts(facts, wish.helm) if wish.charts else ()),
+            *check_ranges(report_ranges(picture)),
+            *await probe_guests(client, picture, guests, allow_loopback=wish.allow_loopback),
+        ]
+
+
+def _choose_guests(picture: Picture, facts: Facts, wish: _Wish) -> list[str]:
+    if wish.guest is not None:
+        found = find_namespaces(picture, wish.guest)
+        if not found:
+            fail(f'there is no guest "{wish.guest}"', EXIT_WRONG)
+        return list(found)
+    if not wish.all_guests:
+        return []
+    known = {each.cluster_name for each in facts.clusters}
+    return [each.id for each in report_guests(picture) if each.id in known]
+
+
+def _tell(reading: Reading, shown: list[Check], found: CheckReport) -> None:
+    section = ""
+    for each in shown:
+        if each.section != section:
+            section = each.section
+            click.echo(f"{clean(section)}\n{'-' * len(section)}")
+        sign = reading.paint(_SIGNS[each.verdict], each.verdict.value)
+        message = f": {each.message}" if each.message else ""
+        click.echo(f"{sign} {clean(each.name + message)}")
+        if each.advice:
+            click.echo(f"    -> {clean(each.advice)}")
+    counts = [
+        f"{sum(each.verdict is verdict for each in found.checks)} {verdict.value}" for verdict in CheckVerdict
+    ]
+    click.echo(f"{'' if not shown else chr(10)}{', '.join(counts)}")

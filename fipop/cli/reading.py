@@ -1,0 +1,163 @@
+"""What the commands have in common that only look: where they look, with whose rights, and how they tell."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import click
+
+from fipop.api import names
+from fipop.errors import ApiError, FipopError
+from fipop.kube.access import SERVICE_ACCOUNT, connection_from_kubeconfig, connection_in_cluster
+from fipop.kube.client import Connection, KubeClient
+from fipop.report.facts import Facts, Unread
+from fipop.report.rendering import Output, dump, table, to_csv
+from fipop.texts import clean
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+EXIT_WRONG = 1
+EXIT_NO_ACCESS = 3
+EXIT_INCOMPLETE = 4
+EXIT_CODES = """\b
+Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in the command line,
+3 the API server cannot be asked, 4 all is well as far as the reader's rights go.
+"""
+
+_COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blue", "ok": "green"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Where a command looks, and how it tells what it saw."""
+
+    kubeconfig: Path | None
+    context: str | None
+    operator_namespace: str
+    output: Output = Output.TABLE
+    color: bool = False
+
+    def connect(self) -> KubeClient:
+        """Give a client with the reader's own rights. KubeAccessError where no access is configured."""
+        return KubeClient(self._connection())
+
+    def _connection(self) -> Connection:
+        is_configured = self.kubeconfig or self.context or os.environ.get("KUBECONFIG")
+        if (
+            not is_configured
+            and SERVICE_ACCOUNT.exists()
+            and not Path("~/.kube/config").expanduser().exists()
+        ):
+            return connection_in_cluster()
+        return connection_from_kubeconfig(self.kubeconfig, context=self.context)
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether the output is a table."""
+        return self.output in {Output.TABLE, Output.WIDE}
+
+    def tell(self, view: object, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print a view: whole as JSON or YAML, its rows as a table or CSV."""
+        if self.output in {Output.JSON, Output.YAML}:
+            click.echo(dump(view, self.output), nl=False)
+        elif self.output is Output.CSV:
+            click.echo(to_csv(header, rows), nl=False)
+        else:
+            click.echo(table(header, rows), nl=False)
+
+    def paint(self, text: str, kind: str) -> str:
+        """Color a word where the reader can see that."""
+        return click.style(text, fg=_COLORS.get(kind)) if self.color else text
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of all commands that look; the command gets them as `reading`."""
+
+    @functools.wraps(command)
+    def read_options(
+        *,
+        kubeconfig: Path | None,
+        context: str | None,
+        operator_namespace: str,
+        output: str,
+        no_color: bool,
+        **rest: object,
+    ) -> object:
+        reading = Reading(
+            kubeconfig=kubeconfig,
+            context=context,
+            operator_namespace=operator_namespace,
+            output=Output(output),
+            color=sys.stdout.isatty() and not no_color and not os.environ.get("NO_COLOR"),
+        )
+        return command(reading=reading, **rest)
+
+    for option in reversed(_OPTIONS):
+        read_options = option(read_options)
+    return read_options
+
+
+_OPTIONS = (
+    click.option(
+        "--kubeconfig",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Kubeconfig of the management cluster; default: kubectl's, in a pod its own access.",
+    ),
+    click.option("--context", help="Context of the kubeconfig; default: its current one."),
+    click.option(
+        "--operator-namespace",
+        default=names.OPERATOR_NAMESPACE,
+        envvar="FIPOP_NAMESPACE",
+        show_default=True,
+        help="Namespace in which the operator is installed.",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice([each.value for each in Output]),
+        default=Output.TABLE.value,
+        show_default=True,
+        help="How to print.",
+    ),
+    click.option("--no-color", is_flag=True, help="Print without colors, as NO_COLOR=1 does."),
+)
+
+
+def run_reading(work: Callable[[], Awaitable[T]]) -> T:
+    """Run what looks; where the API server cannot be asked, end with one sentence and EXIT_NO_ACCESS."""
+
+    async def awaited() -> T:
+        return await work()
+
+    try:
+        return asyncio.run(awaited())
+    except ApiError as error:
+        fail(f"{error}: is the kubeconfig right, and the API server there?", EXIT_NO_ACCESS)
+    except (FipopError, OSError) as error:
+        fail(str(error), EXIT_NO_ACCESS)
+
+
+async def look(reading: Reading, read: Callable[[KubeClient], Awaitable[Facts]]) -> Facts:
+    """Read facts with the reader's rights."""
+    async with reading.connect() as client:
+        return await read(client)
+
+
+def tell_unread(unread: Sequence[Unread]) -> None:
+    """Say on standard error what could not be read: what is printed is the rest."""
+    for each in unread:
+        click.echo(f"not read: {each.what} ({clean(each.problem)})", err=True)
+
+
+def fail(message: str, code: int = EXIT_WRONG) -> NoReturn:
+    """End with a sentence."""
+    click.echo(f"Error: {clean(message)}", err=True)
+    sys.exit(code)

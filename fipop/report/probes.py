@@ -1,0 +1,110 @@
+"""Checks that have to ask somebody: the operator's rights to Secrets, the sources of its charts, each guest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+
+from fipop.errors import ApiForbiddenError, ChartError, FipopError
+from fipop.guest.helm.chart_cache import ChartCache
+from fipop.guest.helm.charts import wanted_releases
+from fipop.guest.helm.runner import HelmRunner
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
+from fipop.rancher.objects import CREDENTIAL_NAMESPACE, ProvisioningCluster
+from fipop.report.checks import CHARTS, RANCHER, Check, check_guest, failed, ok, warning
+from fipop.report.facts import Facts
+from fipop.report.fleet import FloatingIPReport, report_floating_ips
+from fipop.report.guest_words import read_guest_words
+from fipop.report.picture import Picture
+from fipop.settings.values import GuestInstall
+
+GUESTS_AT_ONCE = 16
+
+
+async def probe_secret_rights(client: KubeClient, facts: Facts) -> list[Check]:
+    """Ask the API server whether the operator may get the Secrets of guests where their clusters are."""
+    workload = facts.installation.workload
+    if workload is None:
+        return []
+    account = f"system:serviceaccount:{facts.installation.namespace}:{workload.service_account}"
+    checks = []
+    for namespace in sorted({each.namespace for each in facts.clusters} | {CREDENTIAL_NAMESPACE}):
+        name = f"the operator may get Secrets in {namespace}"
+        try:
+            allowed = await _may_get_secrets(client, account, namespace)
+        except ApiForbiddenError:
+            text = "missing right: create subjectaccessreviews.authorization.k8s.io"
+            return [warning(RANCHER, "the operator may get the Secrets of guests", f"not known: {text}")]
+        advice = "add it to the chart's secretNamespaces"
+        checks.append(ok(RANCHER, name) if allowed else failed(RANCHER, name, "it may not", advice))
+    return checks
+
+
+async def _may_get_secrets(client: KubeClient, account: str, namespace: str) -> bool:
+    wanted = {"namespace": namespace, "verb": "get", "resource": "secrets"}
+    body = {
+        "apiVersion": SUBJECT_ACCESS_REVIEWS.api_version,
+        "kind": SUBJECT_ACCESS_REVIEWS.kind,
+        "metadata": {},
+        "spec": {"user": account, "resourceAttributes": wanted},
+    }
+    answer = await client.create(SUBJECT_ACCESS_REVIEWS, body)
+    return (answer.get("status") or {}).get("allowed") is True
+
+
+async def probe_charts(facts: Facts, helm: str | None) -> list[Check]:
+    """Fetch the charts of the options as the operator does, from here; `helm` is the program, None: there is none."""
+    if facts.installation.has_settings is not True:
+        return []
+    if helm is None:
+        text = "not tried: there is no helm program here (--helm)"
+        return [warning(CHARTS, "the charts can be fetched", text)]
+    cache = ChartCache(HelmRunner(helm))
+    checks = []
+    try:
+        for wanted in wanted_releases(facts.installation.settings):
+            name = f"chart {wanted.source} can be fetched"
+            try:
+                chart = await cache.get(wanted.source)
+            except ChartError as error:
+                advice = "is the source right, and reachable from the operator's pods? docs/options.md"
+                checks.append(failed(CHARTS, name, str(error), advice))
+            else:
+                checks.append(ok(CHARTS, name, f"{chart.identity.name} {chart.identity.version}"))
+    finally:
+        await cache.close()
+    return checks
+
+
+async def probe_guests(
+    client: KubeClient, picture: Picture, guests: Iterable[str], *, allow_loopback: bool
+) -> list[Check]:
+    """Ask guests, some at once; the checks come in the order of `guests`."""
+    floating_ips: dict[str, list[FloatingIPReport]] = defaultdict(list)
+    for each in report_floating_ips(picture):
+        floating_ips[each.namespace].append(each)
+    clusters = {each.cluster_name: each for each in picture.facts.clusters}
+    turns = asyncio.Semaphore(GUESTS_AT_ONCE)
+
+    async def probe(guest: str) -> list[Check]:
+        cluster = clusters.get(guest)
+        name = picture.cluster_of(guest, guest)
+        async with turns:
+            try:
+                words = await read_guest_words(client, picture, guest, allow_loopback=allow_loopback)
+            except FipopError as error:
+                return [failed(f"guest {name}", "it can be asked", str(error), "")]
+        installs = is_to_be_installed(picture.facts, cluster)
+        return list(check_guest(name, words, floating_ips[guest], installs=installs))
+
+    return [check for checks in await asyncio.gather(*map(probe, guests)) for check in checks]
+
+
+def is_to_be_installed(facts: Facts, cluster: ProvisioningCluster | None) -> bool:
+    """Whether the options have fipop install kube-vip in a guest."""
+    choice = facts.installation.settings.kubevip_guest_install
+    return choice is GuestInstall.ENABLED or (
+        choice is GuestInstall.CLUSTER_LABEL and cluster is not None and cluster.opted_in
+    )
