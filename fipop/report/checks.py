@@ -90,6 +90,8 @@ def check_operator(facts: Facts) -> Iterator[Check]:
         if found.workload is None:
             advice = "helm install fipop, or name its namespace by --operator-namespace"
             yield failed(OPERATOR, name, f"there is no Deployment of it in namespace {namespace}", advice)
+        elif not found.workload.wanted and found.leadership is not None and found.leadership.holds(facts.now):
+            yield warning(OPERATOR, name, "it is scaled to 0, and leads from elsewhere", advice)
         elif found.workload.ready == 0:
             yield failed(OPERATOR, name, f"0 of {found.workload.wanted} are", advice)
         elif found.workload.ready < found.workload.wanted:

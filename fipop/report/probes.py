@@ -21,6 +21,8 @@ from fipop.report.picture import Picture
 from fipop.settings.values import GuestInstall
 
 GUESTS_AT_ONCE = 16
+_OWN_CLUSTER = "local"
+"""Rancher's own cluster, which is no guest."""
 
 
 async def probe_secret_rights(client: KubeClient, facts: Facts) -> list[Check]:
@@ -30,7 +32,8 @@ async def probe_secret_rights(client: KubeClient, facts: Facts) -> list[Check]:
         return []
     account = f"system:serviceaccount:{facts.installation.namespace}:{workload.service_account}"
     checks = []
-    for namespace in sorted({each.namespace for each in facts.clusters} | {CREDENTIAL_NAMESPACE}):
+    guests = {each.namespace for each in facts.clusters if each.cluster_name != _OWN_CLUSTER}
+    for namespace in sorted(guests | {CREDENTIAL_NAMESPACE}):
         name = f"the operator may get Secrets in {namespace}"
         try:
             allowed = await _may_get_secrets(client, account, namespace)

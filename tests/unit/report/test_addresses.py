@@ -1,0 +1,204 @@
+"""Who has an address, who had it, and what comes next."""
+
+import pytest
+
+from fipop.errors import RangeUnknownError
+from fipop.ipam.addresses import Family, parse_address
+from fipop.report.addresses import (
+    AddressReport,
+    AddressState,
+    find_namespaces,
+    history_of_address,
+    history_of_guest,
+    report_address,
+    report_free,
+    report_holdings,
+)
+from fipop.report.picture import Picture
+from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.report.pictures import build_cluster, picture
+
+PAST = [
+    {"namespace": "c-m-8", "name": "old", "cluster": "eight", "releasedAt": "2026-02-02T00:00:00Z"},
+    {"namespace": "c-m-7", "name": "older", "cluster": "seven", "releasedAt": "2026-01-02T00:00:00Z"},
+]
+
+
+def ask(found: Picture, text: str) -> AddressReport:
+    (answer,) = report_address(found, parse_address(text))
+    return answer
+
+
+def test_a_held_address_tells_its_holder_and_its_past() -> None:
+    found = picture(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
+        reservations=[build_reservation("10.0.0.5", requested="static", history=PAST)],
+        clusters=[build_cluster("demo", "c-m-1")],
+    )
+    answer = ask(found, "10.0.0.5")
+    assert answer.state is AddressState.HELD
+    assert answer.owner is not None
+    assert (answer.owner.cluster, answer.owner.name) == ("demo", "web")
+    assert answer.static
+    assert [each.cluster for each in answer.past_owners] == ["eight", "seven"]
+    assert not answer.contenders
+    assert not answer.out_of_range
+
+
+def test_quarantine_names_who_had_it_once() -> None:
+    found = picture(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        reservations=[
+            build_reservation(
+                "10.0.0.5",
+                "old",
+                namespace="c-m-8",
+                cluster="eight",
+                quarantined_until="2026-03-01T13:00:00Z",
+                history=PAST,
+            )
+        ],
+    )
+    answer = ask(found, "10.0.0.5")
+    assert answer.state is AddressState.QUARANTINED
+    assert answer.quarantined_until is not None
+    assert answer.owner is not None
+    assert answer.owner.until is not None
+    assert [each.cluster for each in answer.past_owners] == ["seven"]
+
+
+def test_who_names_an_address_beside_its_holder_contends() -> None:
+    found = picture(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[
+            build_floating_ip("web", status=held_by(["10.0.0.5"])),
+            build_floating_ip("twin", namespace="c-m-2", status=held_by(["10.0.0.5"])),
+            build_floating_ip("wish", namespace="c-m-3", ipaddress="10.0.0.5"),
+        ],
+        reservations=[build_reservation("10.0.0.5")],
+    )
+    assert [each.name for each in ask(found, "10.0.0.5").contenders] == ["twin", "wish"]
+
+
+def test_an_address_without_reservation_is_named() -> None:
+    found = picture(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
+    )
+    assert ask(found, "10.0.0.5").state is AddressState.NAMED
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "word"),
+    [
+        ("10.0.0.7", AddressState.FREE, ""),
+        ("10.0.0.9", AddressState.WITHHELD, "is excluded"),
+        ("10.0.0.255", AddressState.WITHHELD, "10.0.0.255"),
+        ("10.1.0.1", AddressState.UNKNOWN, "of no range"),
+    ],
+)
+def test_an_address_of_nobody(text: str, state: AddressState, word: str) -> None:
+    found = picture(ranges=[build_range("pool", "10.0.0.0/24", exclude=["10.0.0.9"])])
+    answer = ask(found, text)
+    assert answer.state is state
+    assert word in answer.remark
+
+
+def test_a_space_knows_nothing_of_another() -> None:
+    found = picture(
+        ranges=[
+            build_range("one", "10.0.0.0/24", addressSpace="one"),
+            build_range("two", "10.0.0.0/24", addressSpace="two"),
+        ],
+        reservations=[build_reservation("10.0.0.5", space="one", range_name="one")],
+    )
+    answers = {each.space: each.state for each in report_address(found, parse_address("10.0.0.5"))}
+    assert answers == {"one": AddressState.HELD, "two": AddressState.FREE}
+
+
+def test_a_held_address_that_its_range_lost_says_so() -> None:
+    found = picture(
+        ranges=[build_range("pool", "10.0.0.0/28")], reservations=[build_reservation("10.0.0.200")]
+    )
+    assert ask(found, "10.0.0.200").out_of_range
+
+
+@pytest.mark.parametrize("name", ["demo", "fleet-default/demo", "c-m-1", "web", "c-m-1/web"])
+def test_a_guest_is_found_by_any_of_its_names(name: str) -> None:
+    found = picture(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
+        reservations=[build_reservation("10.0.0.5"), build_reservation("10.0.0.6", "more")],
+        clusters=[build_cluster("demo", "c-m-1"), build_cluster("other", "c-m-2")],
+    )
+    assert find_namespaces(found, name) == ("c-m-1",)
+    assert [each.address for each in report_holdings(found, "c-m-1")] == ["10.0.0.5", "10.0.0.6"]
+
+
+def test_namesakes_in_two_workspaces_are_both_found() -> None:
+    found = picture(
+        clusters=[build_cluster("demo", "c-m-1"), build_cluster("demo", "c-m-2", namespace="fleet-two")]
+    )
+    assert find_namespaces(found, "demo") == ("c-m-1", "c-m-2")
+
+
+def test_a_guest_that_is_gone_is_found_by_its_past() -> None:
+    found = picture(reservations=[build_reservation("10.0.0.5", history=PAST)])
+    assert find_namespaces(found, "seven") == ("c-m-7",)
+    (tenure,) = history_of_guest(found, "seven")
+    assert tenure.until is not None
+
+
+def test_history_is_the_latest_first_and_counts_the_last_owner_once() -> None:
+    released = build_reservation(
+        "10.0.0.5",
+        "old",
+        namespace="c-m-8",
+        cluster="eight",
+        quarantined_until="2026-03-01T13:00:00Z",
+        history=PAST,
+    )
+    names = [
+        each.cluster
+        for each in history_of_address(picture(reservations=[released]), parse_address("10.0.0.5"))
+    ]
+    assert names == ["eight", "seven"]
+    held = build_reservation("10.0.0.5", cluster="now", history=PAST)
+    tenures = history_of_address(picture(reservations=[held]), parse_address("10.0.0.5"))
+    assert [each.cluster for each in tenures] == ["now", "eight", "seven"]
+    assert tenures[0].until is None
+
+
+def test_free_addresses_come_in_the_order_of_the_range() -> None:
+    pool = build_range("pool", "10.0.0.0/29", searchOrder="desc", exclude=["10.0.0.4"])
+    found = report_free(picture(ranges=[pool], reservations=[build_reservation("10.0.0.6")]), "pool", None, 3)
+    assert found.addresses == ("10.0.0.5", "10.0.0.3", "10.0.0.2")
+    assert (found.free, found.used) == (4, 1)
+    assert found.withheld == {"excluded": 1, "ends of CIDRs, .0 and .255": 2}
+    assert not found.problem
+
+
+def test_a_full_or_draining_range_says_why_it_gives_nothing() -> None:
+    full = picture(ranges=[build_range("pool", "10.0.0.1")], reservations=[build_reservation("10.0.0.1")])
+    assert "full" in report_free(full, "pool", None, 1).problem
+    draining = picture(ranges=[build_range("pool", "10.0.0.1", draining=True)])
+    found = report_free(draining, "pool", None, 1)
+    assert "draining" in found.problem
+    assert found.free == 0
+
+
+def test_addresses_of_an_older_range_are_counted_as_its_own() -> None:
+    older = build_range("older", "10.0.0.1-10.0.0.5")
+    younger = build_range("younger", "10.0.0.1-10.0.0.8", created="2026-02-01T00:00:00Z")
+    found = report_free(picture(ranges=[older, younger]), "younger", None, 10)
+    assert found.addresses == ("10.0.0.6", "10.0.0.7", "10.0.0.8")
+    assert found.withheld == {"of an older range": 5}
+
+
+def test_a_family_that_the_range_has_not_and_a_range_that_is_not_there() -> None:
+    found = picture(ranges=[build_range("pool", "2001:db8::1-2001:db8::9")])
+    assert report_free(found, "pool", None, 1).addresses == ("2001:db8::1",)
+    assert "IPv4" in report_free(found, "pool", Family.IPV4, 1).problem
+    with pytest.raises(RangeUnknownError):
+        report_free(found, "other", None, 1)

@@ -1,0 +1,75 @@
+"""How views become tables, JSON and CSV."""
+
+import csv
+import io
+import json
+
+import pytest
+import yaml
+
+from fipop.report.addresses import AddressState, Ownership
+from fipop.report.rendering import Output, age, bar, dump, moment, table, to_csv
+from tests.harness.objects import NOW
+
+OWNER = Ownership(namespace="c-m-1", name="web", cluster="demo", since=NOW)
+
+
+def test_json_and_yaml_say_the_same_in_camel_case() -> None:
+    expected = {
+        "namespace": "c-m-1",
+        "name": "web",
+        "cluster": "demo",
+        "since": "2026-03-01T12:00:00Z",
+        "until": None,
+    }
+    assert json.loads(dump(OWNER, Output.JSON)) == expected
+    assert yaml.safe_load(dump(OWNER, Output.YAML)) == expected
+    assert json.loads(dump({"state": AddressState.HELD, "both": (1, 2)}, Output.JSON)) == {
+        "state": "held",
+        "both": [1, 2],
+    }
+
+
+def test_a_table_is_aligned_and_nothing_is_cut() -> None:
+    lines = table(("NAME", "B"), [("x" * 200, "1"), ("y", "")]).splitlines()
+    assert lines[0].index("B") == lines[1].index("1") == lines[2].index("-")
+    assert "x" * 200 in lines[1]
+
+
+def test_what_a_stranger_wrote_cannot_rewrite_the_terminal() -> None:
+    assert "\x1b" not in table(("NAME",), [("\x1b[2Jgone\u202e",)])
+    assert len(table(("NAME",), [("a\nb",)]).splitlines()) == 2
+
+
+def test_csv_is_read_back_and_formulas_stay_text() -> None:
+    text = to_csv(("a", "b"), [("=HYPERLINK(1)", 'say "so", \n twice'), ("-", "1")])
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows == [["a", "b"], ["'=HYPERLINK(1)", 'say "so", \n twice'], ["-", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("percent", "full"), [(0.0, 0), (1.0, 0), (50.0, 10), (99.9, 20), (100.0, 20), (140.0, 20)]
+)
+def test_a_bar(percent: float, full: int) -> None:
+    assert bar(percent).count("█") == full
+    assert len(bar(percent)) == 20
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (130, "2m10s"),
+        (3600 * 3, "3h"),
+        (86400 * 2 + 3600, "2d1h"),
+        (86400 * 40, "40d"),
+    ],
+)
+def test_an_age(seconds: float, text: str) -> None:
+    assert age(seconds) == text
+
+
+def test_a_moment() -> None:
+    assert moment(NOW) == "2026-03-01 12:00:00Z"
+    assert moment(None) == ""
