@@ -4,7 +4,8 @@
 
 In this order: the folder that KUBEBUILDER_ASSETS names (etcd, kube-apiserver, kubectl), the cache folder
 `$XDG_CACHE_HOME/fipop/assets`, a build from the pinned Go modules below `modules/`. Prometheus and promtool
-are taken from PATH, else from Debian's package. Blocking: meant for before anything runs.
+are taken from PATH, else from Debian's package; so is chromium, with the libraries it needs. Blocking: meant for
+before anything runs.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localfleet.cache import Cache
-from localfleet.debian import unpack_package
+from localfleet.debian import unpack_package, unpack_with_dependencies
 from localfleet.errors import AssetError, LocalFleetError
 from localfleet.progress import Progress
 from localfleet.recipes import BUILD_ENVIRONMENT, BUILD_FLAGS, Catalogue, GoBuild, build_catalogue, plan_build
@@ -56,7 +57,7 @@ class Assets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*self.catalogue.go, *self.catalogue.debian)
+        return (*self.catalogue.go, *self.catalogue.debian, *self.catalogue.debian_large)
 
     def listings(self) -> tuple[Listing, ...]:
         """All programs, each with its path if it is there already. Builds nothing."""
@@ -81,7 +82,7 @@ class Assets:
             plan = self._plan(name)
             folder = self._cache.find(plan.key)
             return Listing(name=name, version=plan.version, origin="Go module", path=folder and folder / name)
-        if name in self.catalogue.debian:
+        if name in self.catalogue.debian or name in self.catalogue.debian_large:
             return self._look_for_debian(name)
         raise AssetError(
             name=name, problem=f"not a program of the local fleet; these are: {', '.join(self.names)}"
@@ -103,6 +104,10 @@ class Assets:
                 return _in_debian(
                     self._fill(self._debian_key(name), unpack_package(package, progress=self.progress)), name
                 )
+        if name in self.catalogue.debian_large:
+            unpack = unpack_with_dependencies(name, self.catalogue.debian_large[name], progress=self.progress)
+            with self.progress.step(f"{name} (Debian packages)"):
+                return _in_debian(self._fill(self._debian_key(name), unpack), name)
         plan = self._plan(name)
         go = ensure_go(
             plan.lowest_go,
@@ -141,7 +146,7 @@ class Assets:
         return plan_build(recipe, (folder / "go.mod").read_text(), (folder / "go.sum").read_text(), system)
 
     def _debian_key(self, name: str) -> str:
-        return f"debian-{self.catalogue.debian[name]}-{platform.machine()}"
+        return f"debian-{self.catalogue.debian.get(name, name)}-{platform.machine()}"
 
     @property
     def _cache(self) -> Cache:

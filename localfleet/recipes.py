@@ -115,6 +115,8 @@ class Catalogue:
     go: Mapping[str, Recipe] = field(default_factory=dict)
     debian: Mapping[str, str] = field(default_factory=dict)
     """Program to Debian package."""
+    debian_large: Mapping[str, str] = field(default_factory=dict)
+    """Program, which is the package's name, to its place: it comes with all the libraries that it needs."""
     kubebuilder: frozenset[str] = frozenset()
     """Programs that the folder named by KUBEBUILDER_ASSETS holds, by that convention."""
 
@@ -150,5 +152,6 @@ def build_catalogue() -> Catalogue:
     return Catalogue(
         go={recipe.name: recipe for recipe in recipes},
         debian={"prometheus": "prometheus", "promtool": "prometheus"},
+        debian_large={"chromium": "usr/lib/chromium/chromium"},
         kubebuilder=frozenset({"etcd", "kube-apiserver", "kubectl"}),
     )

@@ -62,7 +62,7 @@ class AddressReport:
 
 def report_address(picture: Picture, address: Address) -> tuple[AddressReport, ...]:
     """Report an address in every space that knows it; in all spaces as unknown where none does."""
-    reports = [_report(picture, space, address) for space in picture.spaces()]
+    reports = [report_one(picture, space, address) for space in picture.spaces()]
     known = tuple(each for each in reports if each.state is not AddressState.UNKNOWN)
     return known or tuple(reports[:1])
 
@@ -79,14 +79,14 @@ def report_holdings(picture: Picture, namespace: str) -> tuple[AddressReport, ..
             space = floating_ip.status.address_space or _space_of(picture, floating_ip)
             named = (*floating_ip.status.addresses, *floating_ip.ipaddress.split(","))
             found |= {(space, address) for text in named if (address := read_address(text)) is not None}
-    return tuple(_report(picture, space, address) for space, address in sorted(found))
+    return tuple(report_one(picture, space, address) for space, address in sorted(found))
 
 
 def report_all(picture: Picture) -> Iterator[AddressReport]:
     """Report every address that somebody has, had last, or names, by space and address."""
     for space in picture.spaces():
         for address in sorted(picture.allocations.ranges.space(space).entries):
-            yield _report(picture, space, address)
+            yield report_one(picture, space, address)
 
 
 def find_namespaces(picture: Picture, name: str) -> tuple[str, ...]:
@@ -277,7 +277,8 @@ def _withheld(picture: Picture, range_name: str, family: Family) -> dict[str, in
 # How
 
 
-def _report(picture: Picture, space: str, address: Address) -> AddressReport:
+def report_one(picture: Picture, space: str, address: Address) -> AddressReport:
+    """Report an address of one space."""
     text = format_address(address)
     found = picture.by_address.get((space, address))
     claimants = list(picture.claimants(space, address))

@@ -1,0 +1,79 @@
+"""`fipop web`: the page, on this machine or in a pod, with the reader's own rights."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from fipop.api import names
+from fipop.cli.logs import configure_logging
+from fipop.cli.process import run_until_asked
+from fipop.cli.reading import Reading
+from fipop.errors import FipopError
+from fipop.listening import HttpListener
+from fipop.report.page.app import Page, is_local_host
+from fipop.report.page.snapshots import Snapshots
+from fipop.report.reading import read_facts
+
+logger = logging.getLogger(__name__)
+
+
+@click.command(short_help="The page: ranges as maps, search, guests.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Kubeconfig of the management cluster; default: kubectl's, in a pod its own access.",
+)
+@click.option("--context", help="Context of the kubeconfig; default: its current one.")
+@click.option(
+    "--operator-namespace",
+    default=names.OPERATOR_NAMESPACE,
+    envvar="FIPOP_NAMESPACE",
+    show_default=True,
+    help="Namespace in which the operator is installed.",
+)
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="Port; 0: a free one."
+)
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True)
+def web(
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
+    operator_namespace: str,
+    bind: str,
+    port: int,
+    log_format: str,
+) -> None:
+    """Serve the page until ctrl-C. It only reads, with your rights.
+
+    Whoever can connect sees what you may see: it listens on this machine alone unless --bind says otherwise.
+    """
+    configure_logging(as_json=log_format == "json")
+    reading = Reading(kubeconfig=kubeconfig, context=context, operator_namespace=operator_namespace)
+    try:
+        asyncio.run(run_until_asked(_serve(reading, bind, port), name="page"))
+    except (FipopError, OSError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(3 if isinstance(error, FipopError) else 1)
+
+
+async def _serve(reading: Reading, bind: str, port: int) -> None:
+    async with reading.connect() as client:
+        snapshots = Snapshots(lambda: read_facts(client, namespace=reading.operator_namespace))
+        page = Page(snapshots, local_only=is_local_host(bind))
+        listener = HttpListener(page.routes())
+        try:
+            await listener.setup()
+            await listener.listen(bind, port)
+            shown = f"[{bind}]" if ":" in bind else bind
+            click.echo(f"The page is at http://{shown}:{listener.port}/ until ctrl-C")
+            await asyncio.Event().wait()
+        finally:
+            await snapshots.close()
+            await listener.close()

@@ -1,0 +1,268 @@
+"""The page's server: GET only, relative links only, nothing of what a stranger wrote but as text.
+
+Rancher serves it under a path of its own, on its own origin: a script that got in here would have a Rancher session.
+Hence autoescape without exception, and a Content-Security-Policy that lets in only our own style and script.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
+from importlib import resources
+from itertools import islice
+
+import jinja2
+from aiohttp import web
+
+from fipop.errors import FipopError, RangeUnknownError
+from fipop.listening import Handler
+from fipop.report.addresses import (
+    AddressReport,
+    find_namespaces,
+    report_address,
+    report_all,
+    report_holdings,
+)
+from fipop.report.fleet import FloatingIPReport
+from fipop.report.maps import draw_map
+from fipop.report.page.snapshots import Snapshot, Snapshots
+from fipop.report.picture import read_address
+from fipop.report.rendering import age, moment, to_csv
+
+logger = logging.getLogger(__name__)
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+PAGE_ROWS = 500
+MOST_FOUND = 200
+_STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_ADDRESSES = ("address", "space", "range", "state", "namespace", "floatingIP", "cluster", "since", "until")
+
+
+class Page:
+    """Answers for the page. `local_only`: it listens on loopback, so a name that leads there is somebody's trick."""
+
+    def __init__(self, snapshots: Snapshots, *, local_only: bool) -> None:
+        self._snapshots = snapshots
+        self._local_only = local_only
+        self._templates = build_environment()
+
+    def routes(self) -> dict[str, Handler]:
+        """Give all paths, flat: links are relative, whatever stands before them."""
+        routes: dict[str, Handler] = {
+            "/": self._guard(self._overview),
+            "/range": self._guard(self._range),
+            "/floating-ips": self._guard(self._floating_ips),
+            "/guests": self._guard(self._guests),
+            "/search": self._guard(self._search),
+            "/ranges.csv": self._guard(self._ranges_csv),
+            "/addresses.csv": self._guard(self._addresses_csv),
+            "/healthz": self._healthz,
+        }
+        for name, kind in _STATIC.items():
+            routes[f"/{name}"] = _serve_static(name, kind)
+        return routes
+
+    def _guard(self, answer: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            if self._local_only and not is_local_host(request.host):
+                return web.Response(status=421, text="this page is for this machine only\n", headers=HEADERS)
+            try:
+                response = await answer(request)
+            except FipopError as error:
+                logger.warning("the page cannot be shown", extra={"error": str(error)})
+                response = self._render("error.html", status=502, problem=str(error))
+            response.headers.update(HEADERS)
+            return response
+
+        return handle
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _overview(self, _request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        return self._show("overview.html", found, problems=found.status.problems[:PAGE_ROWS])
+
+    async def _range(self, request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        name = request.query.get("name", "")
+        report = next((each for each in found.status.ranges if each.name == name), None)
+        if report is None:
+            return self._show("missing.html", found, status=404, what=f'floating IP range "{name}"')
+        try:
+            drawn = draw_map(found.picture, name, request.query.get("block", ""))
+        except RangeUnknownError:
+            drawn = None
+        except ValueError:
+            return self._show("missing.html", found, status=404, what="block of this range")
+        rows = _of_range(found, name)
+        return self._show(
+            "range.html",
+            found,
+            range=report,
+            map=drawn,
+            rows=tuple(islice(rows, PAGE_ROWS)),
+            more=sum(1 for _ in rows),
+        )
+
+    async def _floating_ips(self, request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        only = request.query.get("ready", "")
+        chosen = [each for each in found.floating_ips if not only or each.ready == only]
+        return self._show(
+            "floating_ips.html",
+            found,
+            rows=chosen[:PAGE_ROWS],
+            more=max(0, len(chosen) - PAGE_ROWS),
+            only=only,
+        )
+
+    async def _guests(self, request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        only = request.query.get("reachable", "")
+        wanted = {"yes": True, "no": False}.get(only)
+        chosen = [each for each in found.guests if wanted is None or each.reachable is wanted]
+        conditions = _conditions_by_guest(found.floating_ips)
+        return self._show(
+            "guests.html",
+            found,
+            rows=chosen[:PAGE_ROWS],
+            more=max(0, len(chosen) - PAGE_ROWS),
+            conditions=conditions,
+        )
+
+    async def _search(self, request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        asked = request.query.get("q", "").strip()[:253]
+        answers = tuple(islice(_search(found, asked), MOST_FOUND)) if asked else ()
+        return self._show("search.html", found, asked=asked, answers=answers, most=MOST_FOUND)
+
+    async def _ranges_csv(self, _request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        header = ("range", "space", "pool", "percent", "used", "quarantined", "free", "total", "outOfRange")
+        rows = [
+            (
+                *(each.name, each.space, each.pool, f"{each.percent:g}"),
+                *map(str, (each.whole.used, each.whole.quarantined, each.whole.free)),
+                *map(str, (each.whole.total, each.whole.out_of_range)),
+            )
+            for each in found.status.ranges
+        ]
+        return _csv("ranges.csv", to_csv(header, rows))
+
+    async def _addresses_csv(self, request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        name = request.query.get("range", "")
+        rows = report_all(found.picture) if not name else _of_range(found, name)
+        return _csv("addresses.csv", to_csv(_ADDRESSES, map(_address_row, rows)))
+
+    def _show(self, template: str, found: Snapshot, *, status: int = 200, **values: object) -> web.Response:
+        facts = found.picture.facts
+        return self._render(
+            template,
+            status=status,
+            now=facts.now,
+            operator=found.status.operator,
+            status_report=found.status,
+            unread=facts.unread,
+            **values,
+        )
+
+    def _render(self, template: str, *, status: int = 200, **values: object) -> web.Response:
+        text = self._templates.get_template(template).render(**values)
+        return web.Response(status=status, text=text, content_type="text/html", charset="utf-8")
+
+
+def build_environment() -> jinja2.Environment:
+    """Give the templates: autoescape everywhere, and a name that is not there is an error."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fipop.report.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["moment"] = moment
+    environment.filters["age"] = lambda span: age(span.total_seconds()) if isinstance(span, timedelta) else ""
+    return environment
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a Host header names this machine by its loopback address, or as localhost."""
+    for name in (host, host.rpartition(":")[0]):
+        bare = name.removeprefix("[").removesuffix("]").rstrip(".").lower()
+        try:
+            if bare == "localhost" or ipaddress.ip_address(bare).is_loopback:
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def _serve_static(name: str, kind: str) -> Handler:
+    body = (resources.files("fipop.report.page") / "static" / name).read_bytes()
+
+    async def serve(_request: web.Request) -> web.Response:
+        headers = {**HEADERS, "Cache-Control": "max-age=300"}
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+    return serve
+
+
+def _csv(name: str, text: str) -> web.Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
+
+
+def _of_range(found: Snapshot, name: str) -> Iterator[AddressReport]:
+    return (each for each in report_all(found.picture) if each.range == name)
+
+
+def _search(found: Snapshot, asked: str) -> Iterator[AddressReport]:
+    """Find what somebody means: an address, a guest by any of its names, else whatever has the text in its names."""
+    address = read_address(asked)
+    if address is not None:
+        yield from report_address(found.picture, address)
+        return
+    namespaces = find_namespaces(found.picture, asked)
+    if namespaces:
+        for namespace in namespaces:
+            yield from report_holdings(found.picture, namespace)
+        return
+    wanted = asked.lower()
+    for each in report_all(found.picture):
+        owner = each.owner
+        texts = (each.address, *((owner.namespace, owner.name, owner.cluster) if owner else ()))
+        if any(wanted in text.lower() for text in texts):
+            yield each
+
+
+def _conditions_by_guest(floating_ips: tuple[FloatingIPReport, ...]) -> Mapping[str, FloatingIPReport]:
+    """Give of each guest the floating IP that tells most of it: the first that is not ready, else the first."""
+    chosen: dict[str, FloatingIPReport] = {}
+    for each in floating_ips:
+        before = chosen.get(each.namespace)
+        if before is None or (before.ready == "True" and each.ready != "True"):
+            chosen[each.namespace] = each
+    return chosen
+
+
+def _address_row(each: AddressReport) -> tuple[str, ...]:
+    owner = each.owner
+    return (
+        *(each.address, each.space, each.range, each.state.value),
+        *((owner.namespace, owner.name, owner.cluster) if owner else ("", "", "")),
+        *(moment(owner.since if owner else None), moment(each.quarantined_until)),
+    )

@@ -1,0 +1,311 @@
+"""The page in a real Chromium: what it shows, what it never runs, and whom it asks."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from localfleet.controlplane import ControlPlane
+from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
+from localfleet.fleet import LocalFleet
+from localfleet.stack import RANGES, RESERVATIONS, build_floating_ip, build_range, floating_ips
+from tests.api.page.conftest import serve_page
+from tests.harness.browser import Tab
+from tests.harness.objects import build_reservation
+
+IMAGES = Path(__file__).parents[3] / "docs" / "images"
+CORPUS = (
+    "<script>window.stolen = 1</script>",
+    "\"><img src=x onerror='window.stolen=1'>",
+    "'><svg/onload=window.stolen=1>",
+    "javascript:window.stolen=1",
+    "{{ 7 * 7 }}${7*7}<%= 7 * 7 %>",
+    "</title></textarea></style><script>window.stolen=1</script>",
+    '" onmouseover="window.stolen=1" autofocus onfocus="window.stolen=1" x="',
+    "http://evil.example/?<iframe src=//evil.example>",
+)
+
+
+async def hold(
+    plane: ControlPlane, address: str, owner: str, *, cluster: str, namespace: str = "default", **how: Any
+) -> None:
+    body = build_reservation(address, owner, namespace=namespace, cluster=cluster, **how)
+    metadata = {"name": body["metadata"]["name"]}
+    await plane.client.create(RESERVATIONS, {**_KIND, "metadata": metadata, "spec": body["spec"]})
+
+
+_KIND = {"apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIPReservation"}
+
+
+async def name_address(
+    plane: ControlPlane, name: str, address: str, message: str, *, ready: str = "True"
+) -> None:
+    """Make a floating IP whose status names an address, as an operator would."""
+    path = floating_ips("default")
+    await plane.client.create(path, build_floating_ip("default", name, cluster=name, range_name="vlan-10"))
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "Ready" if ready == "True" else "GuestUnreachable",
+        "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    status = {
+        "addresses": [address],
+        "range": "vlan-10",
+        "addressSpace": "default",
+        "observedGeneration": 1,
+        "conditions": [condition],
+    }
+    await plane.client.patch(f"{path}/{name}/status", {"status": status})
+
+
+@pytest_asyncio.fixture(scope="module")
+async def plane(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
+    plane = await fleet.management("page")
+    await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
+    ranges = (
+        build_range(
+            "vlan-10", "10.10.0.0/24", harvester="harvester", network=CORPUS[0], exclude=["10.10.0.16/28"]
+        ),
+        build_range("vlan-20", "10.20.0.0/16", network="default/vlan20"),
+        build_range("vlan-30", "2001:db8:30::/64"),
+        build_range("vlan-40", "10.10.0.200-10.10.0.240"),
+    )
+    for each in ranges:
+        await plane.client.create(RANGES, each)
+    for number, evil in enumerate(CORPUS, start=1):
+        address, name = f"10.10.0.{number}", f"guest-{number}"
+        await hold(plane, address, name, cluster=evil[:63], range_name="vlan-10")
+        await name_address(plane, name, address, evil, ready="True" if number % 3 else "False")
+    await hold(
+        plane,
+        "10.10.0.50",
+        "left",
+        cluster="gone",
+        range_name="vlan-10",
+        quarantined_until="2099-01-01T00:00:00Z",
+        history=[
+            {"namespace": "c-m-0", "name": "left", "cluster": "gone", "releasedAt": "2026-01-01T00:00:00Z"},
+            {
+                "namespace": "c-m-1",
+                "name": "before",
+                "cluster": CORPUS[0],
+                "releasedAt": "2025-01-01T00:00:00Z",
+            },
+        ],
+    )
+    for number in range(1, 120):
+        await hold(
+            plane, f"10.20.{number % 30}.{number}", f"many-{number}", cluster="many", range_name="vlan-20"
+        )
+    await hold(plane, "2001:db8:30::7", "six", cluster="six", range_name="vlan-30")
+    yield plane
+    await fleet.remove(plane)
+
+
+@pytest_asyncio.fixture(scope="module")
+async def url(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    async with serve_page(plane, tmp_path_factory.mktemp("page")) as url:
+        yield url
+
+
+@pytest.fixture
+def page(tab: Tab, url: str) -> Tab:
+    """A tab of which everything is noted from now on."""
+    tab.complaints.clear()
+    tab.requests.clear()
+    return tab
+
+
+def is_quiet(page: Tab, url: str) -> bool:
+    """Whether there was no complaint, and no request to anybody else."""
+    assert not page.complaints
+    assert page.requests
+    assert all(each.startswith(url) for each in page.requests), page.requests
+    return True
+
+
+_CELLS = """Object.fromEntries([...document.querySelectorAll('a.cell')].map(
+    each => [each.dataset.address, each.className.replace('cell ', '')]))"""
+
+
+async def test_the_map_shows_what_the_ledger_says(page: Tab, url: str) -> None:
+    await page.open(f"{url}range?name=vlan-10")
+    cells = await page.run(_CELLS)
+    assert {address for address, state in cells.items() if state == "held"} == {
+        f"10.10.0.{number}" for number in range(1, len(CORPUS) + 1)
+    }
+    assert [address for address, state in cells.items() if state == "quarantined"] == ["10.10.0.50"]
+    assert cells["10.10.0.20"] == "excluded"
+    assert cells["10.10.0.99"] == "free"
+    tops = await page.run(
+        "['map','list'].map(each => document.getElementById(each).getBoundingClientRect().top)"
+    )
+    assert tops[0] < tops[1], "the map stands above the list"
+    numbers = "[...document.querySelectorAll('meter')].every(each => each.nextElementSibling.textContent.includes('%'))"
+    assert await page.run(numbers), "a number stands beside every bar"
+    await page.open(f"{url}range?name=vlan-40")
+    cells = await page.run(_CELLS)
+    assert set(cells.values()) == {"conflict"}, "all of it is of the older range"
+    assert is_quiet(page, url)
+
+
+async def test_a_sixteen_is_drawn_by_blocks_that_open(page: Tab, url: str) -> None:
+    await page.open(f"{url}range?name=vlan-20")
+    assert await page.run("document.querySelectorAll('a.block').length") == 256
+    await page.after("document.querySelector('[data-block=\"10.20.7.0/24\"]').click()")
+    cells = await page.run(_CELLS)
+    assert sorted(address for address, state in cells.items() if state == "held") == [
+        "10.20.7.37",
+        "10.20.7.67",
+        "10.20.7.7",
+        "10.20.7.97",
+    ]
+    await page.open(f"{url}range?name=vlan-30")
+    assert "1 of 18446744073709551615 addresses are used" in await page.run("document.body.innerText")
+    assert is_quiet(page, url)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("10.10.0.1", "default/guest-1"),
+        ("guest-2", "10.10.0.2"),
+        ("default/guest-3", "10.10.0.3"),
+        ("many", "default/many-1"),
+        ("10.10.0.50", "c-m-1/before"),
+        ("10.10.0.99", "free"),
+        ("nobody-has-this", "None."),
+    ],
+)
+async def test_search_finds_addresses_clusters_and_floating_ips(
+    page: Tab, url: str, asked: str, found: str
+) -> None:
+    await page.open(url)
+    await page.run(f"document.getElementById('q').value = {json.dumps(asked)}")
+    await page.after("document.querySelector('form').requestSubmit()")
+    assert found in await page.run("document.querySelector('main').innerText")
+    assert is_quiet(page, url)
+
+
+async def test_what_strangers_wrote_stays_text(page: Tab, url: str) -> None:
+    pages = ("", "range?name=vlan-10", "floating-ips", "guests", "search?q=10.10.0.50", "search?q=guest")
+    evil = "search?q=%3Cscript%3Ewindow.stolen%3D1%3C%2Fscript%3E"
+    for path in (*pages, evil, "range?name=%22%3E%3Cscript%3Ewindow.stolen%3D1%3C/script%3E"):
+        await page.open(url + path)
+        assert await page.run("window.stolen === undefined"), path
+        assert (
+            await page.run("document.querySelectorAll('main script, main img, main iframe, main svg').length")
+            == 0
+        )
+        hrefs = await page.run(
+            "[...document.querySelectorAll('[href],[action]')].map(each => each.href || each.action)"
+        )
+        assert all(each.startswith(url) for each in hrefs), hrefs
+    await page.open(f"{url}floating-ips")
+    text = await page.run("document.querySelector('main').innerText")
+    for each in CORPUS:
+        assert " ".join(each.split()) in " ".join(text.split())
+    # A page that is not found is an error that the browser tells in its console, too.
+    assert all("404" in each for each in page.complaints)
+    assert all(each.startswith(url) for each in page.requests)
+
+
+async def test_it_works_without_scripts(page: Tab, url: str) -> None:
+    await page.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        await page.open(f"{url}range?name=vlan-10")
+        document = await page.call("DOM.getDocument", depth=-1)
+        found = await page.call(
+            "DOM.querySelectorAll", nodeId=document["root"]["nodeId"], selector="a.cell.held"
+        )
+        assert len(found["nodeIds"]) == len(CORPUS)
+    finally:
+        await page.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+async def test_it_shows_by_itself_what_changed(page: Tab, url: str, plane: ControlPlane) -> None:
+    """The script is told to look at once instead of after 15 seconds."""
+    hurry = await page.call(
+        "Page.addScriptToEvaluateOnNewDocument",
+        source="const slow = window.setInterval; window.setInterval = (work, _) => slow(work, 300)",
+    )
+    try:
+        await page.open(f"{url}range?name=vlan-10")
+        await page.run("document.querySelector('[data-address=\"10.10.0.60\"]').focus()")
+        await hold(plane, "10.10.0.60", "fresh", cluster="fresh", range_name="vlan-10")
+        waits = """new Promise(done => { const look = () =>
+            document.querySelector('.held[data-address="10.10.0.60"]')
+                ? done(true) : setTimeout(look, 100); look(); })"""
+        assert await page.run(waits)
+        assert await page.run("document.activeElement.dataset.address") == "10.10.0.60"
+        assert is_quiet(page, url)
+    finally:
+        await page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=hurry["identifier"])
+
+
+async def test_keyboard_and_screen_reader_get_everything(page: Tab, url: str) -> None:
+    await page.open(url)
+    await page.press("Tab")
+    assert await page.run("document.activeElement.textContent") == "Skip to the content"
+    await page.press("Enter")
+    assert await page.run("document.activeElement.id") == "main"
+    await page.open(f"{url}range?name=vlan-10")
+    tree = (await page.call("Accessibility.getFullAXTree"))["nodes"]
+    named = {
+        (each["role"]["value"], each.get("name", {}).get("value", "")) for each in tree if "role" in each
+    }
+    assert ("searchbox", "Address, cluster or floating IP") in named
+    assert ("meter", "how full vlan-10 is") in named
+    assert any(role == "link" and "10.10.0.1 held" in name for role, name in named)
+    assert ("main", "") in named or any(role == "main" for role, _ in named)
+    nameless = [each for each in tree if each.get("role", {}).get("value") in {"link", "button"}]
+    assert all(each.get("name", {}).get("value") for each in nameless)
+
+
+_CONTRAST = """(() => {
+  const part = value => { const c = value / 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
+  const light = color => { const [r, g, b] = color.match(/[\\d.]+/g).map(Number);
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b); };
+  const ground = each => { for (let one = each; one; one = one.parentElement) {
+    const found = getComputedStyle(one).backgroundColor;
+    if (!found.endsWith(', 0)') && found !== 'transparent') return found; } return 'rgb(255,255,255)'; };
+  return [...document.querySelectorAll('main *, header *')].filter(each => each.children.length === 0
+      && each.textContent.trim() && each.getClientRects().length && !each.closest('.text, meter'))
+    .map(each => { const a = light(getComputedStyle(each).color), b = light(ground(each));
+      return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), each.className, each.textContent.slice(0, 30)]; })
+    .filter(([ratio]) => ratio < 4.5);
+})()"""
+"""What WCAG 2.2 asks of the contrast of texts (1.4.3, AA)."""
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"), [("light", "light", 1280), ("dark", "dark", 1280), ("narrow", "light", 390)]
+)
+async def test_light_dark_and_narrow(
+    page: Tab, url: str, name: str, scheme: str, width: int, tmp_path: Path
+) -> None:
+    await page.show_as(scheme=scheme, width=width)
+    try:
+        for path, number in (("", 1), ("range?name=vlan-10", 2), ("floating-ips", 3)):
+            await page.open(url + path)
+            assert not await page.run(_CONTRAST), (path, scheme)
+            wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert await page.run(wider) <= 0, f"{path} is wider than the window"
+            shot = tmp_path / f"{name}-{number}.png"
+            await page.screenshot(shot)
+            assert shot.stat().st_size > 5_000
+    finally:
+        await page.show_as()
+    assert is_quiet(page, url)
+
+
+async def test_it_sees_no_secret(url: str, page: Tab) -> None:
+    """Whatever is asked, Secrets are not."""
+    await page.open(url)
+    assert "Secret" not in await page.run("document.body.innerText")

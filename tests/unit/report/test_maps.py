@@ -1,0 +1,115 @@
+"""Maps of ranges: what each address is, and blocks that count right."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.report.maps import CELLS, Block, CellState, draw_map
+from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.report.pictures import picture
+
+
+def test_each_address_of_a_small_range_is_what_it_is() -> None:
+    pool = build_range("pool", "10.0.0.0/28", exclude=["10.0.0.3"])
+    older = build_range("older", "10.0.0.4", created="2025-01-01T00:00:00Z")
+    found = picture(
+        ranges=[pool, older],
+        floating_ips=[
+            build_floating_ip("web", status=held_by(["10.0.0.5"])),
+            build_floating_ip("one", status=held_by(["10.0.0.7"])),
+            build_floating_ip("two", namespace="c-m-2", status=held_by(["10.0.0.7"])),
+        ],
+        reservations=[
+            build_reservation("10.0.0.5"),
+            build_reservation("10.0.0.6", "gone", quarantined_until="2026-03-02T00:00:00Z"),
+            build_reservation("10.0.0.7", "one"),
+            build_reservation("10.0.0.0", "odd"),
+            build_reservation("192.168.0.1", "far"),
+        ],
+    )
+    drawn = draw_map(found, "pool")
+    (opened,) = drawn.opened
+    states = {each.address: each.state for each in opened.cells}
+    assert len(states) == CELLS
+    assert states["10.0.0.1"] is CellState.FREE
+    assert states["10.0.0.3"] is CellState.EXCLUDED
+    assert states["10.0.0.4"] is CellState.CONFLICT
+    assert states["10.0.0.5"] is CellState.HELD
+    assert states["10.0.0.6"] is CellState.QUARANTINED
+    assert states["10.0.0.7"] is CellState.CONFLICT
+    assert states["10.0.0.0"] is CellState.OUT_OF_RANGE
+    assert states["10.0.0.16"] is CellState.OUTSIDE
+    assert next(each.owner for each in opened.cells if each.address == "10.0.0.5") == "c-m-1/web"
+    assert [each.address for each in drawn.outside] == ["10.0.0.0", "192.168.0.1"]
+    assert (opened.block.held, opened.block.quarantined) == (2, 1)
+
+
+def test_a_large_range_is_drawn_by_blocks_that_open() -> None:
+    found = picture(ranges=[build_range("pool", "10.0.0.0/16")], reservations=[build_reservation("10.0.5.5")])
+    drawn = draw_map(found, "pool")
+    assert len(drawn.blocks) == 256
+    assert not drawn.opened
+    assert [each.cidr for each in drawn.blocks if each.held] == ["10.0.5.0/24"]
+    inside = draw_map(found, "pool", "10.0.5.0/24")
+    assert [each.cidr for each in inside.blocks] == ["10.0.5.0/24"]
+    assert sum(each.state is CellState.HELD for each in inside.opened[0].cells) == 1
+
+
+def test_a_range_of_a_whole_eight_is_drawn_in_two_steps() -> None:
+    found = picture(ranges=[build_range("pool", "10.0.0.0/8")])
+    drawn = draw_map(found, "pool")
+    assert {each.cidr.partition("/")[2] for each in drawn.blocks} == {"16"}
+    assert len(drawn.blocks) == 256
+    assert len(draw_map(found, "pool", "10.7.0.0/16").blocks) == 256
+
+
+def test_ipv6_is_drawn_by_what_is_used() -> None:
+    found = picture(
+        ranges=[build_range("pool", "2001:db8::/64")], reservations=[build_reservation("2001:db8::5")]
+    )
+    drawn = draw_map(found, "pool")
+    assert [each.address for each in drawn.ipv6] == ["2001:db8::5"]
+    assert drawn.ipv6_used == 1
+    assert drawn.ipv6_total == 2**64 - 1
+    assert not drawn.blocks
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["x", "10.0.0.0", "10.0.0.0/33", "10.0.0.1/24", "10.0.0.0/25", "999.0.0.0/24", "1.2.3.4.5/24", "/"],
+)
+def test_what_is_no_block_is_refused(block: str) -> None:
+    with pytest.raises(ValueError, match="no block"):
+        draw_map(picture(ranges=[build_range("pool", "10.0.0.0/16")]), "pool", block)
+
+
+def test_many_far_parts_are_not_drawn_all() -> None:
+    text = ",".join(f"10.{first}.{second}.7" for first in range(40) for second in range(100))
+    drawn = draw_map(picture(ranges=[build_range("pool", text)]), "pool")
+    assert len(drawn.blocks) == 40
+    far = ",".join(f"{first}.{second}.0.7" for first in range(1, 120) for second in range(20))
+    found = draw_map(picture(ranges=[build_range("pool", far)]), "pool")
+    assert len(found.blocks) == 119
+
+
+@given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 600)), min_size=1, max_size=5))
+def test_blocks_count_what_the_range_counts(parts: list[tuple[int, int]]) -> None:
+    base = 10 << 24
+    text = ",".join(f"{_text(base + first)}-{_text(base + first + size)}" for first, size in parts)
+    found = picture(ranges=[build_range("pool", text)])
+    capacity = found.allocations.ranges.capacity("pool")
+    assert capacity is not None
+    drawn = draw_map(found, "pool")
+    assert sum(each.total for each in drawn.blocks) == capacity.whole.total
+    shown = sum(each.state is CellState.FREE for one in drawn.opened for each in one.cells)
+    assert not drawn.opened or shown == capacity.whole.total
+
+
+@pytest.mark.parametrize(("percent", "level"), [(0, 0), (0.1, 1), (50, 5), (99.9, 9), (100, 10)])
+def test_a_level_is_full_only_when_full(percent: float, level: int) -> None:
+    block = Block(cidr="", total=1, held=0, quarantined=0, free=0, conflicts=0, percent=percent)
+    assert block.level == level
+
+
+def _text(value: int) -> str:
+    return ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0))

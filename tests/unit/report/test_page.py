@@ -1,0 +1,183 @@
+"""What the page's server answers, without a browser."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from fipop.errors import ApiUnreachableError
+from fipop.listening import HttpListener
+from fipop.report.facts import Facts, Unread
+from fipop.report.page.app import Page, build_environment, is_local_host
+from fipop.report.page.snapshots import FRESH_SECONDS, STALE_SECONDS, Snapshots
+from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.report.pictures import build_cluster, picture
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+FACTS = picture(
+    ranges=[
+        build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": EVIL}),
+        build_range("wide", "10.1.0.0/16"),
+    ],
+    floating_ips=[
+        build_floating_ip(
+            "web",
+            annotations={"clustername": EVIL},
+            status={
+                **held_by(["10.0.0.5"]),
+                "conditions": [{"type": "Ready", "status": "False", "reason": "Evil", "message": EVIL}],
+            },
+        )
+    ],
+    reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
+    clusters=[build_cluster("demo", "c-m-1")],
+    unread=(Unread(what=EVIL, problem=EVIL),),
+).facts
+
+
+class Cluster:
+    """What is read, how often, and how it fails."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def read(self) -> Facts:
+        self.reads += 1
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return FACTS
+
+
+@pytest_asyncio.fixture
+async def address() -> AsyncIterator[str]:
+    listener = HttpListener(Page(Snapshots(Cluster().read), local_only=True).routes())
+    await listener.setup()
+    await listener.listen("127.0.0.1", 0)
+    yield f"http://127.0.0.1:{listener.port}"
+    await listener.close()
+
+
+PATHS = (
+    *("/", "/range?name=pool", "/range?name=wide", "/range?name=wide&block=10.1.7.0/24", "/floating-ips"),
+    *("/floating-ips?ready=False", "/guests", "/guests?reachable=no", "/search?q=demo", "/search"),
+    *(
+        "/search?q=%3Cscript%3Ealert(1)%3C/script%3E",
+        "/range?name=%3Cscript%3E",
+        "/range?name=wide&block=%3Cb%3E",
+    ),
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_no_page_holds_what_a_stranger_wrote_but_as_text(address: str, path: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(address + path) as answer:
+        text = await answer.text()
+        assert answer.status in {200, 404}
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert " style=" not in text, "the policy would drop it"
+        for link in _links(text):
+            assert not link.startswith(("/", "http")), link
+
+
+def _links(text: str) -> list[str]:
+    parts = [
+        part.partition('"')[0] for word in (' href="', ' src="', ' action="') for part in text.split(word)[1:]
+    ]
+    return [part for part in parts if not part.startswith("#")]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+async def test_only_get_is_answered(address: str, method: str) -> None:
+    async with aiohttp.ClientSession() as session, session.request(method, address + "/") as answer:
+        assert answer.status == 405
+
+
+async def test_a_name_that_leads_to_this_machine_is_refused(address: str) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(address + "/", headers={"Host": "evil.example:80"}) as answer,
+    ):
+        assert answer.status == 421
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        *(("127.0.0.1:8090", True), ("localhost", True), ("LOCALHOST.:1", True), ("[::1]:80", True)),
+        *(("::1", True), ("127.8.8.8", True), ("10.0.0.1", False), ("127.0.0.1.evil.example", False)),
+        *(("", False), ("localhost.evil.example:80", False), ("0.0.0.0", False)),
+    ],
+)
+def test_which_hosts_are_this_machine(host: str, local: bool) -> None:
+    assert is_local_host(host) is local
+
+
+async def test_csv_is_for_download_and_holds_no_formula(address: str) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(address + "/addresses.csv?range=pool") as answer,
+    ):
+        assert answer.headers["Content-Disposition"].startswith("attachment")
+        assert answer.content_type == "text/csv"
+        assert "10.0.0.5,default,pool,held" in await answer.text()
+
+
+async def test_many_who_ask_at_once_cause_one_read() -> None:
+    cluster, now = Cluster(), [0.0]
+    snapshots = Snapshots(cluster.read, monotonic=lambda: now[0])
+    await asyncio.gather(*(snapshots.get() for _ in range(20)))
+    assert cluster.reads == 1
+    now[0] = FRESH_SECONDS / 2
+    await snapshots.get()
+    assert cluster.reads == 1
+    # What is not fresh is shown while a new look is under way; what is stale is not.
+    cluster.gate.clear()
+    now[0] = FRESH_SECONDS + 1
+    await snapshots.get()
+    waiting = asyncio.create_task(snapshots.get())
+    await asyncio.wait_for(waiting, 1)
+    now[0] = STALE_SECONDS + 1
+    late = asyncio.create_task(snapshots.get())
+    await asyncio.sleep(0)
+    assert not late.done()
+    cluster.gate.set()
+    await asyncio.wait_for(late, 1)
+    assert cluster.reads == 2
+    await snapshots.close()
+
+
+async def test_a_cluster_that_cannot_be_read_is_a_sentence_and_is_asked_again() -> None:
+    cluster = Cluster()
+    cluster.error = ApiUnreachableError(verb="list", kind="FloatingIP", reason="ConnectionRefused")
+    page = Page(Snapshots(cluster.read), local_only=False)
+    listener = HttpListener(page.routes())
+    await listener.setup()
+    await listener.listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.port}/"
+    async with aiohttp.ClientSession() as session:
+        async with session.get(url) as answer:
+            assert answer.status == 502
+            assert "ConnectionRefused" in await answer.text()
+        cluster.error = None
+        async with session.get(url) as answer:
+            assert answer.status == 200
+    await listener.close()
+
+
+def test_every_template_escapes() -> None:
+    environment = build_environment()
+    assert environment.autoescape is True
+    for name in environment.list_templates():
+        source, _, _ = environment.loader.get_source(environment, name)  # type: ignore[union-attr]
+        assert "|safe" not in source.replace(" ", "")
+        assert "autoescape" not in source
