@@ -10,13 +10,48 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* The image, by digest where one is given. */}}
+{{- /* The page's pods are none of the operator's. */}}
+{{- define "fipop.web.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-web
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "fipop.web.labels" -}}
+{{ include "fipop.web.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /* The image, by digest where one is given; from the registry that Rancher was told to take all images from. */}}
 {{- define "fipop.image" -}}
+{{- $registry := ((.Values.global).cattle).systemDefaultRegistry -}}
 {{- with .Values.image -}}
+{{- if $registry }}{{ trimSuffix "/" $registry }}/{{ end -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}
 {{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
+{{- end }}
+
+{{- /* Secrets for pulling images: the chart's own, and those for all charts, as names or as {name: …}. */}}
+{{- define "fipop.pullSecrets" -}}
+{{- $names := list -}}
+{{- range concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) -}}
+{{- $names = append $names (kindIs "string" . | ternary . (get (kindIs "map" . | ternary . dict) "name")) -}}
+{{- end -}}
+{{- with uniq (compact $names) }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Whether something is wanted: on true, and on "auto" where the cluster knows its kind. Called with (list root wanted kind). */}}
+{{- define "fipop.wanted" -}}
+{{- $root := index . 0 }}{{ $wanted := index . 1 | toString }}{{ $kind := index . 2 -}}
+{{- if or (eq $wanted "true") (and (eq $wanted "auto") ($root.Capabilities.APIVersions.Has $kind)) }}yes{{ end -}}
 {{- end }}

@@ -132,6 +132,24 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
         "Addresses that guests carry and nobody owns, beyond those of each guest that are kept from others.",
         value=fleet.ignored_claims,
     )
+    if fleet.leading:
+        yield GaugeMetricFamily(
+            "fipop_allocation_open",
+            "Whether the guests were looked at since the start, so that new addresses are given out.",
+            value=float(fleet.gives_out),
+        )
+    if fleet.last_answer is not None:
+        yield GaugeMetricFamily(
+            "fipop_api_last_answer_timestamp_seconds",
+            "When the management cluster's API server gave its last good answer.",
+            value=fleet.last_answer,
+        )
+    floating_ips = GaugeMetricFamily(
+        "fipop_floating_ips", "Floating IPs, by the status of their condition Ready.", labels=("ready",)
+    )
+    for ready, number in sorted(fleet.floating_ips.items()):
+        floating_ips.add_metric((ready,), number)
+    yield floating_ips
     depth = GaugeMetricFamily("fipop_queue_depth", "Keys that wait in a work queue.", labels=("queue",))
     for queue, keys in sorted(fleet.queue_depths.items()):
         depth.add_metric((queue,), keys)
@@ -143,7 +161,7 @@ def _guest_gauges(guests: Iterable[GuestSample]) -> Iterator[Metric]:
     last = GaugeMetricFamily(
         "fipop_guest_last_pass_timestamp_seconds",
         "When the last whole pass over a guest ended.",
-        labels=("guest", "cluster"),
+        labels=("guest", "guest_cluster"),
     )
     states: Tally[str] = Tally(reachable=0, unreachable=0, unknown=0)
     for guest in guests:

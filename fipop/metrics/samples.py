@@ -58,6 +58,11 @@ class FleetSnapshot:
     predecessor_runs: bool = False
     withheld_releases: int = 0
     ignored_claims: int = 0
+    floating_ips: Mapping[str, int] = field(default_factory=dict)
+    """How many there are by the status of their condition Ready; a standby does not count."""
+    gives_out: bool = False
+    last_answer: float | None = None
+    """The Unix time of the API server's last good answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -253,7 +253,13 @@ class Operator:
             leading=self._leadership.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
+            last_answer=self._last_answer_time(),
         )
+
+    def _last_answer_time(self) -> float | None:
+        """Give the Unix time of the API server's last good answer."""
+        at = self._client.last_good_answer_at
+        return None if at is None else time.time() - (time.monotonic() - at)
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
         self._metrics.observe_api_request(target, record.verb, record.status, record.duration_seconds)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from fipop.api.conditions import ConditionType, Verdict
 from fipop.metrics import FleetSnapshot, GuestSample, RangeSample
 from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
 
 
 def build_snapshot(
-    cache: ClusterCache, term: LeaderTerm | None, *, leading: bool, bad_options: int, predecessor_runs: bool
+    cache: ClusterCache,
+    term: LeaderTerm | None,
+    *,
+    leading: bool,
+    bad_options: int,
+    predecessor_runs: bool,
+    last_answer: float | None,
 ) -> FleetSnapshot:
     """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
 
@@ -26,6 +33,7 @@ def build_snapshot(
         predecessor_runs=predecessor_runs,
         withheld_releases=0,
         ignored_claims=0,
+        last_answer=last_answer,
     )
     if term is None:
         return snapshot
@@ -35,7 +43,17 @@ def build_snapshot(
         queue_depths={each.name: each.depth for each in (queues.objects, queues.passes, queues.installs)},
         withheld_releases=term.mass_release.withheld(),
         ignored_claims=sum(term.scan.ignored.values()),
+        floating_ips=_count_floating_ips(cache),
+        gives_out=term.gate.is_open,
     )
+
+
+def _count_floating_ips(cache: ClusterCache) -> Mapping[str, int]:
+    counts = {verdict.value: 0 for verdict in Verdict}
+    for each in cache.floating_ips.all():
+        ready = next((one for one in each.status.conditions if one.type is ConditionType.READY), None)
+        counts[ready.verdict.value if ready is not None else Verdict.UNKNOWN.value] += 1
+    return counts
 
 
 def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:

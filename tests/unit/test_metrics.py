@@ -49,6 +49,9 @@ FLEET = FleetSnapshot(
     bad_options=2,
     predecessor_runs=True,
     withheld_releases=40,
+    floating_ips={"True": 3, "False": 1, "Unknown": 0},
+    gives_out=True,
+    last_answer=1.5e9,
 )
 
 
@@ -209,10 +212,13 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
         'fipop_address_releases_total{result="quarantined"} 1.0',
         'fipop_helm_runs_total{command="upgrade",result="error"} 1.0',
         'fipop_queue_depth{queue="guests"} 7.0',
+        'fipop_floating_ips{ready="False"} 1.0',
+        "fipop_allocation_open 1.0",
+        "fipop_api_last_answer_timestamp_seconds 1.5e+09",
         "fipop_settings_bad_options 2.0",
         "fipop_predecessor_running 1.0",
         "fipop_withheld_releases 40.0",
-        'fipop_guest_last_pass_timestamp_seconds{cluster="demo",guest="c-m-4xk8q2vz"} 1.5e+09',
+        'fipop_guest_last_pass_timestamp_seconds{guest="c-m-4xk8q2vz",guest_cluster="demo"} 1.5e+09',
     ):
         assert line in shown
     assert 'version="1.2.3"' in shown
