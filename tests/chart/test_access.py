@@ -7,15 +7,27 @@ import pytest
 
 from tests.chart.rendering import Chart, Object, Rendered
 
-EVERYTHING_ON: dict[str, Any] = {"serviceMonitor": {"enabled": True}}
+EVERYTHING_ON: dict[str, Any] = {
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboard": {"enabled": True},
+    "web": {"enabled": True, "navLink": True},
+    "networkPolicy": {"enabled": True},
+}
+VIEWER = "-viewer"
+"""How the roles end that are for people and the page, not for the operator."""
 ALONE: dict[str, Any] = {"leaderElection": False, "replicas": 1, "strategy": "Recreate"}
 
 Grant = tuple[str, str, str, str]
 """Namespace ("" for the whole cluster), API group, resource or resource/name, verb."""
 
 
-def grants_of(rendered: Rendered) -> Iterator[Grant]:
-    for role in [*rendered.of_kind("ClusterRole"), *rendered.of_kind("Role")]:
+def roles_of(rendered: Rendered) -> list[Object]:
+    return [*rendered.of_kind("ClusterRole"), *rendered.of_kind("Role")]
+
+
+def grants_of(roles: list[Object]) -> Iterator[Grant]:
+    for role in roles:
         for rule in role["rules"]:
             assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}
             for group in rule["apiGroups"]:
@@ -77,17 +89,54 @@ LEASE = table("""
     ids=["by default", "without CRD updates", "without leader election"],
 )
 def test_the_operator_may_do_exactly_this(chart: Chart, values: dict[str, Any], expected: set[Grant]) -> None:
-    assert set(grants_of(chart.render(values))) == expected
+    roles = roles_of(chart.render(values))
+    assert (
+        set(grants_of([each for each in roles if not each["metadata"]["name"].endswith(VIEWER)])) == expected
+    )
+
+
+def test_a_viewer_and_the_page_read_no_secret_and_write_nothing(chart: Chart) -> None:
+    rendered = chart.render(EVERYTHING_ON)
+    page = {"kind": "ServiceAccount", "name": "fipop-web", "namespace": "kube-fip"}
+    bound = [
+        each["roleRef"]["name"]
+        for each in [*rendered.of_kind("ClusterRoleBinding"), *rendered.of_kind("RoleBinding")]
+        if page in each["subjects"]
+    ]
+    assert bound == ["fipop-viewer", "fipop-viewer"]
+    viewer = [each for each in roles_of(rendered) if each["metadata"]["name"] == "fipop-viewer"]
+    for _, _, resource, verb in grants_of(viewer):
+        assert resource != "secrets"
+        assert verb in {"get", "list"}
+
+
+def test_the_page_is_seen_by_those_who_may_use_its_service(chart: Chart) -> None:
+    rendered = chart.render({"web": {"enabled": True, "port": 8080, "navLink": True}})
+    (rule,) = rendered.only("ClusterRole", "fipop-web-user")["rules"]
+    assert rule == {
+        "apiGroups": [""],
+        "resources": ["services/proxy"],
+        "resourceNames": ["http:fipop-web:8080"],
+        "verbs": ["get"],
+    }
+    target = rendered.only("NavLink")["spec"]["toService"]
+    assert target == {
+        "namespace": "kube-fip",
+        "name": "fipop-web",
+        "scheme": "http",
+        "port": "8080",
+        "path": "/",
+    }
 
 
 def test_nothing_is_granted_by_wildcard(chart: Chart) -> None:
-    for _, group, resource, verb in grants_of(chart.render(EVERYTHING_ON)):
+    for _, group, resource, verb in grants_of(roles_of(chart.render(EVERYTHING_ON))):
         assert "*" not in group + resource + verb
 
 
 def test_secrets_are_got_only_in_the_namespaces_of_the_value(chart: Chart) -> None:
     rendered = chart.render({"secretNamespaces": ["team-a", "team-b"]})
-    secrets = {grant for grant in grants_of(rendered) if grant[2].startswith("secrets")}
+    secrets = {grant for grant in grants_of(roles_of(rendered)) if grant[2].startswith("secrets")}
     assert secrets == {("team-a", "", "secrets", "get"), ("team-b", "", "secrets", "get")}
 
 
@@ -98,7 +147,8 @@ def test_every_role_is_bound_to_the_operators_account_and_to_no_one_else(chart: 
     assert rendered.only("ServiceAccount")["metadata"]["name"] == release
     assert rendered.pod["spec"]["serviceAccountName"] == release
     for role_kind in ("Role", "ClusterRole"):
-        roles = {_place(role) for role in rendered.of_kind(role_kind)}
+        found = [_place(role) for role in rendered.of_kind(role_kind)]
+        roles = {place for place in found if not place[1].endswith(VIEWER)}
         bindings = rendered.of_kind(f"{role_kind}Binding")
         bound = {(_place(binding)[0], binding["roleRef"]["name"]) for binding in bindings}
         assert bound == roles

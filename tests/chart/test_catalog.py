@@ -1,0 +1,208 @@
+"""What Rancher's catalog reads of the chart, and the page and the dashboard that it brings."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from fipop.settings.options import DEFAULTS, settings_data
+from tests.chart.rendering import ROOT, Chart, Object
+
+QUESTIONS = yaml.safe_load((ROOT / "questions.yaml").read_text())["questions"]
+VALUES = yaml.safe_load((ROOT / "values.yaml").read_text())
+NAV_LINK = "ui.cattle.io/v1/NavLink"
+KINDS = {"boolean", "enum", "int", "string"}
+
+
+def all_questions() -> Iterator[Object]:
+    for question in QUESTIONS:
+        yield question
+        yield from question.get("subquestions", ())
+
+
+def at(values: Any, variable: str) -> Any:
+    """The value of a variable, KeyError where there is none."""
+    for part in variable.split("."):
+        values = values[part]
+    return values
+
+
+def nested(variable: str, value: object) -> Object:
+    first, _, rest = variable.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+def answers(question: Object) -> list[Any]:
+    """Answers that somebody may give: both of a boolean, all of a choice."""
+    match question["type"]:
+        case "boolean":
+            return [True, False]
+        case "enum":
+            # Rancher hands over what is chosen as text, or as a boolean where it looks like one.
+            return [
+                *question["options"],
+                *(
+                    {"true": True, "false": False}[each]
+                    for each in question["options"]
+                    if each in ("true", "false")
+                ),
+            ]
+        case "int":
+            return [question["default"], question["min"]]
+        case _:
+            return [question["default"]]
+
+
+ANSWERED = [(question["variable"], answer) for question in all_questions() for answer in answers(question)]
+
+
+@pytest.mark.parametrize(("variable", "answer"), ANSWERED)
+def test_every_question_names_a_value_and_every_answer_is_taken(
+    chart: Chart, variable: str, answer: Any
+) -> None:
+    at(VALUES, variable)
+    values = nested(variable, answer)
+    if variable.startswith("web.") and variable != "web.enabled":
+        values["web"]["enabled"] = True
+    assert chart.render(values).only("Deployment", "fipop")
+
+
+def test_what_is_asked_has_the_values_default_a_known_type_and_words() -> None:
+    for question in all_questions():
+        assert question["type"] in KINDS
+        assert question["label"]
+        assert question["description"]
+        default = at(VALUES, question["variable"])
+        assert str(question["default"]).lower() == str(default).lower(), question["variable"]
+
+
+def test_what_only_the_first_installation_reads_says_so() -> None:
+    asked = [each for each in all_questions() if each["variable"].startswith("settings.")]
+    assert {each["variable"].partition(".")[2] for each in asked} <= set(settings_data(DEFAULTS))
+    for each in asked:
+        assert "Read by the first installation only" in each["description"]
+
+
+def test_the_annotations_are_those_that_rancher_reads(chart: Chart) -> None:
+    meta = yaml.safe_load((ROOT / "Chart.yaml").read_text())
+    known = {
+        *("display-name", "namespace", "release-name", "scope", "type", "permits-os", "kube-version"),
+        *("rancher-version", "requests-cpu", "requests-memory", "provides-gvr"),
+    }
+    assert {name.partition("/")[2] for name in meta["annotations"]} == known
+    assert meta["annotations"]["catalog.cattle.io/scope"] == "management"
+    assert {"networking", "infrastructure"} <= set(meta["keywords"])
+    assert (ROOT / meta["icon"].removeprefix("file://")).is_file()
+    replicas = VALUES["replicas"]
+    requests = chart.render().container["resources"]["requests"]
+    asked = int(requests["cpu"].removesuffix("m")) * replicas
+    assert meta["annotations"]["catalog.cattle.io/requests-cpu"] == f"{asked}m"
+    memory = int(requests["memory"].removesuffix("Mi")) * replicas
+    assert meta["annotations"]["catalog.cattle.io/requests-memory"] == f"{memory}Mi"
+
+
+@pytest.mark.parametrize("secrets", [["shared"], [{"name": "shared"}]])
+def test_images_come_from_ranchers_registry_with_its_secrets(chart: Chart, secrets: list[Any]) -> None:
+    values = {
+        "global": {"cattle": {"systemDefaultRegistry": "registry.example:5000"}, "imagePullSecrets": secrets},
+        "imagePullSecrets": [{"name": "own"}],
+        "web": {"enabled": True},
+    }
+    for deployment in chart.render(values).of_kind("Deployment"):
+        pod = deployment["spec"]["template"]["spec"]
+        assert pod["containers"][0]["image"].startswith("registry.example:5000/fipop:")
+        assert pod["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
+    assert "imagePullSecrets" not in chart.render().pod["spec"]
+
+
+def test_the_page_is_off_by_default_and_its_pods_are_not_the_operators(chart: Chart) -> None:
+    assert len(chart.render().of_kind("Deployment")) == 1
+    rendered = chart.render({"web": {"enabled": True}, "serviceMonitor": {"enabled": True}})
+    pod = rendered.only("Deployment", "fipop-web")["spec"]["template"]
+    service = rendered.only("Service", "fipop-web")["spec"]["selector"]
+    assert service.items() <= pod["metadata"]["labels"].items()
+    others = (
+        rendered.only("Service", "fipop")["spec"]["selector"],
+        rendered.only("ServiceMonitor")["spec"]["selector"]["matchLabels"],
+    )
+    for other in others:
+        assert not other.items() <= pod["metadata"]["labels"].items()
+    assert pod["spec"]["serviceAccountName"] == "fipop-web"
+    (container,) = pod["spec"]["containers"]
+    assert container["args"][0] == "web"
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known", "expected"),
+    [("auto", (), False), ("auto", (NAV_LINK,), True), (True, (), True), (False, (NAV_LINK,), False)],
+)
+def test_rancher_gets_a_link_where_it_knows_links(
+    chart: Chart, wanted: Any, known: tuple[str, ...], expected: bool
+) -> None:
+    rendered = chart.render({"web": {"enabled": True, "navLink": wanted}}, known=known)
+    assert bool(rendered.of_kind("NavLink")) is expected
+
+
+# The dashboard
+
+
+def dashboard() -> Object:
+    found: Object = json.loads((ROOT / "files" / "dashboard.json").read_text())
+    return found
+
+
+def expressions() -> list[str]:
+    return [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
+
+
+def test_the_dashboard_is_where_grafanas_sidecar_looks(chart: Chart) -> None:
+    assert not [
+        each for each in chart.render().of_kind("ConfigMap") if each["metadata"]["name"].endswith("dashboard")
+    ]
+    found = chart.render({"dashboard": {"enabled": True}}).only("ConfigMap", "fipop-dashboard")
+    assert found["metadata"]["namespace"] == "cattle-dashboards"
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(found["data"]["fipop.json"]) == dashboard()
+
+
+def test_the_dashboard_has_what_grafanas_schema_asks_for() -> None:
+    """As far as it can be had: what the schema of a dashboard (schemaVersion 39) requires of these kinds of panels."""
+    found = dashboard()
+    assert found["schemaVersion"] == 39
+    assert {"title", "uid", "panels", "templating", "time", "annotations"} <= set(found)
+    assert len(found["uid"]) <= 40
+    ids = [panel["id"] for panel in found["panels"]]
+    assert len(set(ids)) == len(ids)
+    used: set[tuple[int, int]] = set()
+    for panel in found["panels"]:
+        place = panel["gridPos"]
+        assert 0 <= place["x"] < place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & used, f"{panel['title']} lies over another panel"
+        used |= cells
+        assert panel["type"] in {"row", "timeseries", "stat", "bargauge"}
+        if panel["type"] == "row":
+            assert panel["panels"] == []
+            continue
+        assert panel["fieldConfig"]["overrides"] == []
+        assert {"defaults"} <= set(panel["fieldConfig"])
+        assert [target["refId"] for target in panel["targets"]] == [
+            chr(65 + n) for n in range(len(panel["targets"]))
+        ]
+        assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+
+
+def test_the_dashboard_asks_for_metrics_of_the_page_and_makes_replicas_one() -> None:
+    known = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    for expression in expressions():
+        named = set(re.findall(r"\b(?:fipop|kubefipoperator)_\w+", expression))
+        assert {name.removesuffix("_bucket").removesuffix("_count") for name in named} <= known, expression
+        assert re.search(r"\b(max|sum)\b", expression), expression
