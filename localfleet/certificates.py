@@ -2,6 +2,8 @@
 
 import datetime as dt
 import ipaddress
+import ssl
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -78,6 +80,17 @@ def build_authority(name: str, now: dt.datetime) -> CertificateAuthority:
         .sign(key, hashes.SHA256())
     )
     return CertificateAuthority(pair=KeyPair(certificate=_pem(certificate), key=_key_pem(key)), now=now)
+
+
+def build_server_tls(pair: KeyPair) -> ssl.SSLContext:
+    """The TLS settings of a server with that certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # The ssl module takes certificates from files only; this one is gone as soon as it was read.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
 
 
 def build_signing_key() -> tuple[bytes, bytes]:

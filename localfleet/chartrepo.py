@@ -1,5 +1,6 @@
 """A Helm chart repository over HTTP: `index.yaml` and archives, which can be changed and taken away."""
 
+import base64
 import gzip
 import hashlib
 import io
@@ -12,6 +13,8 @@ from typing import Any, Self
 import yaml
 from aiohttp import web
 
+from localfleet.certificates import CertificateAuthority, build_server_tls
+
 
 class ChartRepository:
     """Serves what was published, on a free loopback port while entered as `async with`.
@@ -19,9 +22,13 @@ class ChartRepository:
     `unavailable = True` makes every answer 503. `requests` counts the paths asked for.
     """
 
-    def __init__(self) -> None:
-        """An empty repository."""
+    def __init__(
+        self, *, authority: CertificateAuthority | None = None, credential: tuple[str, str] | None = None
+    ) -> None:
+        """An empty repository; with an `authority` over TLS, with a `credential` (user, password) for who has that."""
         self.unavailable = False
+        self._authority = authority
+        self._credential = credential
         self.requests: Counter[str] = Counter()
         self._entries: dict[str, dict[str, dict[str, Any]]] = {}
         self._archives: dict[str, bytes] = {}
@@ -31,7 +38,10 @@ class ChartRepository:
     async def __aenter__(self) -> Self:
         """Listen on loopback."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        tls = None
+        if self._authority is not None:
+            tls = build_server_tls(self._authority.issue_server(["127.0.0.1"]))
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=tls).start()
         self._port = self._runner.addresses[0][1]
         return self
 
@@ -42,7 +52,8 @@ class ChartRepository:
     @property
     def url(self) -> str:
         """What `kubevipChartRepoUrl` is set to."""
-        return f"http://127.0.0.1:{self._port}"
+        scheme = "http" if self._authority is None else "https"
+        return f"{scheme}://127.0.0.1:{self._port}"
 
     def publish(self, archive: Path) -> None:
         """Add a packed chart to the index, in place of one of the same name and version."""
@@ -73,6 +84,10 @@ class ChartRepository:
         self.requests[request.path] += 1
         if self.unavailable:
             return web.Response(status=503, text="the chart repository is away")
+        if self._credential is not None:
+            wanted = f"Basic {base64.b64encode(':'.join(self._credential).encode()).decode()}"
+            if request.headers.get("Authorization") != wanted:
+                return web.Response(status=401, text="who are you")
         if request.path == "/index.yaml":
             return web.Response(body=self.index(), content_type="application/yaml")
         archive = self._archives.get(request.path.removeprefix("/"))

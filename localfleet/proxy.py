@@ -8,8 +8,6 @@ guest, so that a test can count them, and does harm to a guest's traffic when a 
 import asyncio
 import json
 import logging
-import ssl
-import tempfile
 import time
 from typing import Any, Self
 
@@ -17,7 +15,7 @@ from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, DummyCo
 from multidict import CIMultiDict
 from yarl import URL
 
-from localfleet.certificates import CertificateAuthority, KeyPair
+from localfleet.certificates import CertificateAuthority, build_server_tls
 from localfleet.routes import Fault, GuestRoute, SeenRequest, Upstream, upstream_of
 from localfleet.simulated import SimulatedGuest
 
@@ -50,7 +48,7 @@ class RancherProxy:
         self.ca_pem = authority.pem.decode()
         self.guests: dict[str, GuestRoute] = {}
         self._bindings: dict[str, set[str]] = {}
-        self._tls = _build_server_tls(authority.issue_server(["127.0.0.1", "localhost"]))
+        self._tls = build_server_tls(authority.issue_server(["127.0.0.1", "localhost"]))
         self._port = port
         self._runner = web.ServerRunner(
             web.Server(self._handle, access_log=None, handler_cancellation=True),
@@ -172,16 +170,6 @@ class RancherProxy:
         except ClientConnectionError as error:
             logger.info("Guest API server is not reachable", extra={"path": seen.path, "error": str(error)})
             return _refusal(502, "BadGateway", "the guest's API server is not reachable")
-
-
-def _build_server_tls(pair: KeyPair) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The ssl module takes certificates from files only; this one is gone as soon as it was read.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(pair.certificate + pair.key)
-        file.flush()
-        context.load_cert_chain(file.name)
-    return context
 
 
 async def _suffer(harm: Fault, request: web.BaseRequest) -> web.StreamResponse | None:

@@ -1,7 +1,9 @@
 """A real OCI registry with TLS on loopback, for charts that are named `oci://…`."""
 
+import base64
+import json
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 import yaml
@@ -13,15 +15,29 @@ from localfleet.processes import Process
 
 _READY_SECONDS = 20.0
 _REPOSITORY = "charts"
+CREDENTIAL = ("reader", "l0cal-fleet")
+_HTPASSWD = "reader:$2b$04$JHAMxzZnSNyl2YEWcl9Ia.epVYsa9Cl7DSPulZdRe.ziB/08WTUbO\n"
+"""The same, as bcrypt has it: what the registry reads."""
 
 
 class OciRegistry:
     """The distribution registry, running while entered as `async with`; clients have to trust `ca_file`."""
 
     def __init__(
-        self, *, program: Path, folder: Path, ports: Ports, authority: CertificateAuthority, helm: Helm
+        self,
+        *,
+        program: Path,
+        folder: Path,
+        ports: Ports,
+        authority: CertificateAuthority,
+        helm: Helm,
+        is_closed: bool = False,
     ) -> None:
-        """Prepare a registry that keeps its data, certificate and log in `folder`."""
+        """Prepare a registry that keeps its data, certificate and log in `folder`.
+
+        One that `is_closed` lets in who has CREDENTIAL.
+        """
+        self._is_closed = is_closed
         self.ca_file = folder / "ca.pem"
         self._folder = folder
         self._ports = ports
@@ -66,7 +82,13 @@ class OciRegistry:
 
     async def push(self, archive: Path) -> None:
         """Push a packed chart with helm."""
-        await self._helm.run("push", archive, self.url, "--ca-file", self.ca_file)
+        config = self._folder / "registry-config.json"
+        pair = base64.b64encode(":".join(CREDENTIAL).encode()).decode()
+        auths = {f"127.0.0.1:{self._port}": {"auth": pair}} if self._is_closed else {}
+        config.write_text(json.dumps({"auths": auths}))
+        await self._helm.run(
+            "push", archive, self.url, "--ca-file", self.ca_file, "--registry-config", config
+        )
 
     def _write_files(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +98,7 @@ class OciRegistry:
         key.write_bytes(pair.key)
         (self._folder / "server.pem").write_bytes(pair.certificate)
         self.ca_file.write_bytes(self._authority.pem)
-        config = {
+        config: dict[str, Any] = {
             "version": 0.1,
             "log": {"level": "warn"},
             "storage": {"filesystem": {"rootdirectory": str(self._folder / "data")}},
@@ -85,6 +107,10 @@ class OciRegistry:
                 "tls": {"certificate": str(self._folder / "server.pem"), "key": str(key)},
             },
         }
+        if self._is_closed:
+            accounts = self._folder / "htpasswd"
+            accounts.write_text(_HTPASSWD)
+            config["auth"] = {"htpasswd": {"realm": "charts", "path": str(accounts)}}
         self._config.write_text(yaml.safe_dump(config))
 
     async def _answers(self) -> bool:
@@ -93,6 +119,6 @@ class OciRegistry:
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
                 session.get(f"https://127.0.0.1:{self._port}/v2/", ssl=False) as answer,
             ):
-                return answer.status == 200
+                return answer.status in {200, 401}
         except (aiohttp.ClientError, TimeoutError):
             return False

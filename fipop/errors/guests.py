@@ -89,12 +89,16 @@ class HelmError(GuestError):
 
 
 class ChartError(GuestError):
-    """A chart cannot be had. `source` is the admin's own word for it: a repository's URL or an `oci://` reference."""
+    """A chart cannot be had. `source` is the admin's own word for it: a repository's URL or an `oci://` reference.
 
-    def __init__(self, *, source: str, version: str, reason: str) -> None:
+    `condition` is the reason of the condition that tells of it.
+    """
+
+    def __init__(self, *, source: str, version: str, reason: str, condition: str = "ReleaseFailed") -> None:
         self.source = source
         self.version = version
         self.reason = reason
+        self.condition = condition
         super().__init__(f"chart {source} {version or '(newest)'}: {reason}")
 
 

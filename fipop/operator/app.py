@@ -31,6 +31,7 @@ from fipop.metrics import FleetSnapshot, Metrics, MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
+from fipop.operator.guests.chart_access import ChartAccessReader
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import Concurrency, build_queues
@@ -105,7 +106,10 @@ class Operator:
         )
         return GuestLimits(
             helm=helm,
-            charts=ChartCache(helm),
+            charts=ChartCache(
+                helm,
+                read_access=ChartAccessReader(client=self._client, namespace=self._options.namespace).read,
+            ),
             allow_loopback=self._options.allow_loopback_guests,
             slots=asyncio.Semaphore(self._options.pass_concurrency),
             observe_request=lambda record: self._note_request("guest", record),

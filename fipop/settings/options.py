@@ -21,8 +21,10 @@ from fipop.settings.values import (
     parse_chart_ref,
     parse_chart_values,
     parse_choice,
+    parse_digest,
     parse_interval,
     parse_namespace,
+    parse_object_name,
     parse_port,
     parse_release_name,
     parse_repo_url,
@@ -76,6 +78,10 @@ class Settings:
     kubevip_cloud_provider_chart_ref: str
     kubevip_cloud_provider_chart_version: str
     kubevip_cloud_provider_chart_values: ChartValues
+    kubevip_chart_secret: str = ""
+    kubevip_chart_ca: str = ""
+    kubevip_chart_digest: str = ""
+    kubevip_cloud_provider_chart_digest: str = ""
 
 
 _KUBEVIP_VALUES = """\
@@ -243,4 +249,8 @@ _OPTIONS = (
         parse_chart_values,
         secret=True,
     ),
+    _Option("kubevipChartSecret", "kubevip_chart_secret", parse_object_name),
+    _Option("kubevipChartCA", "kubevip_chart_ca", parse_object_name),
+    _Option("kubevipChartDigest", "kubevip_chart_digest", parse_digest),
+    _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
 )

@@ -15,7 +15,7 @@ from fipop.api.names import parse_go_bool
 from fipop.errors import FipopError
 from fipop.local_addresses import is_link_host
 from fipop.settings.yaml import JsonValue, YamlRefusedError, parse_yaml_mapping
-from fipop.texts import is_namespace
+from fipop.texts import is_namespace, is_object_name
 
 HEALTH_PORT = 8081
 """Taken by the probes, hence a bad value for `metricsPort`."""
@@ -35,6 +35,9 @@ _PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _CHART_REF = re.compile(
     rf"oci://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{{1,5}})?(?:/{_PATH_PART})+"
 )
+# A path without anything that a shell, a URL or a log would read otherwise.
+_CHART_FILE = re.compile(r"file://(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)+\.tgz")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_URL = 2048
 REPO_URL_REASON = "must be the http:// or https:// URL of a chart repository"
 
@@ -160,10 +163,14 @@ def parse_repo_url(text: str) -> str:
 
 
 def parse_chart_ref(text: str) -> str:
-    """Read the OCI reference of a chart; "" for none."""
+    """Read the reference of a chart: OCI, or an archive that is mounted into our pod; "" for none."""
     ref = text.strip()
+    if len(ref) <= _MAX_URL and _CHART_FILE.fullmatch(ref) and "/../" not in ref:
+        return ref
     if ref and (len(ref) > _MAX_URL or not _CHART_REF.fullmatch(ref)):
-        raise SettingsError("must be oci://<registry>/<path>/<chart> without a tag, or empty")
+        raise SettingsError(
+            "must be oci://<registry>/<path>/<chart> without a tag, file:///<path>.tgz, or empty"
+        )
     _refuse_link(urlsplit(ref).hostname or "")
     return ref
 
@@ -172,6 +179,22 @@ def _refuse_link(host: str) -> None:
     if is_link_host(host):
         # Where clouds hand out machine credentials: helm would fetch them, and its failure would tell.
         raise SettingsError("must not lead to a link-local address or a metadata service")
+
+
+def parse_object_name(text: str) -> str:
+    """Read the name of a Secret or ConfigMap in our namespace; "" for none."""
+    name = text.strip()
+    if name and not is_object_name(name):
+        raise SettingsError("must be the name of an object: a-z, 0-9, - and ., at most 253 characters")
+    return name
+
+
+def parse_digest(text: str) -> str:
+    """Read the digest that a chart's archive must have; "" for any."""
+    digest = text.strip().lower()
+    if digest and not _DIGEST.fullmatch(digest):
+        raise SettingsError("must be sha256: and 64 hex digits, as `sha256sum` gives them, or empty")
+    return digest
 
 
 def parse_version(text: str) -> str:

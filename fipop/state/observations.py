@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
-from fipop.errors import CarriedElsewhereError
+from fipop.errors import CarriedElsewhereError, ChartError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
 
@@ -126,7 +126,8 @@ def _readiness(release: ReleaseReport | None) -> Finding | None:
         return None
     place = f"release {release.namespace}/{release.name}"
     if release.error is not None:
-        return Finding(verdict=Verdict.FALSE, reason="ReleaseFailed", message=f"{place}: {release.error}")
+        reason = release.error.condition if isinstance(release.error, ChartError) else "ReleaseFailed"
+        return Finding(verdict=Verdict.FALSE, reason=reason, message=f"{place}: {release.error}")
     readiness = release.readiness
     verdict = Verdict.TRUE if readiness.ready else Verdict.FALSE
     notes = [readiness.message] if readiness.message else []

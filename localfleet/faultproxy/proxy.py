@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import ssl
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
-from localfleet.certificates import KeyPair
+from localfleet.certificates import KeyPair, build_server_tls
 from localfleet.faultproxy.rules import Do, On, Rule, Schedule, Seen, classify
 
 _HOP_BY_HOP = frozenset(
@@ -66,7 +65,7 @@ class FaultProxy:
         self.last_write_at = time.monotonic()
         self._upstream = upstream
         self._trust = ssl.create_default_context(cadata=trust.decode())
-        self._tls = _build_tls(pair)
+        self._tls = build_server_tls(pair)
         self._send_signal = send_signal
         self._first_states: dict[tuple[str, str], bytes] = {}
         self._late: set[asyncio.Task[None]] = set()
@@ -317,13 +316,3 @@ def _error_event(code: int) -> bytes:
 
 def _downstream(answer: ClientResponse) -> CIMultiDict[str]:
     return CIMultiDict((k, v) for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP)
-
-
-def _build_tls(pair: KeyPair) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The ssl module takes certificates from files only; this one is gone as soon as it was read.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(pair.certificate + pair.key)
-        file.flush()
-        context.load_cert_chain(file.name)
-    return context

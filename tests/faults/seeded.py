@@ -290,7 +290,7 @@ def run_unit_tests(bug: UnitBug, copy: Path) -> UnitRun:
     # -P and the option: neither the current folder nor the checkout may come before the copy.
     command = (sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={report}")
     settings = (f"--config-file={ROOT / 'pyproject.toml'}", f"--rootdir={ROOT}")
-    path = ("-o", f"pythonpath={copy} {ROOT}")
+    path = ("-o", f"pythonpath={copy} {ROOT}", "--hypothesis-profile=hunt")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
     done = subprocess.run(
         (*command, *settings, *path, *(f"{ROOT / bug.file}::{test}" for test in bug.tests)),

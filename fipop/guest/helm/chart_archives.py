@@ -19,6 +19,7 @@ from fipop.settings.yaml import YamlRefusedError, iterate_yaml_scalars, parse_ya
 
 _MAX_CHART_BYTES = 32 * 1024 * 1024
 _MAX_CHART_FILES = 2000
+_MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
 _NUMBER = "([0-9]{1,18})"
 _SEMVER = re.compile(rf"v?{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
@@ -75,6 +76,20 @@ def _is_candidate(version: str, wanted: str) -> bool:
     return match is not None and not match[4]
 
 
+def copy_archive(mounted: Path, target: Path, source: ChartSource) -> None:
+    """Copy an archive that is mounted into our pod. Raises ChartError."""
+    try:
+        with mounted.open("rb") as stream:
+            content = stream.read(_MAX_ARCHIVE_BYTES + 1)
+    except OSError as error:
+        raise chart_problem(
+            source, "there is no such file in the operator's pod, or it cannot be read"
+        ) from error
+    if len(content) > _MAX_ARCHIVE_BYTES:
+        raise chart_problem(source, f"the archive has more than {_MAX_ARCHIVE_BYTES} bytes")
+    target.write_bytes(content)
+
+
 def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str) -> CachedChart:
     """Check that an archive is the chart that was asked for, and of a sensible size; give what it is.
 
@@ -84,14 +99,18 @@ def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if sha256 and found != sha256:
         raise chart_problem(source, "the archive is not the one that the repository's index describes")
+    if source.sha256 and found != source.sha256:
+        reason = f"the archive has digest sha256:{found}, which is not the one that the options ask for"
+        raise chart_problem(source, reason, "ChartDigestMismatch")
     files = _read_files(archive, source)
     try:
         metadata = parse_yaml_mapping(files.get("Chart.yaml", b"").decode())
     except (YamlRefusedError, UnicodeDecodeError):
         raise chart_problem(source, "its Chart.yaml cannot be read") from None
-    if metadata.get("name") != source.name or str(metadata.get("version")).removeprefix(
-        "v"
-    ) != version.removeprefix("v"):
+    is_named_so = metadata.get("name") == source.name
+    # Of an archive that is mounted nobody but itself tells the version.
+    version = version or str(metadata.get("version"))
+    if not is_named_so or str(metadata.get("version")).removeprefix("v") != version.removeprefix("v"):
         raise chart_problem(source, "the archive holds another chart or version")
     content = hashlib.sha256()
     for name in sorted(files):
@@ -151,6 +170,6 @@ def _precedence(version: str) -> tuple[int, int, int, bool, str]:
     return int(match[1]), int(match[2]), int(match[3]), match[4] is None, version
 
 
-def chart_problem(source: ChartSource, reason: str) -> ChartError:
+def chart_problem(source: ChartSource, reason: str, condition: str = "ReleaseFailed") -> ChartError:
     """Give the error of a source."""
-    return ChartError(source=str(source), version=source.version, reason=reason)
+    return ChartError(source=str(source), version=source.version, reason=reason, condition=condition)

@@ -10,8 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fipop.errors import ChartError, HelmError
-from fipop.guest.helm.chart_archives import CachedChart, chart_problem, choose_version, verify_archive
+from fipop.errors import ChartError, HelmError, HelmFailure
+from fipop.guest.helm.chart_access import AccessReader, ChartAccessError, no_access
+from fipop.guest.helm.chart_archives import (
+    CachedChart,
+    chart_problem,
+    choose_version,
+    copy_archive,
+    verify_archive,
+)
 from fipop.guest.helm.charts import ChartSource
 from fipop.guest.helm.command import ChartFetch
 from fipop.guest.helm.runner import HelmRunner
@@ -24,6 +31,12 @@ FAILURE_SECONDS = 30.0
 _PATIENCE_SECONDS = 20.0
 """How long after its start a fetch is waited for: a source that hangs is not to hold one pass after the other."""
 _MAX_SOURCES = 16
+_CONDITIONS = {
+    HelmFailure.UNAUTHORIZED: "ChartUnauthorized",
+    HelmFailure.FORBIDDEN: "ChartUnauthorized",
+    HelmFailure.CERTIFICATE: "ChartSourceUntrusted",
+}
+"""What is said of a source that helm could not fetch from, where there is a word of its own for it."""
 
 
 @dataclass(slots=True)
@@ -48,8 +61,10 @@ class ChartCache:
         resolve_seconds: float = RESOLVE_SECONDS,
         failure_seconds: float = FAILURE_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
+        read_access: AccessReader = no_access,
     ) -> None:
         self._helm = helm
+        self._read_access = read_access
         self._resolve_seconds = resolve_seconds
         self._failure_seconds = failure_seconds
         self._monotonic = monotonic
@@ -64,7 +79,9 @@ class ChartCache:
         """
         entry = self._entries.setdefault(source, _Entry())
         entry.used_at = self._monotonic()
-        if entry.chart is not None and (source.version or self._is_fresh(entry)):
+        # What is mounted may be mounted anew, whatever its version.
+        is_settled = bool(source.version) and not source.file
+        if entry.chart is not None and (is_settled or self._is_fresh(entry)):
             return entry.chart
         if entry.task is None and not self._rests(entry):
             entry.began_at = self._monotonic()
@@ -104,8 +121,12 @@ class ChartCache:
             entry.error = None
         except ChartError as error:
             entry.error = error
+        except ChartAccessError as error:
+            entry.error = chart_problem(source, str(error), "ChartAccessMissing")
         except HelmError as error:
-            entry.error = chart_problem(source, error.failure.value)
+            entry.error = chart_problem(
+                source, error.failure.value, _CONDITIONS.get(error.failure, "ReleaseFailed")
+            )
             entry.error.__cause__ = error
         except OSError as error:
             entry.error = chart_problem(source, "it cannot be kept on our disk")
@@ -115,7 +136,14 @@ class ChartCache:
             entry.task = None
 
     async def _fetch(self, source: ChartSource, known: CachedChart | None) -> CachedChart:
+        if source.file:
+            return await self._take_file(source, known)
+        access = await self._read_access(source)
+        if access.token and not source.ref:
+            reason = "a repository over HTTP takes username and password, not a token"
+            raise chart_problem(source, reason, "ChartAccessMissing")
         async with self._helm.fetching(f"chart {source}") as fetch:
+            fetch.use(access)
             version, sha256 = await self._resolve(fetch, source)
             if known is not None and known.identity.version == version and sha256 in ("", known.sha256):
                 return known
@@ -127,6 +155,21 @@ class ChartCache:
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
+
+    async def _take_file(self, source: ChartSource, known: CachedChart | None) -> CachedChart:
+        """Take a mounted archive; a copy of it, so that it does not change while helm reads it."""
+        folder = Path(tempfile.mkdtemp(dir=self._home()))
+        try:
+            archive = folder / "chart.tgz"
+            await asyncio.to_thread(copy_archive, Path(source.file), archive, source)
+            chart = await asyncio.to_thread(verify_archive, archive, source, source.version, "")
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if known is not None and known.sha256 == chart.sha256:
+            shutil.rmtree(folder, ignore_errors=True)
+            return known
+        return chart
 
     def _replace(self, entry: _Entry, chart: CachedChart) -> None:
         if entry.chart is None or entry.chart == chart:

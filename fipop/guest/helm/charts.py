@@ -20,6 +20,8 @@ DIGEST_LENGTH = 32
 HARVESTER_RELEASE = "harvester-cloud-provider"
 """The release by which RKE2 installs Harvester's cloud provider, with a kube-vip of its own."""
 
+FILE_SCHEME = "file://"
+
 _LAST_NAME_SUFFIX = 5
 
 
@@ -32,12 +34,24 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSource:
-    """Where a chart comes from: by name from a repository, or an `oci://` reference; `version` "" is the newest."""
+    """Where a chart comes from: by name from a repository, or by an `oci://` or `file://` reference.
+
+    `version` "" is the newest. `secret` and `ca` name the Secret with the credential and the ConfigMap with the
+    authority that the source wants, "" for none; `sha256` is what the archive must be, in hex, "" for anything.
+    """
 
     name: str
     repo_url: str = ""
     ref: str = ""
     version: str = ""
+    secret: str = ""
+    ca: str = ""
+    sha256: str = ""
+
+    @property
+    def file(self) -> str:
+        """The path of the archive, where it is mounted into our pod; "" for a source elsewhere."""
+        return self.ref.removeprefix(FILE_SCHEME) if self.ref.startswith(FILE_SCHEME) else ""
 
     def __str__(self) -> str:
         return self.ref or f"{self.repo_url.rstrip('/')}/{self.name}"
@@ -73,7 +87,13 @@ def wanted_releases(settings: Settings) -> tuple[WantedRelease, ...]:
         role=Role.KUBE_VIP,
         name=settings.kubevip_release_name,
         namespace=settings.kubevip_namespace,
-        source=_source(Role.KUBE_VIP, settings, settings.kubevip_chart_ref, settings.kubevip_chart_version),
+        source=_source(
+            Role.KUBE_VIP,
+            settings,
+            settings.kubevip_chart_ref,
+            settings.kubevip_chart_version,
+            settings.kubevip_chart_digest,
+        ),
         values=build_values(Role.KUBE_VIP, settings.kubevip_chart_values.values),
         object_name=_own_name(settings.kubevip_chart_values.values),
     )
@@ -86,6 +106,7 @@ def wanted_releases(settings: Settings) -> tuple[WantedRelease, ...]:
             settings,
             settings.kubevip_cloud_provider_chart_ref,
             settings.kubevip_cloud_provider_chart_version,
+            settings.kubevip_cloud_provider_chart_digest,
         ),
         values=build_values(Role.CLOUD_PROVIDER, settings.kubevip_cloud_provider_chart_values.values),
         object_name=_own_name(settings.kubevip_cloud_provider_chart_values.values),
@@ -148,10 +169,14 @@ def _without_ours(role: Role, values: Values) -> str:
     return json.dumps(complete, sort_keys=True, default=dict)
 
 
-def _source(role: Role, settings: Settings, ref: str, version: str) -> ChartSource:
+def _source(role: Role, settings: Settings, ref: str, version: str, digest_text: str) -> ChartSource:
+    sha256 = digest_text.removeprefix("sha256:")
+    if ref.startswith(FILE_SCHEME):
+        return ChartSource(name=role.value, ref=ref, version=version, sha256=sha256)
+    access = {"secret": settings.kubevip_chart_secret, "ca": settings.kubevip_chart_ca, "sha256": sha256}
     if ref:
-        return ChartSource(name=ref.rpartition("/")[2], ref=ref, version=version)
-    return ChartSource(name=role.value, repo_url=settings.kubevip_chart_repo_url, version=version)
+        return ChartSource(name=ref.rpartition("/")[2], ref=ref, version=version, **access)
+    return ChartSource(name=role.value, repo_url=settings.kubevip_chart_repo_url, version=version, **access)
 
 
 def _own_name(admin: Values) -> str | None:

@@ -13,6 +13,7 @@ import pyhelm3
 import yaml
 
 from fipop.errors import HelmError, HelmFailure
+from fipop.guest.helm.chart_access import ChartAccess, write_authority, write_registry_config
 from fipop.guest.helm.door import Door
 from fipop.guest.helm.processes import STDOUT_BYTES
 
@@ -49,14 +50,28 @@ class Executor(Protocol):
 
 
 class ChartFetch:
-    """Fetches charts with one helm cache."""
+    """Fetches charts with one helm cache, and the access that their source asks for. Raises HelmError."""
 
-    def __init__(self, command: HelmCommand) -> None:
+    def __init__(self, command: HelmCommand, folder: Path) -> None:
         self._command = command
+        self._folder = folder
+        self._access = ChartAccess()
+        self._options: list[str] = []
+
+    def use(self, access: ChartAccess) -> None:
+        """Have an access, for all that follows."""
+        self._access = access
+        authority = write_authority(self._folder, access)
+        self._options = ["--ca-file", str(authority)] if authority is not None else []
 
     async def index(self, url: str) -> bytes:
         """Give the index of a chart repository and make its charts ready to `pull`."""
-        await self._command.repo_add(_REPOSITORY, url)
+        command = ["repo", "add", _REPOSITORY, url, "--force-update", *self._options]
+        password = None
+        if self._access.username:
+            command += ["--username", self._access.username, "--password-stdin"]
+            password = self._access.password.encode()
+        await self._command.run(command, password)
         path = self._command.cache / "repository" / f"{_REPOSITORY}-index.yaml"
         if path.stat().st_size > _MAX_INDEX_BYTES:
             raise self._command.failed(HelmFailure.INVALID)
@@ -65,7 +80,8 @@ class ChartFetch:
     async def newest_version(self, ref: str) -> str:
         """Give the newest version that an OCI registry has of a chart."""
         try:
-            metadata = await self._command.show_chart(ref)
+            shown = await self._command.run(["show", "chart", ref, *self._registry(ref)])
+            metadata = yaml.load(shown, yaml.CSafeLoader)
         except yaml.YAMLError as error:
             raise self._command.failed(HelmFailure.UNKNOWN) from error
         version = metadata.get("version") if isinstance(metadata, dict) else None
@@ -76,11 +92,17 @@ class ChartFetch:
     async def pull(self, chart: str, version: str, destination: Path) -> Path:
         """Fetch one version of a chart (`oci://…`, or a name of the repository whose index was read) as an archive."""
         ref = chart if "://" in chart else f"{_REPOSITORY}/{chart}"
-        await self._command.run(["pull", ref, "--version", version, "--destination", str(destination)])
+        options = self._registry(ref) if "://" in chart else []
+        command = ["pull", ref, "--version", version, "--destination", str(destination), *options]
+        await self._command.run(command)
         archives = [name for name in os.listdir(destination) if name.endswith(".tgz")]  # noqa: PTH208 - a name or two
         if len(archives) != 1:
             raise self._command.failed(HelmFailure.CHART_NOT_FOUND)
         return destination / archives[0]
+
+    def _registry(self, ref: str) -> list[str]:
+        config = write_registry_config(self._folder, ref, self._access)
+        return [*self._options, *(["--registry-config", str(config)] if config is not None else [])]
 
 
 class HelmCommand(pyhelm3.Command):  # type: ignore[misc]

@@ -29,7 +29,10 @@ PATTERNS: tuple[tuple[HelmFailure, tuple[str, ...]], ...] = (
         ("is invalid", "error validating", "cannot be handled as", "no matches for kind", "unable to build"),
     ),
     (HelmFailure.DENIED, ("admission webhook", "failed calling webhook", "admissionpolicy")),
-    (HelmFailure.UNAUTHORIZED, ("unauthorized", "must be logged in", "provide credentials")),
+    (
+        HelmFailure.UNAUTHORIZED,
+        ("unauthorized", "must be logged in", "provide credentials", "credential not found"),
+    ),
     (HelmFailure.FORBIDDEN, ("forbidden",)),
     (
         HelmFailure.CHART_NOT_FOUND,

@@ -175,9 +175,8 @@ class HelmRunner:
     async def fetching(self, subject: str) -> AsyncIterator[ChartFetch]:
         """Lend a place from which charts are fetched; what it wrote is gone afterwards."""
         async with self._private_folder(_FETCH) as folder:
-            yield ChartFetch(
-                HelmCommand(self, folder, action=_FETCH, subject=subject, env=self._fetch_environment)
-            )
+            command = HelmCommand(self, folder, action=_FETCH, subject=subject, env=self._fetch_environment)
+            yield ChartFetch(command, folder)
 
     @asynccontextmanager
     async def _private_folder(self, action: str) -> AsyncIterator[Path]:

@@ -1,0 +1,100 @@
+"""What a source of charts asks for: who we are, and whose certificates are to be believed.
+
+Both are read anew for each fetch, kept in no object that outlives it, and written only into helm's private folder,
+which is gone when helm is. A password reaches helm by its standard input, never by its command line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fipop.errors import FipopError
+from fipop.guest.helm.charts import ChartSource
+from fipop.jsons import JsonView, as_mapping, as_text
+
+_LONGEST = 16 * 1024
+_LONGEST_AUTHORITY = 512 * 1024
+
+
+class ChartAccessError(FipopError):
+    """The Secret or ConfigMap with the access to a source cannot be used; the text names it and never quotes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartAccess:
+    """The access to a source: a user and password, or a token, and the authority in PEM; "" for what is not needed."""
+
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    authority: str = field(default="", repr=False)
+
+
+AccessReader = Callable[[ChartSource], Awaitable[ChartAccess]]
+
+
+async def no_access(_source: ChartSource) -> ChartAccess:
+    """Give the access of a source that asks for nothing."""
+    return ChartAccess()
+
+
+def parse_credential(name: str, secret: JsonView | None) -> ChartAccess:
+    """Read the Secret of an admin: `username` and `password`, or `token`. Raises ChartAccessError."""
+    if secret is None:
+        raise ChartAccessError(f"Secret {name} is not there")
+    data = as_mapping(secret.get("data"))
+    username, password, token = (_decode(name, data, key) for key in ("username", "password", "token"))
+    if token and not (username or password):
+        return ChartAccess(token=token)
+    if not (username and password) or token:
+        raise ChartAccessError(f"Secret {name} must hold username and password, or token")
+    return ChartAccess(username=username, password=password)
+
+
+def parse_authority(name: str, config_map: JsonView | None) -> str:
+    """Read the ConfigMap of an admin: `ca.crt`. Raises ChartAccessError."""
+    if config_map is None:
+        raise ChartAccessError(f"ConfigMap {name} is not there")
+    pem = as_text(as_mapping(config_map.get("data")).get("ca.crt"))
+    if "-----BEGIN CERTIFICATE-----" not in pem or not pem.isascii() or len(pem) > _LONGEST_AUTHORITY:
+        raise ChartAccessError(f"ConfigMap {name} must hold certificates in PEM under ca.crt")
+    return pem
+
+
+def _decode(name: str, data: Mapping[str, object], key: str) -> str:
+    try:
+        text = base64.b64decode(as_text(data.get(key)), validate=True).decode().strip("\n")
+    except ValueError:
+        raise ChartAccessError(f"Secret {name}: {key} is no text") from None
+    if len(text) > _LONGEST or not text.isprintable():
+        raise ChartAccessError(f"Secret {name}: {key} has characters that no credential has, or is too long")
+    return text
+
+
+def write_registry_config(folder: Path, ref: str, access: ChartAccess) -> Path | None:
+    """Write what tells helm who we are at the registry of an OCI reference; None where nobody asks."""
+    if access.token:
+        entry = {"registrytoken": access.token}
+    elif access.username:
+        pair = f"{access.username}:{access.password}".encode()
+        entry = {"auth": base64.b64encode(pair).decode()}
+    else:
+        return None
+    return _write(folder / "registry.json", json.dumps({"auths": {urlsplit(ref).netloc: entry}}))
+
+
+def write_authority(folder: Path, access: ChartAccess) -> Path | None:
+    """Write the authority for helm; None where there is none of its own."""
+    return _write(folder / "authority.pem", access.authority) if access.authority else None
+
+
+def _write(path: Path, text: str) -> Path:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write(text)
+    return path
