@@ -16,6 +16,7 @@ _COMMANDS = {
     "history": ("fipop.cli.who", "history"),
     "free": ("fipop.cli.who", "free"),
     "check": ("fipop.cli.check", "check"),
+    "adopt": ("fipop.cli.adopt", "adopt"),
     "web": ("fipop.cli.web", "web"),
     "completion": ("fipop.cli.completion", "completion"),
 }

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from fipop.cli.cloud_provider import cloud_provider
-from fipop.cli.main import main
+from fipop.cli.main import _COMMANDS, main
 from fipop.cli.operator import operator
 
 
@@ -19,7 +19,7 @@ def test_what_people_ask_to_know_is_answered_with_success(arguments: list[str]) 
 def test_the_help_tells_every_command_in_a_whole_sentence() -> None:
     help_text = CliRunner().invoke(main, ["--help"], prog_name="fipop").stdout
     commands = help_text.partition("Commands:\n")[2].splitlines()
-    assert {line.split()[0] for line in commands} == {"operator", "cloud-provider"}
+    assert {line.split()[0] for line in commands} == set(_COMMANDS)
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 
 

@@ -1,0 +1,143 @@
+"""`fipop adopt --dry-run`: what fipop will do with an installation of kube-fip-operator; nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from fipop.api.conditions import parse_time
+from fipop.cli.reading import EXIT_CODES, EXIT_WRONG, Reading, fail, reading_options, run_reading
+from fipop.jsons import as_mapping
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
+from fipop.operator.rehearsal import rehearse
+from fipop.report.adoption import AdoptionReport, Fate, report_adoption
+from fipop.report.guest_words import GuestWords, read_guest_words
+from fipop.report.picture import Picture
+from fipop.report.reading import read_facts
+from fipop.report.rendering import Output, dump
+from fipop.texts import clean
+
+_HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
+_GUESTS_AT_ONCE = 16
+
+
+@click.command(
+    short_help="What fipop will do with the objects of kube-fip-operator.",
+    epilog=EXIT_CODES.replace(
+        "something is wrong or was not found", "somebody should look before the switch"
+    ),
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Needed: adopting itself is what the operator does when it starts."
+)
+@click.option(
+    "--guests", is_flag=True, help="Ask the guests, too, by your own access to their kubeconfig Secrets."
+)
+@click.option(
+    "--write-report",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the whole report as JSON to a file.",
+)
+@click.option(
+    "--allow-loopback-guests",
+    is_flag=True,
+    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
+)
+@reading_options
+def adopt(
+    *,
+    reading: Reading,
+    dry_run: bool,
+    guests: bool,
+    write_report: Path | None,
+    allow_loopback_guests: bool,
+) -> None:
+    """Play out, in memory, what the operator does when it starts here, and tell what becomes of each floating IP.
+
+    Nothing is written. Without --guests, addresses that only guests know of count as free.
+    """
+    if not dry_run:
+        raise click.UsageError("say --dry-run: the operator adopts by itself when kube-fip-operator is gone")
+    found = run_reading(lambda: _find(reading, guests, allow_loopback_guests))
+    if write_report is not None:
+        try:
+            write_report.write_text(dump(found, Output.JSON), encoding="utf-8")
+        except OSError as error:
+            fail(f"{write_report} cannot be written: {error.strerror}", EXIT_WRONG)
+    reading.tell(found, _HEADER, list(_rows(found)))
+    if reading.is_for_people:
+        for line in _lines(found):
+            click.echo(clean(line))
+    if found.needs_attention:
+        sys.exit(EXIT_WRONG)
+
+
+async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> AdoptionReport:
+    async with reading.connect() as client:
+        before = await read_facts(client, namespace=reading.operator_namespace, about_operator=False)
+        after = await rehearse(
+            client,
+            namespace=reading.operator_namespace,
+            ours_since=await _our_age(client),
+            ask_guests=ask_guests,
+            allow_loopback=allow_loopback,
+            progress=lambda step: click.echo(f"{step} …", err=True),
+        )
+        words = await _ask(client, Picture(before), allow_loopback) if ask_guests else []
+    return report_adoption(before, after, words, asked_guests=ask_guests)
+
+
+async def _our_age(client: KubeClient) -> datetime | None:
+    name = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
+    crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    return parse_time(as_mapping((crd or {}).get("metadata")).get("creationTimestamp"))
+
+
+async def _ask(client: KubeClient, picture: Picture, allow_loopback: bool) -> list[GuestWords]:
+    turns = asyncio.Semaphore(_GUESTS_AT_ONCE)
+
+    async def ask(guest: str) -> GuestWords:
+        async with turns:
+            return await read_guest_words(client, picture, guest, allow_loopback=allow_loopback)
+
+    known = {each.namespace for each in picture.facts.floating_ips}
+    guests = [each.cluster_name for each in picture.facts.clusters if each.cluster_name in known]
+    return list(await asyncio.gather(*map(ask, sorted(guests))))
+
+
+def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
+    for each in found.floating_ips:
+        why = "" if each.fate in {Fate.ADOPTED, Fate.NEW, Fate.CREATED} else each.message
+        yield (
+            *(f"{each.namespace}/{each.name}", each.cluster, each.fate.value, ",".join(each.before)),
+            *(",".join(each.after), each.range, why),
+        )
+
+
+def _lines(found: AdoptionReport) -> Iterator[str]:
+    yield ""
+    yield (
+        ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number) or "nothing to adopt"
+    )
+    for each in found.broken_ranges:
+        yield f"range {each.range} cannot be used: {each.message}"
+    for each in found.overlaps:
+        yield f"range {each.range}: {each.message}"
+    for guest in found.guests:
+        name = f"guest {guest.cluster or guest.guest}"
+        if guest.problem:
+            yield f"{name} cannot be asked: {guest.problem}"
+        if guest.surplus:
+            yield f"{name} carries {', '.join(guest.surplus)}, which is not its own"
+        if guest.missing:
+            yield f"{name} will be told of {', '.join(guest.missing)}"
+        if guest.releases:
+            yield f"{name} keeps {', '.join(guest.releases)}"
+    if not found.asked_guests:
+        yield "the guests were not asked (--guests)"
