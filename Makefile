@@ -49,7 +49,11 @@ image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_
 assets: setup ## Build the programs of the local fleet into the user's cache, where they are missing
 	$(BIN)/python -m localfleet.assets
 
-.PHONY: assets
+wheel: setup ## Build the command line as a wheel into out/, for pipx install
+	$(BIN)/python -m build --wheel --no-isolation --outdir out . > /dev/null
+	@ls out/*.whl
+
+.PHONY: assets wheel
 
 demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it running)
 	$(BIN)/python -m localfleet.demo $(if $(KEEP),--keep)

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from localfleet.assets import ensure_all
-from localfleet.demo_checks import check_all, check_end
+from localfleet.demo_checks import check_all, check_answers, check_end
+from localfleet.demo_questions import ask_all
 from localfleet.demo_stage import Stage, kubeconfig_lines, open_stage
 from localfleet.demo_story import Evidence, stop_operator, tell
 from localfleet.demo_tables import show
@@ -34,8 +35,10 @@ async def run(report: Report, programs: Mapping[str, Path], *, keep: bool) -> in
         ending = await tell(stage, evidence)
         report.chapter("How it ended")
         show(report, ending, evidence.services)
+        answers = await ask_all(stage)
         report.chapter("Checks")
         check_all(report, ending, evidence, stage.narrator.first_address)
+        check_answers(report, answers)
         if not keep:
             await stop_operator(stage, evidence)
             check_end(report, evidence)

@@ -1,9 +1,10 @@
 """The facts that the demo checks, each with a name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from localfleet.client import Json
+from localfleet.demo_questions import Answer
 from localfleet.demo_services import STATIC
 from localfleet.demo_services import addresses_of as service_addresses
 from localfleet.demo_stage import GUESTS, INTERVAL_SECONDS, OPTED_IN
@@ -44,6 +45,22 @@ def check_all(report: Report, ending: Ending, evidence: Evidence, first_address:
         *_check_quiet(evidence),
     ):
         report.check(check.fact, holds=check.holds, found=check.found)
+
+
+def check_answers(report: Report, answers: Mapping[str, Answer]) -> None:
+    """Count what the command line answered: it names what the story left unfinished, and who has the address."""
+    status, who = answers["status"], answers["who"]
+    unfinished = ("shop-vip: AddressInUse", "stranger: ClusterMismatch")
+    report.check(
+        "fipop status names what is not ready and why, and ends with 1",
+        holds=status.code == 1 and all(words in status.text for words in unfinished),
+        found=f"{status.code}: {status.text}",
+    )
+    report.check(
+        f"fipop who knows who has {STATIC_ADDRESS}",
+        holds=who.code == 0 and "demo-vip" in who.text and "asked for by name" in who.text,
+        found=f"{who.code}: {who.text}",
+    )
 
 
 def _check_settings(ending: Ending) -> Iterator[Check]:

@@ -1,6 +1,7 @@
 """The stage of the demo: all that runs before its story begins, and ends with it."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -149,8 +150,10 @@ def kubeconfig_lines(stage: Stage) -> list[str]:
     kubectl = stage.fleet.programs["kubectl"]
     planes = [stage.management, *stage.guests.values()]
     return [
-        f"alias kubectl={kubectl}",
+        f"alias kubectl={kubectl} fipop={Path(sys.executable).parent / 'fipop'}",
         *(f"export KUBECONFIG={plane.admin_kubeconfig}   # {plane.name}" for plane in planes),
+        f"fipop status --kubeconfig {stage.management.admin_kubeconfig}",
+        f"fipop web --kubeconfig {stage.management.admin_kubeconfig}   # the page, at http://127.0.0.1:8090/",
         f"curl -s {stage.operator.metrics_url}",
         f"tail -f {stage.operator.process.log}",
     ]

@@ -176,14 +176,6 @@ class FloatingIPReconciler:
         if isinstance(answer, Denied):
             this.denied[claim.name] = answer.reservation
         elif answer is not None and answer.is_new:
-            logger.info(
-                "address reserved",
-                extra={
-                    "address": answer.reservation.address,
-                    "range": claim.range,
-                    "floating_ip": claim.owner.key,
-                },
-            )
             self._callbacks.allocated(floating_ip, answer.reservation)
 
     async def _write_spec(self, step: WriteSpec, floating_ip: FloatingIP) -> None:

@@ -24,6 +24,7 @@ from fipop.ipam.addresses import explode_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.operator.addresses.history_log import log_history
 from fipop.state.claims import Claim
 
 logger = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class ReservationStore:
         known = self._known.get_reservation(claim.name)
         if known is None:
             try:
-                return Granted(reservation=await self._create(claim), is_new=True)
+                return self._grant(await self._create(claim), is_new=True)
             except ApiAlreadyExistsError:
                 known = await self._read(claim.name)
                 if known is None:  # it went away between the two answers: the next round decides afresh
@@ -131,7 +132,13 @@ class ReservationStore:
         if wanted == known:
             return Granted(reservation=known, is_new=False)
         is_new = not (known.is_held and known.owner.key == claim.owner.key)
-        return Granted(reservation=await self._replace(wanted), is_new=is_new)
+        return self._grant(await self._replace(wanted), is_new=is_new)
+
+    @staticmethod
+    def _grant(reservation: Reservation, *, is_new: bool) -> Granted:
+        if is_new:
+            log_history("assigned", reservation)
+        return Granted(reservation=reservation, is_new=is_new)
 
     async def confirm(self, reservation: Reservation) -> Reservation:
         """Write a held reservation anew as it is, before a status newly names its address.
@@ -162,6 +169,7 @@ class ReservationStore:
         )
         quarantined = await self._replace(released)
         self._count_release("quarantined")
+        log_history("released", reservation)
         return quarantined
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
