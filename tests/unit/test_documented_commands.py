@@ -1,0 +1,52 @@
+"""Every `fipop` command that the documentation shows is one that the program takes."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from fipop.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_COMMAND = re.compile(r"(?:^\s*|`|exec \S+ -- |; )((?:kubectl fip|fipop) [^`\n#|>]*)", re.MULTILINE)
+_PLACEHOLDERS = {"RANGE": "guest-vlan", "NAME": "demo", "ADDRESS": "10.0.0.5", "ADDRESS|CLUSTER": "demo"}
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for found in _COMMAND.findall(page.read_text()):
+            yield page.name, found.strip().rstrip(".:,;")
+
+
+ALL = sorted({(page, text) for page, text in commands() if not text.startswith("fipop .")})
+
+
+@pytest.mark.parametrize(("page", "text"), ALL)
+def test_a_shown_command_is_one_that_the_program_takes(page: str, text: str) -> None:
+    words = [_PLACEHOLDERS.get(word, word) for word in shlex.split(text.replace("…", "x"))]
+    arguments = words[2:] if words[0] == "kubectl" else words[1:]
+    if not arguments or arguments[0] not in main.list_commands(click.Context(main)):
+        pytest.skip("a sentence, no command")
+    command = main.get_command(click.Context(main), arguments[0])
+    assert command is not None
+    parser = command.make_parser(click.Context(command, info_name=arguments[0]))
+    try:
+        parser.parse_args(list(arguments[1:]))
+    except click.UsageError as error:
+        raise AssertionError(f"{page}: {text}: {error.message}") from error
+
+
+def test_the_pages_show_every_command_of_people() -> None:
+    shown = {text.split()[1] for _, text in ALL if len(text.split()) > 1}
+    assert {"status", "who", "free", "history", "check", "adopt", "web", "completion"} <= shown
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} -> {target}"
