@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,10 +18,14 @@ from fipop.api import names
 from fipop.errors import ApiError, FipopError
 from fipop.kube.access import SERVICE_ACCOUNT, connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.client import Connection, KubeClient
+from fipop.kube.limits import ReadLimits
 from fipop.report.facts import Facts, Unread
 from fipop.report.rendering import Output, dump, table, to_csv
 from fipop.texts import clean
 
+_MOST_BYTES = 512 * 1024 * 1024
+_PAGE_ITEMS = 2500
+"""More at once than the operator asks for: somebody waits, and nothing else is to be done meanwhile."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -47,7 +52,9 @@ class Reading:
 
     def connect(self) -> KubeClient:
         """Give a client with the reader's own rights. KubeAccessError where no access is configured."""
-        return KubeClient(self._connection())
+        # Our own API server is trusted with the size of its lists, as the operator trusts it.
+        limits = ReadLimits(answer_bytes=_MOST_BYTES, list_bytes=_MOST_BYTES, page_items=_PAGE_ITEMS)
+        return KubeClient(self._connection(), limits=limits, user_agent="fipop")
 
     def _connection(self) -> Connection:
         is_configured = self.kubeconfig or self.context or os.environ.get("KUBECONFIG")
@@ -133,12 +140,17 @@ _OPTIONS = (
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:
     """Run what looks; where the API server cannot be asked, end with one sentence and EXIT_NO_ACCESS."""
+    found: list[T] = []
 
-    async def awaited() -> T:
-        return await work()
+    async def look_once() -> None:
+        # Not the task's own result: at its end asyncio writes that out as a text, all of it (a handler's repr).
+        found.append(await work())
 
+    # All that is read is needed until the process ends: there is nothing to collect.
+    gc.disable()
     try:
-        return asyncio.run(awaited())
+        asyncio.run(look_once())
+        return found[0]
     except ApiError as error:
         fail(f"{error}: is the kubeconfig right, and the API server there?", EXIT_NO_ACCESS)
     except (FipopError, OSError) as error:

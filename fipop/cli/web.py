@@ -72,6 +72,7 @@ async def _serve(reading: Reading, bind: str, port: int) -> None:
             await listener.setup()
             await listener.listen(bind, port)
             shown = f"[{bind}]" if ":" in bind else bind
+            snapshots.begin()
             click.echo(f"The page is at http://{shown}:{listener.port}/ until ctrl-C")
             await asyncio.Event().wait()
         finally:

@@ -89,6 +89,14 @@ def report_all(picture: Picture) -> Iterator[AddressReport]:
             yield report_one(picture, space, address)
 
 
+def report_contended(picture: Picture) -> Iterator[AddressReport]:
+    """Report every address that somebody names who does not hold it."""
+    for space in picture.spaces():
+        for address, entry in sorted(picture.allocations.ranges.space(space).entries.items()):
+            if entry.named_by and entry.named_by.keys() != {entry.holder.owner}:
+                yield report_one(picture, space, address)
+
+
 def find_namespaces(picture: Picture, name: str) -> tuple[str, ...]:
     """Find the guests that somebody may mean: by id, cluster, `workspace/cluster`, floating IP or its `namespace/name`.
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from fipop.api import names
 from fipop.api.conditions import Verdict
-from fipop.report.addresses import AddressState, report_all
+from fipop.report.addresses import AddressState, report_contended
 from fipop.report.facts import SCHEMA_REVISIONS, Facts, Installation, Unread
 from fipop.report.fleet import (
     FloatingIPReport,
@@ -232,7 +232,7 @@ def _range_problem(each: RangeReport, severity: Severity, reason: str, message: 
 
 
 def _about_addresses(picture: Picture) -> Iterator[Problem]:
-    for each in report_all(picture):
+    for each in report_contended(picture):
         holders = [
             other for other in each.contenders if _has(picture, other.namespace, other.name, each.address)
         ]

@@ -41,17 +41,22 @@ class Snapshots:
         self._latest: Snapshot | None = None
         self._reading: asyncio.Task[Snapshot] | None = None
 
+    def begin(self) -> asyncio.Task[Snapshot]:
+        """Begin a look, unless one is under way: who asks soon waits less."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._take())
+            self._reading.add_done_callback(self._end)
+        return self._reading
+
     async def get(self) -> Snapshot:
         """Give a snapshot that is fresh, or at most STALE_SECONDS old; FipopError where nothing can be read."""
         latest, now = self._latest, self._monotonic()
         if latest is not None and now - latest.taken < FRESH_SECONDS:
             return latest
-        if self._reading is None:
-            self._reading = asyncio.create_task(self._take())
-            self._reading.add_done_callback(self._end)
+        reading = self.begin()
         if latest is not None and now - latest.taken < STALE_SECONDS:
             return latest
-        return await asyncio.shield(self._reading)
+        return await asyncio.shield(reading)
 
     async def close(self) -> None:
         """End what is under way."""

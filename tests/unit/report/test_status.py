@@ -1,11 +1,15 @@
 """What is wrong with an installation, and how wrong."""
 
+import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import yaml
 
 from fipop.api.conditions import format_time
 from fipop.report.facts import SCHEMA_REVISIONS, Leadership, Unread, Workload
+from fipop.report.maps import draw_map
 from fipop.report.status import report_status
 from fipop.settings.options import BadOption
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
@@ -163,3 +167,25 @@ def test_the_worst_comes_first() -> None:
         )
     )
     assert [each.severity.value for each in found.problems] == ["critical", "warning"]
+
+
+def test_ten_thousand_floating_ips_are_worked_out_quickly() -> None:
+    """A bound against blow-up, with a wide margin: bench.look measures."""
+    fields = [(f"10.10.{number // 250}.{number % 250 + 1}", f"f{number}") for number in range(10_000)]
+    found = picture(
+        ranges=[build_range("pool", "10.10.0.0-10.20.255.255")],
+        floating_ips=[build_floating_ip(name, status=held_by([address])) for address, name in fields],
+        reservations=[build_reservation(address, name) for address, name in fields],
+    )
+    began = time.monotonic()
+    assert report_status(found).floating_ips["inAll"] == 10_000
+    draw_map(found, "pool")
+    assert time.monotonic() - began < 15
+
+
+def test_the_revisions_that_this_version_knows_are_those_of_its_crds() -> None:
+    found = {}
+    for path in Path(__file__).parents[3].joinpath("crds").iterdir():
+        metadata = yaml.safe_load(path.read_text())["metadata"]
+        found[metadata["name"]] = int(metadata["annotations"]["kubefip.k8s.binbash.org/schema-revision"])
+    assert found == SCHEMA_REVISIONS
