@@ -39,6 +39,8 @@ class Installation:
     settings: Mapping[str, str]
     values: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: Path | None = None
+    """What runs as the operator; None: the one of this checkout."""
 
     async def install(self) -> None:
         """Install the chart of this repository, with `settings` as the defaults of kube-fip-config."""
@@ -71,7 +73,7 @@ class Installation:
         kubeconfig = write_kubeconfig(folder / "kubeconfig", self.plane.kubeconfig_for_token(token))
         health_port = ports.reserve()
         argv = [
-            str(Path(sys.executable).parent / "fipop"),
+            str(self.program or Path(sys.executable).parent / "fipop"),
             *await self._deployed_arguments(),
             # What is said last holds: where the files and ports of a pod would be others.
             *(f"--kubeconfig={kubeconfig}", f"--health-port={health_port}"),

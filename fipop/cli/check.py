@@ -28,6 +28,7 @@ from fipop.report.picture import Picture
 from fipop.report.probes import probe_charts, probe_guests, probe_secret_rights
 from fipop.report.ranges import report_ranges
 from fipop.report.reading import read_facts
+from fipop.report.rendering import Output
 from fipop.texts import clean
 
 _POLL_SECONDS = 3.0
@@ -65,7 +66,6 @@ class _Wish:
 @click.option(
     "--helm", envvar="FIPOP_HELM", help="The helm program to fetch charts with; default: the one on PATH."
 )
-@click.option("--short", is_flag=True, help="Print only what is not as it should be.")
 @click.option(
     "--wait", type=DURATION, is_flag=False, flag_value="5m", help="Try again until nothing fails, e.g. 5m."
 )
@@ -82,7 +82,6 @@ def check(
     no_guests: bool,
     no_charts: bool,
     helm: str | None,
-    short: bool,
     wait: float | None,
     allow_loopback_guests: bool,
 ) -> None:
@@ -98,7 +97,8 @@ def check(
         allow_loopback=allow_loopback_guests,
     )
     found = run_reading(lambda: _check_until(reading, wish, wait or 0.0))
-    shown = [each for each in found.checks if not short or each.verdict is not CheckVerdict.OK]
+    is_short = reading.output is Output.SHORT
+    shown = [each for each in found.checks if not (is_short and each.verdict is CheckVerdict.OK)]
     if reading.is_for_people:
         _tell(reading, shown, found)
     else:

@@ -69,7 +69,7 @@ class Reading:
     @property
     def is_for_people(self) -> bool:
         """Whether the output is a table."""
-        return self.output in {Output.TABLE, Output.WIDE}
+        return self.output in {Output.TABLE, Output.SHORT, Output.WIDE}
 
     def tell(self, view: object, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a view: whole as JSON or YAML, its rows as a table or CSV."""

@@ -56,7 +56,8 @@ def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wai
     elif reading.output is Output.CSV:
         reading.tell(found, _CSV_HEADER, [_csv_row(each) for each in found.ranges])
     else:
-        for line in _lines(reading, found):
+        lines = _problems(reading, found) if reading.output is Output.SHORT else _lines(reading, found)
+        for line in lines:
             click.echo(line)
         if reading.output is Output.WIDE:
             floating_ips = report_floating_ips(Picture(_of_namespace(facts, namespace)))
@@ -116,6 +117,10 @@ def _lines(reading: Reading, found: StatusReport) -> Iterator[str]:
     )
     yield f"Operator      {_operator(found)}"
     yield ""
+    yield from _problems(reading, found)
+
+
+def _problems(reading: Reading, found: StatusReport) -> Iterator[str]:
     if not found.problems:
         yield reading.paint("All is well.", "ok")
     for each in found.problems:

@@ -25,14 +25,13 @@ from fipop.report.addresses import (
     AddressState,
     Ownership,
     find_namespaces,
-    history_of_address,
-    history_of_guest,
     report_address,
-    report_free,
     report_holdings,
 )
 from fipop.report.facts import Facts, Unread
+from fipop.report.free import report_free
 from fipop.report.guest_words import GuestWords, read_guest_words
+from fipop.report.history import history_of_address, history_of_guests
 from fipop.report.picture import Picture, read_address
 from fipop.report.reading import read_facts
 from fipop.report.rendering import Output, age, moment
@@ -69,7 +68,7 @@ def who(*, reading: Reading, asked: str, guest: bool, allow_loopback_guests: boo
     """
     facts, found = run_reading(lambda: _find(reading, asked, guest, allow_loopback_guests))
     reading.tell(found, _header(reading), [_row(reading, facts, each) for each in found.addresses])
-    if reading.is_for_people:
+    if reading.output in {Output.TABLE, Output.WIDE}:
         for each in found.addresses:
             _tell_more(each)
         for words in found.guests:
@@ -106,9 +105,12 @@ async def _find(
     return facts, WhoReport(asked=asked, addresses=addresses, guests=words, unread=facts.unread)
 
 
+_NARROW = (Output.TABLE, Output.SHORT)
+
+
 def _header(reading: Reading) -> tuple[str, ...]:
     header = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SINCE")
-    return (*header, "SPACE", "HOW", "UNTIL") if reading.output is not Output.TABLE else header
+    return (*header, "SPACE", "HOW", "UNTIL") if reading.output not in _NARROW else header
 
 
 def _row(reading: Reading, facts: Facts, each: AddressReport) -> tuple[str, ...]:
@@ -118,7 +120,7 @@ def _row(reading: Reading, facts: Facts, each: AddressReport) -> tuple[str, ...]
     row = (
         *(each.address, each.state.value, owner.cluster if owner else "", _name(owner), each.range, shown),
     )
-    if reading.output is Output.TABLE:
+    if reading.output in _NARROW:
         return row
     how = ("static" if each.static else "chosen") if each.state in _RESERVED else ""
     return (*row, each.space, how, moment(each.quarantined_until))
@@ -187,7 +189,11 @@ def history(*, reading: Reading, asked: str) -> None:
     """
     facts = run_reading(lambda: _read_quickly(reading))
     picture, address = Picture(facts), read_address(asked)
-    found = history_of_address(picture, address) if address else history_of_guest(picture, asked)
+    found = (
+        history_of_address(picture, address)
+        if address
+        else history_of_guests(picture, asked, find_namespaces(picture, asked))
+    )
     rows = [
         (
             *(each.address, each.space, each.range, each.cluster, f"{each.namespace}/{each.name}".strip("/")),
@@ -226,7 +232,7 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
         tell_unread(facts.unread)
         fail(f'there is no floating IP range "{range_name}"')
     reading.tell(found, ("ADDRESS",), [(each,) for each in found.addresses])
-    if reading.is_for_people:
+    if reading.output in {Output.TABLE, Output.WIDE}:
         more = "".join(f", {number} {why}" for why, number in found.withheld.items())
         click.echo(f"{found.free} free, {found.used} used, {found.quarantined} in quarantine{more}")
     tell_unread(facts.unread)

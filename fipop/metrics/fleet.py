@@ -132,6 +132,10 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
         "Addresses that guests carry and nobody owns, beyond those of each guest that are kept from others.",
         value=fleet.ignored_claims,
     )
+    yield from _work_gauges(fleet)
+
+
+def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     if fleet.leading:
         yield GaugeMetricFamily(
             "fipop_allocation_open",

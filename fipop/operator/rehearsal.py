@@ -17,7 +17,7 @@ from typing import Any
 from fipop.api.conditions import format_time
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.control.leadership import Leadership
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError, FipopError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner
@@ -127,6 +127,10 @@ class RehearsalClient(KubeClient):
         return self._objects[key]
 
 
+class RehearsalError(FipopError):
+    """A rehearsal did not come to its end in time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
     """How ranges, floating IPs and reservations would be in the end."""
@@ -145,7 +149,9 @@ async def rehearse(
     allow_loopback: bool = False,
     progress: Callable[[str], None] = lambda _step: None,
 ) -> Rehearsed:
-    """Play out a start of the operator on what is there now. Raises ApiError where that cannot be read.
+    """Play out a start of the operator on what is there now.
+
+    Raises ApiError where that cannot be read, RehearsalError where guests or rounds take too long.
 
     `ours_since` is since when our CRDs are there; None: they are not yet. `ask_guests`: look at what guests carry, as
     an operator does before it gives out anything new; without it, addresses that only guests know of count as free.
@@ -162,6 +168,16 @@ async def rehearse(
         _build_estate(rehearsal, cache, namespace, allow_loopback=allow_loopback),
         build_queues(_metrics(), SystemRandom()),
     )
+    await _play(term, ask_guests=ask_guests, progress=progress)
+    return Rehearsed(
+        ranges=tuple(cache.ranges.all()),
+        floating_ips=tuple(cache.floating_ips.all()),
+        reservations=tuple(cache.reservations.all()),
+    )
+
+
+async def _play(term: LeaderTerm, *, ask_guests: bool, progress: Callable[[str], None]) -> None:
+    """Let a term do all that it does about objects, until nothing is left to do."""
     rounds = asyncio.create_task(term.queues.objects.run(term.reconcile, concurrency=1))
     scan: asyncio.Task[None] | None = None
     try:
@@ -179,17 +195,14 @@ async def rehearse(
         term.first_rounds.enqueue_settled()
         async with asyncio.timeout(SETTLE_SECONDS):
             await term.queues.objects.wait_idle()
+    except TimeoutError as error:
+        raise RehearsalError("what the operator would do did not come to rest in time: try again") from error
     finally:
         term.end()
         for task in (rounds, scan):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-    return Rehearsed(
-        ranges=tuple(cache.ranges.all()),
-        floating_ips=tuple(cache.floating_ips.all()),
-        reservations=tuple(cache.reservations.all()),
-    )
 
 
 async def _list(client: KubeClient, resource: Resource) -> Listing[Json]:

@@ -8,9 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from fipop.api.models import EPOCH, FloatingIP, PastOwner, Requested, Reservation
-from fipop.errors import IpamError
-from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.ledger import Ledger
+from fipop.ipam.addresses import Address, format_address
+from fipop.report.history import tenures
 from fipop.report.picture import Picture, read_address
 
 
@@ -118,171 +117,10 @@ def find_namespaces(picture: Picture, name: str) -> tuple[str, ...]:
     former = {
         tenure.namespace
         for each in picture.facts.reservations
-        for tenure in _tenures(each)
+        for tenure in tenures(each)
         if name in (tenure.namespace, tenure.cluster, tenure.name, f"{tenure.namespace}/{tenure.name}")
     }
     return tuple(sorted(former))
-
-
-# History
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tenure:
-    """Somebody had an address for a time; `until` None: still."""
-
-    address: str
-    space: str
-    range: str
-    namespace: str
-    name: str
-    cluster: str
-    since: datetime | None
-    until: datetime | None
-
-
-def history_of_address(picture: Picture, address: Address) -> tuple[Tenure, ...]:
-    """Tell who had an address, the latest first."""
-    return tuple(
-        tenure
-        for space in picture.spaces()
-        if (found := picture.by_address.get((space, address))) is not None
-        for tenure in _tenures(found)
-    )
-
-
-def history_of_guest(picture: Picture, name: str) -> tuple[Tenure, ...]:
-    """Tell which addresses a guest had, by any name of it, the latest first."""
-    namespaces = set(find_namespaces(picture, name))
-    found = [
-        tenure
-        for each in picture.facts.reservations
-        for tenure in _tenures(each)
-        if tenure.namespace in namespaces or name in (tenure.cluster, tenure.name)
-    ]
-    latest = picture.facts.now
-    return tuple(sorted(found, key=lambda each: (each.until or latest, each.since or EPOCH), reverse=True))
-
-
-def _tenures(found: Reservation) -> Iterator[Tenure]:
-    last = None if found.is_held else found.history[0].released_at if found.history else found.since
-    yield _tenure(found, found.owner.namespace, found.owner.name, found.owner.cluster, found.since, last)
-    # Whose tenure was the last one stands in the history, too, once it ended.
-    for past in found.history if found.is_held else found.history[1:]:
-        yield _tenure(found, past.namespace, past.name, past.cluster, None, past.released_at)
-
-
-def _tenure(
-    found: Reservation,
-    namespace: str,
-    name: str,
-    cluster: str,
-    since: datetime | None,
-    until: datetime | None,
-) -> Tenure:
-    return Tenure(
-        address=found.address,
-        space=found.space,
-        range=found.range,
-        namespace=namespace,
-        name=name,
-        cluster=cluster,
-        since=since,
-        until=until,
-    )
-
-
-# Free addresses
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeReport:
-    """What a range would give out next, in its order, and why the rest is not.
-
-    `withheld` counts addresses of the pool's text by why they are not given out; `problem` is "" where a new guest
-    gets an address.
-    """
-
-    range: str
-    space: str
-    addresses: tuple[str, ...]
-    free: int
-    used: int
-    quarantined: int
-    withheld: dict[str, int]
-    problem: str
-
-
-def report_free(picture: Picture, range_name: str, family: Family | None, count: int) -> FreeReport:
-    """Report the next addresses of a range; RangeUnknownError where there is none of that name.
-
-    This takes them out of the picture's own ledger: ask last.
-    """
-    ranges = picture.allocations.ranges
-    ledger = ranges.ledger_of(range_name)
-    space = ranges.space_of(range_name) or ""
-    problem = ranges.problem_of(range_name)
-    if problem is not None:
-        return FreeReport(
-            range=range_name,
-            space=space,
-            addresses=(),
-            free=0,
-            used=0,
-            quarantined=0,
-            withheld={},
-            problem=str(problem),
-        )
-    # As a new guest does: IPv4 where the range has any.
-    chosen = family or min(ranges.families(range_name), default=Family.IPV4)
-    snapshot = ledger.snapshot(range_name)
-    usage = snapshot.ipv4 if chosen is Family.IPV4 else snapshot.ipv6
-    addresses, complaint = _take(ledger, range_name, chosen, count)
-    return FreeReport(
-        range=range_name,
-        space=space,
-        addresses=tuple(addresses),
-        free=0 if picture.ranges[range_name].draining else usage.free,
-        used=usage.used,
-        quarantined=usage.quarantined,
-        withheld=_withheld(picture, range_name, chosen),
-        problem="" if addresses else complaint,
-    )
-
-
-def _take(
-    ledger: Ledger[tuple[str, str]], range_name: str, family: Family, count: int
-) -> tuple[list[str], str]:
-    addresses: list[str] = []
-    for number in range(count):
-        try:
-            addresses.append(format_address(ledger.claim_next(range_name, family, ("", f"asked-{number}"))))
-        except IpamError as error:
-            return addresses, str(error)
-    return addresses, ""
-
-
-def _withheld(picture: Picture, range_name: str, family: Family) -> dict[str, int]:
-    pool = picture.allocations.ranges.ledger_of(range_name).range(range_name).pool
-    excluded = (pool.written & pool.excluded).of(family).count
-    left = (pool.written - pool.excluded).of(family)
-    older = [
-        picture.allocations.ranges.ledger_of(each).range(each).pool
-        for each in picture.allocations.ranges.conflicts(range_name)
-    ]
-    shared, rest = 0, pool.addresses.of(family)
-    for each in older:
-        common = rest & each.addresses.of(family)
-        shared, rest = shared + common.count, rest - common
-    counts = {
-        "excluded": excluded,
-        "ends of CIDRs, .0 and .255": left.count - pool.addresses.of(family).count,
-        "of an older range": shared,
-    }
-    return {why: number for why, number in counts.items() if number}
-
-
-# How
 
 
 def report_one(picture: Picture, space: str, address: Address) -> AddressReport:

@@ -21,9 +21,10 @@ _LONGEST_CELL = 300
 
 
 class Output(StrEnum):
-    """The formats that `-o` knows."""
+    """The formats that `-o` knows; SHORT is a table of what somebody should look at, without remarks."""
 
     TABLE = "table"
+    SHORT = "short"
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"

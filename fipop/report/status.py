@@ -133,7 +133,7 @@ def _about_operator(facts: Facts) -> Iterator[Problem]:
             Severity.CRITICAL,
             "NoLeader",
             f"there is no Lease {names.LEASE_NAME} in {where}",
-            "look at the operator's pods and logs; is it installed in another namespace (-n)?",
+            "look at the operator's pods and logs; is it installed in another namespace (--operator-namespace)?",
         )
     elif found.leadership is not None and not found.leadership.holds(facts.now):
         yield _operator_problem(
@@ -142,6 +142,19 @@ def _about_operator(facts: Facts) -> Iterator[Problem]:
             "nobody has renewed the operator's Lease in its time",
             f"kubectl -n {found.namespace} get pods; kubectl -n {found.namespace} logs deployment/fipop",
         )
+    yield from _about_installation(found)
+    for bad in found.bad_options:
+        yield _operator_problem(
+            Severity.WARNING,
+            "BadOption",
+            f"{bad.option}: {bad.value!r} {bad.reason}" if bad.value else f"{bad.option}: {bad.reason}",
+            f"kubectl -n {found.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}",
+        )
+    for unwise in found.unwise_options:
+        yield _operator_problem(Severity.INFO, "UnwiseOption", unwise, "docs/options.md")
+
+
+def _about_installation(found: Installation) -> Iterator[Problem]:
     if found.workload is not None and found.workload.ready < found.workload.wanted:
         yield _operator_problem(
             Severity.WARNING,
@@ -168,15 +181,6 @@ def _about_operator(facts: Facts) -> Iterator[Problem]:
             "kube-fip-operator has replicas: fipop does nothing until it has none",
             f"kubectl -n {names.OPERATOR_NAMESPACE} scale deployment kube-fip-operator --replicas=0",
         )
-    for bad in found.bad_options:
-        yield _operator_problem(
-            Severity.WARNING,
-            "BadOption",
-            f"{bad.option}: {bad.value!r} {bad.reason}" if bad.value else f"{bad.option}: {bad.reason}",
-            f"kubectl -n {found.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}",
-        )
-    for unwise in found.unwise_options:
-        yield _operator_problem(Severity.INFO, "UnwiseOption", unwise, "docs/options.md")
 
 
 def _operator_problem(severity: Severity, reason: str, message: str, advice: str) -> Problem:

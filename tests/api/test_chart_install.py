@@ -1,11 +1,13 @@
 """The chart and the manifest in a real cluster."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from localfleet.assets import ensure
 from localfleet.controlplane import ControlPlane
@@ -14,7 +16,9 @@ from localfleet.errors import ApiError
 from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.processes import run_to_end
+from localfleet.waiting import eventually
 from tests.chart.rendering import ROOT, Chart
+from tests.chart.test_catalog import all_questions, answers, nested
 
 NAMESPACE = "kube-fip"
 CONFIG_MAP = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -61,6 +65,64 @@ async def test_helm_installs_and_upgrades_and_never_touches_the_admins_settings(
     assert "Mind:" not in notes
     await helm_on(helm, rancher, "upgrade", "fipop")
     assert await rancher.client.get(f"{CONFIG_MAP}/kube-fip-config") == before
+
+
+_STRANGERS = (
+    ("monitoring.coreos.com", "PrometheusRule", "prometheusrules", "Namespaced"),
+    ("monitoring.coreos.com", "ServiceMonitor", "servicemonitors", "Namespaced"),
+    ("ui.cattle.io", "NavLink", "navlinks", "Cluster"),
+)
+"""Kinds of others that the chart makes objects of, here without a schema: group, kind, plural, scope."""
+
+
+def _stranger(group: str, kind: str, plural: str, scope: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+async def test_every_answer_to_a_question_gives_what_a_real_api_server_takes(
+    rancher: ControlPlane, chart: Chart, tmp_path: Path
+) -> None:
+    """Each rendering answers all questions, until every answer was given once."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for kind in _STRANGERS:
+        await rancher.client.create(crds, _stranger(*kind))
+    for namespace in (NAMESPACE, "cattle-dashboards"):
+        if await rancher.client.find(f"/api/v1/namespaces/{namespace}") is None:
+            await rancher.create_namespace(namespace)
+
+    async def are_known() -> bool:
+        return all(
+            [await rancher.client.find(f"/apis/{group}/v1/{plural}") for group, _, plural, _ in _STRANGERS]
+        )
+
+    await eventually(are_known, what="the kinds of others are served")
+    questions = list(all_questions())
+    for turn in range(max(len(answers(each)) for each in questions)):
+        values: dict[str, Any] = {}
+        for question in questions:
+            given = answers(question)
+            merge(values, nested(question["variable"], given[turn % len(given)]))
+        path = tmp_path / f"rendered-{turn}.yaml"
+        rendered = await asyncio.to_thread(chart.render, values)
+        await asyncio.to_thread(path.write_text, yaml.safe_dump_all(rendered))
+        await rancher.kubectl("apply", "--dry-run=server", "-f", str(path))
+
+
+def merge(target: dict[str, Any], values: dict[str, Any]) -> None:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            merge(target.setdefault(key, {}), value)
+        else:
+            target[key] = value
 
 
 async def test_the_notes_warn_where_the_namespace_is_not_the_one_of_the_runbooks(

@@ -1,10 +1,12 @@
 """The metrics of the running operator, after real passes: to the letter, and as a real Prometheus scrapes them."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -17,6 +19,7 @@ from localfleet.controlplane import ControlPlane
 from localfleet.fleet import LocalFleet
 from localfleet.helm import CLOUD_PROVIDER, KUBE_VIP, Helm
 from localfleet.processes import Process, build_environment
+from localfleet.provider import ProviderProcess
 from localfleet.rancher_plan import GuestPlan
 from localfleet.routes import Fault
 from localfleet.servers import start_server
@@ -25,6 +28,7 @@ from localfleet.stack import RANGES, Stack, build_range, open_stack
 from localfleet.waiting import eventually
 from tests.api.served_guest import ServedGuest, bring_up, is_free, scrape
 
+ROOT = Path(__file__).parents[2]
 PREFIX = "kubefipoperator_"
 INSTALLED_SECONDS = 40.0
 RANGE = "10.135.10.200/29"
@@ -165,10 +169,20 @@ async def test_promtool_has_nothing_to_say_but_about_the_legacy_name(
 @pytest_asyncio.fixture
 async def prometheus(stack: Stack, fleet: LocalFleet, tmp_path: Path) -> AsyncIterator[str]:
     """A Prometheus that scrapes the operator every second; its URL."""
-    target = stack.operators[0].metrics_url.removeprefix("http://").removesuffix("/metrics")
-    job = {"job_name": "fipop", "static_configs": [{"targets": [target]}]}
+    async with open_prometheus(fleet, tmp_path, fipop=stack.operators[0].metrics_url) as url:
+        yield url
+
+
+@asynccontextmanager
+async def open_prometheus(fleet: LocalFleet, tmp_path: Path, **jobs: str) -> AsyncIterator[str]:
+    """Run a Prometheus that scrapes URLs every second, each as a job."""
+    scraped = [
+        {"job_name": name, "static_configs": [{"targets": [urlsplit(url).netloc]}]}
+        for name, url in jobs.items()
+    ]
     config = tmp_path / "prometheus.yml"
-    config.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}))
+    content = yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": scraped})
+    await asyncio.to_thread(config.write_text, content)
     program = ensure("prometheus")
 
     def build(port: int) -> Process:
@@ -217,6 +231,43 @@ async def test_prometheus_scrapes_all_four(
     rules = f'{PREFIX}guestcluster_events{{guestclustername="silent",event="api_connection",status="error"}}'
     answer = await _get(f"{prometheus}/api/v1/query", query=rules)
     assert len(answer["data"]["result"]) == 1
+
+
+async def test_every_expression_of_the_dashboard_gives_a_series(
+    stack: Stack, fleet: LocalFleet, guests: dict[str, ServedGuest], guest: ControlPlane, tmp_path: Path
+) -> None:
+    """After a day in short: an address that was given back, and a Service in a guest that got one."""
+    well = guests["well"]
+    await well.ask("brief", "guest-vlan")
+    found = await well.has_condition("Allocated", name="brief")
+    await stack.client.delete(well.path("brief"))
+    await is_free(stack, found["status"]["addresses"][0])
+    provider = ProviderProcess(plane=guest, folder=tmp_path / "provider", ports=fleet.ports)
+    await provider.start()
+    service = {"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}
+    services = "/api/v1/namespaces/default/services"
+    dashboard = json.loads((ROOT / "files" / "dashboard.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    try:
+        async with open_prometheus(
+            fleet, tmp_path, fipop=stack.operators[0].metrics_url, guest=provider.url
+        ) as url:
+            await guest.client.create(services, service)
+            silent = list(expressions)
+
+            async def speak_all() -> bool:
+                for expression in list(silent):
+                    query = expression.replace("$job", "fipop").replace("$__rate_interval", "1m")
+                    answer = await _get(f"{url}/api/v1/query", query=query)
+                    if answer["data"]["result"]:
+                        silent.remove(expression)
+                assert not silent, silent
+                return True
+
+            await eventually(speak_all, seconds=40, what="a series for every expression")
+    finally:
+        await guest.client.delete(f"{services}/web")
+        await provider.stop()
 
 
 async def test_a_guest_that_has_no_floating_ip_any_more_is_not_said_to_be_reachable_for_ever(

@@ -138,7 +138,7 @@ async def test_check_goes_all_the_way_to_ready_pods(seen: Seen) -> None:
     assert "kube-vip-0.11.0" in ended.out or "kube-vip 0.11.0" in ended.out
     found = (await seen.commands.run(*commands, "-o", "json")).json("check")
     assert found["passed"]
-    short = await seen.commands.run(*commands, "--short")
+    short = await seen.commands.run(*commands, "-o", "short")
     assert "√" not in short.out
     one = await seen.commands.run("check", "--guest", "demo", "--no-charts", "--allow-loopback-guests")
     assert "guest demo" in one.out

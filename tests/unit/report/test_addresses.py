@@ -8,12 +8,11 @@ from fipop.report.addresses import (
     AddressReport,
     AddressState,
     find_namespaces,
-    history_of_address,
-    history_of_guest,
     report_address,
-    report_free,
     report_holdings,
 )
+from fipop.report.free import report_free
+from fipop.report.history import history_of_address, history_of_guests
 from fipop.report.picture import Picture
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.report.pictures import build_cluster, picture
@@ -146,7 +145,7 @@ def test_namesakes_in_two_workspaces_are_both_found() -> None:
 def test_a_guest_that_is_gone_is_found_by_its_past() -> None:
     found = picture(reservations=[build_reservation("10.0.0.5", history=PAST)])
     assert find_namespaces(found, "seven") == ("c-m-7",)
-    (tenure,) = history_of_guest(found, "seven")
+    (tenure,) = history_of_guests(found, "seven", find_namespaces(found, "seven"))
     assert tenure.until is not None
 
 
