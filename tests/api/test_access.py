@@ -233,7 +233,7 @@ async def test_nothing_is_granted_by_wildcard_in_the_cluster(story: Story) -> No
     roles = [await story.stack.client.get(CLUSTER_ROLE)]
     roles += await story.stack.client.items(f"{RBAC}/roles", fieldSelector="")
     ours = [role for role in roles if role["metadata"]["name"].startswith(RELEASE)]
-    assert len(ours) == 6, [role["metadata"]["name"] for role in ours]
+    assert len(ours) == 5, [role["metadata"]["name"] for role in ours]
     for role in ours:
         for rule in role["rules"]:
             words = rule["apiGroups"] + rule["resources"] + rule["verbs"] + rule.get("resourceNames", [])

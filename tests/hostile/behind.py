@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from localfleet.certificates import build_authority
-from localfleet.proxy import _build_server_tls
+from localfleet.certificates import build_authority, build_server_tls
 from tests.hostile.cases import CASES, aim
 from tests.hostile.guest import Guest
 from tests.hostile.server import PREFIX, HostileServer
@@ -82,7 +81,7 @@ async def serve(trap_port: int) -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async with HostileServer(_build_server_tls(authority.issue_server(["127.0.0.1"]))) as server:
+    async with HostileServer(build_server_tls(authority.issue_server(["127.0.0.1"]))) as server:
         _say(port=server.port, ca=authority.pem.decode())
         while line := await reader.readline():
             question = json.loads(line)
