@@ -211,7 +211,7 @@ def test_the_runbooks_are_where_the_installation_says(chart: Chart) -> None:
     values = {"prometheusRule": {"enabled": True, "runbookUrlBase": "https://wiki.example/fipop/"}}
     text = json.dumps(chart.render(values).only("PrometheusRule"))
     assert "https://wiki.example/fipop#fipoprangefull" in text
-    assert "github.com" not in text
+    assert "fipop.example" not in text
 
 
 @pytest.mark.parametrize(
