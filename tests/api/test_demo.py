@@ -39,15 +39,7 @@ def is_left(path: str) -> bool:
     return Path(path).exists()
 
 
-async def test_the_demo_passes_all_its_checks() -> None:
-    async with demo() as process, asyncio.timeout(STORY_SECONDS):
-        output, _ = await process.communicate()
-    story = output.decode()
-    assert process.returncode == 0, story
-    assert is_passed(story.splitlines()[-1]), story
-
-
-async def test_what_is_kept_can_be_played_with_until_ctrl_c_ends_it_all() -> None:
+async def test_the_demo_passes_all_its_checks_and_what_is_kept_can_be_played_with_until_ctrl_c() -> None:
     async with demo("--keep") as process, asyncio.timeout(STORY_SECONDS):
         assert process.stdout is not None
         story: list[str] = []

@@ -11,7 +11,6 @@ from tests.faults.runner import Reference, Result, run_plan
 
 CHOSEN = (
     Plan(scenario="moves", family="killed", rules=(Rule(on=On.WRITE, do=Do.KILL_AFTER, nth=22),)),
-    Plan(scenario="moves", family="killed", rules=(Rule(on=On.WRITE, do=Do.KILL_BEFORE, nth=30),)),
     Plan(scenario="burst", family="lost", rules=(Rule(on=On.WRITE, do=Do.CUT_AFTER, rate=0.2),), seed=5),
     Plan(
         scenario="returns",

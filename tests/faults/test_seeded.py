@@ -31,8 +31,7 @@ from tests.faults.unit_bugs import UNIT_BUGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 ALWAYS = (
-    *("no-quarantine", "begun-for-good", "left-is-free", "looks-of-long-ago", "nobody-is-suspected"),
-    *("older-entry-replaces", "opened-without-what-is-carried", "retry-overwrites"),
+    *("no-quarantine", "left-is-free", "nobody-is-suspected", "older-entry-replaces", "retry-overwrites"),
 )
 """The bugs that every test run hunts, of each kind some that are quick; `make faults-seeded` hunts all."""
 CRASH = "free-0 ended by itself with [1]"
