@@ -11,7 +11,15 @@ from pathlib import Path
 import click
 
 from fipop.api.conditions import parse_time
-from fipop.cli.reading import EXIT_CODES, EXIT_WRONG, Reading, fail, reading_options, run_reading
+from fipop.cli.reading import (
+    EXIT_CODES,
+    EXIT_WRONG,
+    Reading,
+    fail,
+    loopback_option,
+    reading_options,
+    run_reading,
+)
 from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
@@ -44,11 +52,7 @@ _GUESTS_AT_ONCE = 16
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write the whole report as JSON to a file.",
 )
-@click.option(
-    "--allow-loopback-guests",
-    is_flag=True,
-    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
-)
+@loopback_option
 @reading_options
 def adopt(
     *,

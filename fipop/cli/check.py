@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import click
 
 from fipop.cli.durations import DURATION
-from fipop.cli.reading import EXIT_CODES, EXIT_WRONG, Reading, fail, reading_options, run_reading
+from fipop.cli.reading import (
+    EXIT_CODES,
+    EXIT_WRONG,
+    Reading,
+    fail,
+    loopback_option,
+    reading_options,
+    run_reading,
+)
 from fipop.errors import StartError
 from fipop.guest.helm.runner import find_helm
 from fipop.report.addresses import find_namespaces
@@ -34,7 +42,6 @@ from fipop.texts import clean
 _POLL_SECONDS = 3.0
 _SIGNS = {CheckVerdict.OK: "√", CheckVerdict.WARNING: "‼", CheckVerdict.FAILED: "×"}
 _HEADER = ("SECTION", "CHECK", "VERDICT", "MESSAGE", "ADVICE")
-_SHORT = "short"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +76,7 @@ class _Wish:
 @click.option(
     "--wait", type=DURATION, is_flag=False, flag_value="5m", help="Try again until nothing fails, e.g. 5m."
 )
-@click.option(
-    "--allow-loopback-guests",
-    is_flag=True,
-    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
-)
+@loopback_option
 @reading_options
 def check(
     *,

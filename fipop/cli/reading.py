@@ -112,6 +112,13 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return read_options
 
 
+loopback_option = click.option(
+    "--allow-loopback-guests",
+    is_flag=True,
+    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
+)
+"""For the commands that ask guests."""
+
 _OPTIONS = (
     click.option(
         "--kubeconfig",

@@ -50,7 +50,7 @@ def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wai
     """Show how full the ranges are, what is not ready and why, and how the operator is."""
     if namespace and all_namespaces:
         raise click.UsageError("-n and -A exclude each other")
-    facts, found = run_reading(lambda: _read(reading, namespace, wait))
+    picture, found = run_reading(lambda: _read(reading, namespace, wait))
     if reading.output in {Output.JSON, Output.YAML}:
         reading.tell(found, (), ())
     elif reading.output is Output.CSV:
@@ -60,9 +60,11 @@ def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wai
         for line in lines:
             click.echo(line)
         if reading.output is Output.WIDE:
-            floating_ips = report_floating_ips(Picture(_of_namespace(facts, namespace)))
+            floating_ips = report_floating_ips(picture)
+            shown = [each for each in floating_ips if namespace in (None, each.namespace)]
+            rows = [_wide_row(picture.facts, each) for each in shown]
             click.echo()
-            click.echo(table(_WIDE_HEADER, [_wide_row(facts, each) for each in floating_ips]), nl=False)
+            click.echo(table(_WIDE_HEADER, rows), nl=False)
     tell_unread(found.unread)
     if not found.healthy:
         sys.exit(EXIT_WRONG)
@@ -72,16 +74,17 @@ def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wai
 
 async def _read(
     reading: Reading, namespace: str | None, wait_seconds: float | None
-) -> tuple[Facts, StatusReport]:
+) -> tuple[Picture, StatusReport]:
     until = time.monotonic() + (wait_seconds or 0.0)
     told = ""
     while True:
         facts = await look(reading, lambda client: read_facts(client, namespace=reading.operator_namespace))
-        found = report_status(Picture(facts))
+        picture = Picture(facts)
+        found = report_status(picture)
         if namespace is not None:
             found = _only(found, namespace)
         if found.healthy or time.monotonic() >= until:
-            return facts, found
+            return picture, found
         waiting = (
             f"waiting: {found.problems[0].name} {found.problems[0].reason}, {len(found.problems)} in all"
         )
@@ -96,14 +99,6 @@ def _only(found: StatusReport, namespace: str) -> StatusReport:
         each for each in found.problems if each.kind != "FloatingIP" or each.name.startswith(f"{namespace}/")
     )
     return replace(found, problems=problems, healthy=not any(each.is_wrong for each in problems))
-
-
-def _of_namespace(facts: Facts, namespace: str | None) -> Facts:
-    if namespace is None:
-        return facts
-    return replace(
-        facts, floating_ips=tuple(each for each in facts.floating_ips if each.namespace == namespace)
-    )
 
 
 def _lines(reading: Reading, found: StatusReport) -> Iterator[str]:

@@ -12,7 +12,7 @@ import click
 from fipop.api import names
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import run_until_asked
-from fipop.cli.reading import Reading
+from fipop.cli.reading import EXIT_NO_ACCESS, EXIT_WRONG, Reading
 from fipop.errors import FipopError
 from fipop.listening import HttpListener
 from fipop.report.page.app import Page, is_local_host
@@ -60,7 +60,7 @@ def web(
         asyncio.run(run_until_asked(_serve(reading, bind, port), name="page"))
     except (FipopError, OSError) as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(3 if isinstance(error, FipopError) else 1)
+        sys.exit(EXIT_NO_ACCESS if isinstance(error, FipopError) else EXIT_WRONG)
 
 
 async def _serve(reading: Reading, bind: str, port: int) -> None:

@@ -14,6 +14,7 @@ from fipop.cli.reading import (
     Reading,
     fail,
     look,
+    loopback_option,
     reading_options,
     run_reading,
     tell_unread,
@@ -55,11 +56,7 @@ class WhoReport:
 @click.option(
     "--guest", is_flag=True, help="Ask the guest, too, by your own access to its kubeconfig Secret."
 )
-@click.option(
-    "--allow-loopback-guests",
-    is_flag=True,
-    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
-)
+@loopback_option
 @reading_options
 def who(*, reading: Reading, asked: str, guest: bool, allow_loopback_guests: bool) -> None:
     """Say who has ADDRESS: the holder, since when, its range and space, and who had it before.

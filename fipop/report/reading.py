@@ -24,6 +24,7 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
+from fipop.operator.crds import revision_of
 from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.report.facts import SCHEMA_REVISIONS, Facts, Installation, Leadership, Unread, Workload
 from fipop.settings.options import DEFAULTS, parse_settings, warnings
@@ -32,7 +33,6 @@ T = TypeVar("T")
 
 LIST_SECONDS = 60.0
 _OPERATOR_LABELS = "app.kubernetes.io/name=fipop,app.kubernetes.io/component!=web"
-_REVISION = f"{names.GROUP}/schema-revision"
 
 
 async def read_facts(client: KubeClient, *, namespace: str, about_operator: bool = True) -> Facts:
@@ -170,7 +170,4 @@ def read_workload(deployment: Json) -> Workload:
 
 def read_revision(crd: Json | None) -> int | None:
     """Give the revision of a schema of ours: 0 for the predecessor's, None where there is no such CRD."""
-    if crd is None:
-        return None
-    text = as_text(as_mapping(crd["metadata"].get("annotations")).get(_REVISION))
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return None if crd is None else revision_of(crd)
