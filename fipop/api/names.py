@@ -31,11 +31,22 @@ LABEL_OPT_IN = "kube-vip"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_DIGEST = f"{GROUP}/digest"
 
+LABEL_CANARY = f"{GROUP}/canary"
+"""On the provisioning Cluster: "true" has the guest be among the first of each rollout."""
+LABEL_ROLLOUT = f"{GROUP}/rollout"
+"""On the ConfigMaps that keep the targets of rollouts."""
+ANNOTATION_ROLLOUT = f"{GROUP}/rollout"
+"""On kube-fip-config: `retry/<target>` or `force/<target>`, which acts once."""
+ANNOTATION_CONFIRM_REMOVE = f"{GROUP}/confirm-remove"
+"""On kube-fip-config: how many guests may be left at once."""
+
 DEFAULT_ADDRESS_SPACE = "default"
 DEFAULT_QUARANTINE_SECONDS = 600
 
 OPERATOR_NAMESPACE = "kube-fip"
 SETTINGS_CONFIG_MAP = "kube-fip-config"
+ROLLOUT_CONFIG_MAP = "fipop-rollout"
+TARGET_CONFIG_MAP_PREFIX = "fipop-target-"
 PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
 LEASE_NAME = "fipop-operator"
 

@@ -23,6 +23,8 @@ class Action(StrEnum):
     """Take the record of a helm that died out of the way, then do as if that helm had never run."""
     WAIT = "wait"
     DRIFT = "drift"
+    MEND = "mend"
+    """Roll back to its own revision: what people deleted or changed is there again, and no chart is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def decide(
         if is_same and age_seconds < delay:
             return Decision(action=Action.WAIT, digest=aim, wait_seconds=delay - age_seconds)
         return Decision(action=Action.RETRY, digest=aim)
-    if chart is None or _is_as_wanted(state, wanted, chart, aim):
+    if chart is None or is_as_wanted(state, wanted, chart, aim):
         return Decision(action=Action.NOTHING, digest=aim)
     return Decision(action=Action.UPGRADE if update else Action.DRIFT, digest=aim)
 
@@ -83,7 +85,8 @@ def retry_delay_seconds(failures: int) -> float:
     return _BACKOFF.step_seconds(failures)
 
 
-def _is_as_wanted(state: ReleaseState, wanted: WantedRelease, chart: ChartIdentity, aim: str | None) -> bool:
+def is_as_wanted(state: ReleaseState, wanted: WantedRelease, chart: ChartIdentity, aim: str | None) -> bool:
+    """Whether a release was made by us from these values and this chart, or by the predecessor from the same."""
     if state.latest.digest is not None:
         return state.latest.digest == aim and state.latest.is_by_us
     # A predecessor's release is taken as it is: that our own additions are not in it is no reason to upgrade.

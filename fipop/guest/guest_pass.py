@@ -13,6 +13,7 @@ from fipop.errors import (
     GuestError,
     KubeAccessError,
 )
+from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.in_use import InUseAddresses
 from fipop.guest.limits import GuestLimits
 from fipop.guest.observed import read_in_use
@@ -72,6 +73,15 @@ class GuestSessions:
     def forget(self, guest_id: str) -> None:
         """Drop what is remembered of a guest that is gone."""
         self._limits.memory.forget(guest_id)
+
+    def forget_failures(self) -> None:
+        """Let helm try everywhere again at once."""
+        self._limits.memory.forget_failures()
+
+    @property
+    def charts(self) -> ChartCache:
+        """The charts that all passes share."""
+        return self._limits.charts
 
     async def close(self) -> None:
         """Stop fetching charts and remove them from the disk. Passes are ended by who started them."""

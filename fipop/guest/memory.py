@@ -92,14 +92,32 @@ class GuestMemory:
         attempt = notes.attempts.get(role) if notes is not None else None
         return attempt.error if attempt is not None else None
 
+    def failed_runs(self, guest_id: str, role: Role) -> int:
+        """Give how often helm failed for this release in a row, with the same chart and values."""
+        notes = self._guests.get(guest_id)
+        attempt = notes.attempts.get(role) if notes is not None else None
+        return attempt.failures if attempt is not None and attempt.digest and attempt.error is not None else 0
+
+    def forget_failures(self) -> None:
+        """Let helm try everywhere again at once: another rollout begins."""
+        for notes in self._guests.values():
+            notes.attempts.clear()
+
     def note_failure(
-        self, guest_id: str, role: Role, digest: str, now: float, error: FipopError | None = None
+        self,
+        guest_id: str,
+        role: Role,
+        digest: str,
+        now: float,
+        error: FipopError | None = None,
+        *,
+        least_seconds: float = 0.0,
     ) -> float:
         """Count a helm run that failed, or changed nothing; give how long helm rests."""
         notes = self._guests.setdefault(guest_id, _Notes())
         before = notes.attempts.get(role)
         failures = before.failures + 1 if before is not None and before.digest == digest else 1
-        rest = retry_delay_seconds(failures)
+        rest = max(retry_delay_seconds(failures), least_seconds)
         if error is not None:
             error.with_traceback(None)  # it would keep alive all that the pass had in hand
         notes.attempts[role] = _Attempt(digest, failures, now + rest, error)

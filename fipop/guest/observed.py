@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -22,10 +22,17 @@ from fipop.guest.helm.releases import (
 )
 from fipop.guest.in_use import InUseAddresses, addresses_in, parse_ledger, parse_service
 from fipop.guest.memory import GuestMemory
-from fipop.guest.workloads import Workload, of_release, parse_daemon_set, parse_deployment, running_releases
+from fipop.guest.workloads import (
+    Workload,
+    of_release,
+    parse_daemon_set,
+    parse_deployment,
+    parse_restarts,
+    running_releases,
+)
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES
+from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, PODS, SECRETS, SERVICES
 
 _OF_HELM = "app.kubernetes.io/managed-by=Helm"
 """Helm puts this label on whatever it makes."""
@@ -62,6 +69,22 @@ async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
         CONFIG_MAPS, field_selector=f"metadata.name={names.GUEST_CONFIG_MAP}", project=parse_config_map
     )
     return listing.items
+
+
+async def read_restarts(client: KubeClient, states: Iterable[ReleaseState]) -> dict[str, int]:
+    """Give by uid of each pod of these releases how often its containers restarted.
+
+    The charts have no probes: a pod that crashes again and again is ready in between.
+    """
+    restarts = {}
+    for state in states:
+        selector = f"app.kubernetes.io/instance={state.latest.name}"
+        namespace = state.latest.namespace
+        listing = await client.list(
+            PODS, namespace=namespace, label_selector=selector, project=parse_restarts
+        )
+        restarts.update(dict(listing.items))
+    return restarts
 
 
 async def read_in_use(client: KubeClient) -> InUseAddresses:

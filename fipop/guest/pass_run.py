@@ -22,12 +22,13 @@ from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.limits import GuestLimits
 from fipop.guest.memory import Place
 from fipop.guest.missing_objects import find_missing
-from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state
+from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state, read_restarts
 from fipop.guest.release_inspection import Inspector
 from fipop.guest.release_installer import Outcome, ReleaseInstaller
-from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
+from fipop.guest.release_return import ReleaseReturn
+from fipop.guest.report_building import SOONEST_SECONDS, build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
-from fipop.guest.workloads import parse_daemon_set
+from fipop.guest.workloads import judge_readiness, parse_daemon_set
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_SESSION_BYTES, Allowance
@@ -57,6 +58,7 @@ class PassRun:
     allowance: Allowance = field(default_factory=lambda: Allowance(GUEST_SESSION_BYTES))
     outcomes: dict[Role, Outcome] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
+    restarts: dict[str, int] | None = None
     requests: int = 0
     writes: int = 0
 
@@ -106,6 +108,14 @@ class PassRun:
             if self.task.opted_in and self.observed is not None:
                 await self._find_missing(client, self.observed)
                 await self._park(client, self.observed)
+                if self.task.gate.watch_pods:
+                    await self._count_restarts(client, self.observed)
+
+    async def _count_restarts(self, client: KubeClient, observed: ObservedState) -> None:
+        try:
+            self.restarts = await read_restarts(client, observed.managed.values())
+        except ApiError as error:
+            self.note(error)
 
     async def run_helm(self, connection: Connection) -> bool:
         """Have helm tell what is not known of releases, and settle them; give whether it changed any."""
@@ -130,14 +140,45 @@ class PassRun:
             missing=self.missing,
             may_run_helm=self.may_run_helm,
         )
-        for wanted in self.wanted:
-            outcome = await installer.settle(wanted)
-            self.outcomes[wanted.role] = outcome
-            self.note(outcome.error)
-            self.awaits_helm = self.awaits_helm or outcome.awaits_helm
-            if outcome.wait_seconds is not None:
-                self.waits.append(outcome.wait_seconds)
+        gate = self.task.gate
+        if gate.going_back is not None:
+            going_back = ReleaseReturn(
+                task=self.task,
+                limits=self.limits,
+                target=target,
+                observed=self.observed,
+                may_run_helm=self.may_run_helm,
+            )
+            for wanted in reversed(self.wanted):
+                self._take(wanted.role, await going_back.settle(wanted, gate.going_back))
+        elif gate.is_open:
+            for wanted in self.wanted:
+                if wanted.role is Role.CLOUD_PROVIDER and gate.in_turn and not self._kube_vip_serves():
+                    self.waits.append(SOONEST_SECONDS)
+                    break
+                self._take(wanted.role, await installer.settle(wanted))
         return any(outcome.ran for outcome in self.outcomes.values())
+
+    def _take(self, role: Role, outcome: Outcome) -> None:
+        self.outcomes[role] = outcome
+        self.note(outcome.error)
+        self.awaits_helm = self.awaits_helm or outcome.awaits_helm
+        if outcome.wait_seconds is not None:
+            self.waits.append(outcome.wait_seconds)
+
+    def _kube_vip_serves(self) -> bool:
+        """Whether kube-vip is at the aim and ready, as it was seen before helm ran in this pass."""
+        observed, aim = self.observed, self.task.gate.aim
+        state = observed.managed.get(Role.KUBE_VIP) if observed is not None else None
+        if observed is None or state is None or aim is None or Role.KUBE_VIP in self.ran:
+            return False
+        serves = judge_readiness(observed.workloads_of(Role.KUBE_VIP)).ready
+        return serves and aim.is_reached(Role.KUBE_VIP, state)
+
+    @property
+    def ran(self) -> frozenset[Role]:
+        """For which releases helm ran in this pass."""
+        return frozenset(role for role, outcome in self.outcomes.items() if outcome.ran)
 
     async def _inspect(self, observed: ObservedState, target: HelmTarget) -> None:
         inspector = Inspector(task=self.task, limits=self.limits, target=target)
@@ -173,10 +214,19 @@ class PassRun:
         if observed is not None:
             failure = functools.partial(self.limits.memory.failure, self.task.guest_id)
             releases = tuple(
-                sum_up_release(one, observed, self.outcomes.get(one.role), failure(one.role))
+                sum_up_release(
+                    one,
+                    observed,
+                    self.outcomes.get(one.role),
+                    failure(one.role),
+                    known=self.task.gate.known,
+                    failed_runs=self.limits.memory.failed_runs(self.task.guest_id, one.role),
+                )
                 for one in self.wanted
             )
             waits += waits_for_pods(observed, releases)
+            if self.task.gate.recheck_seconds is not None:
+                waits.append(self.task.gate.recheck_seconds)
         harvester = find_harvester(observed.workloads) if observed is not None else ()
         return PassReport(
             guest_id=self.task.guest_id,
@@ -191,7 +241,15 @@ class PassRun:
             writes=self.writes,
             retry_after_seconds=min(waits, default=None),
             awaits_helm=self.awaits_helm,
+            restarts=self.restarts,
+            is_back=self._is_back(),
         )
+
+    def _is_back(self) -> bool:
+        back, observed = self.task.gate.going_back, self.observed
+        if back is None or observed is None:
+            return False
+        return all(back.is_done(one.role, observed.managed.get(one.role)) for one in self.wanted)
 
     async def _read_observed_state(self, client: KubeClient) -> None:
         try:

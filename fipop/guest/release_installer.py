@@ -14,20 +14,26 @@ from fipop.guest.helm.releases import ReleaseState, build_labels
 from fipop.guest.helm.runner import HelmTarget, ReleaseOrder
 from fipop.guest.limits import GuestLimits
 from fipop.guest.observed import ObservedState
+from fipop.guest.release_records import ReleaseRecords
 from fipop.guest.reports import GuestTask
-from fipop.kube.resources import SECRETS
 
 log = logging.getLogger(__name__)
 
-_RUNS_HELM = (Action.INSTALL, Action.UPGRADE, Action.RETRY, Action.REPAIR)
+_RUNS_HELM = (Action.INSTALL, Action.UPGRADE, Action.RETRY, Action.REPAIR, Action.MEND)
+_LEAST_MEND_SECONDS = 60.0
+"""Between two mends of drift in a guest: whoever deletes objects may do so again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was done about one release; `ran`: helm was run for it; `awaits_helm`: it is to be."""
+    """What was done about one release; `ran`: helm was run for it; `awaits_helm`: it is to be.
+
+    `reason`: the condition's, where the gate leaves a drift as it is.
+    """
 
     ran: bool = False
     drift: str = ""
+    reason: str = ""
     doubt: str = ""
     error: FipopError | None = None
     wait_seconds: float | None = None
@@ -45,6 +51,11 @@ class ReleaseInstaller:
     missing: Mapping[Role, tuple[str, ...]]
     may_run_helm: bool
 
+    @property
+    def records(self) -> ReleaseRecords:
+        """What changes records that are there."""
+        return ReleaseRecords(limits=self.limits, target=self.target)
+
     async def settle(self, wanted: WantedRelease) -> Outcome:
         """Bring one release to the wanted state, if that takes anything and may be done."""
         if wanted.role in self.observed.problems:
@@ -55,13 +66,15 @@ class ReleaseInstaller:
         chart, chart_error = await self._chart(wanted)
         decision = self._decide(state, wanted, chart)
         if decision.action not in _RUNS_HELM:
+            drift = self._drift(decision, wanted, chart)
             return Outcome(
-                drift=self._drift(decision, wanted, chart),
+                drift=drift,
+                reason=self.task.gate.reason if drift else "",
                 doubt=str(chart_error or ""),
                 wait_seconds=decision.wait_seconds,
             )
         now = self.limits.monotonic()
-        if chart is None:
+        if chart is None and decision.action is not Action.MEND:
             return Outcome(error=chart_error, wait_seconds=self._rest_without_chart(wanted, chart_error, now))
         rest = self.limits.memory.rest_seconds(self.task.guest_id, wanted.role, decision.digest or "", now)
         if rest:
@@ -79,17 +92,23 @@ class ReleaseInstaller:
     def _decide(
         self, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart | None
     ) -> Decision:
-        update = self.task.settings.kubevip_update
+        gate = self.task.gate
         decision = decide(
             state,
             wanted,
             chart=chart.identity if chart is not None else None,
-            update=update,
+            update=state is not None and gate.may_change(state),
             age_seconds=self.observed.age_seconds(state) if state is not None else 0.0,
             grace_seconds=self.limits.grace_seconds,
         )
-        if decision.action is Action.NOTHING and self.missing.get(wanted.role):
-            return Decision(action=Action.UPGRADE if update else Action.DRIFT, digest=decision.digest)
+        if (
+            state is not None
+            and decision.action in (Action.RETRY, Action.REPAIR)
+            and not gate.may_retry(state)
+        ):
+            return Decision(action=Action.DRIFT, digest=decision.digest)
+        if decision.action in (Action.NOTHING, Action.DRIFT) and self.missing.get(wanted.role):
+            return Decision(action=Action.MEND if gate.mend else Action.DRIFT, digest=decision.digest)
         if decision.action in (Action.NOTHING, Action.DRIFT):
             # What failed once is no longer tried.
             self.limits.memory.note_success(self.task.guest_id, wanted.role)
@@ -104,21 +123,27 @@ class ReleaseInstaller:
         return f"chart or values differ from what is wanted ({chart.identity.name} {chart.identity.version})"
 
     async def _chart(self, wanted: WantedRelease) -> tuple[CachedChart | None, ChartError | None]:
+        aim = self.task.gate.aim
         try:
-            return await self.limits.charts.get(wanted.source), None
+            chart = await self.limits.charts.get(
+                wanted.source, content=aim.target.charts[wanted.role].content if aim is not None else ""
+            )
         except ChartError as error:
             return None, error
+        return chart, None
 
     async def _run(
-        self, decision: Decision, state: ReleaseState | None, wanted: WantedRelease, chart: CachedChart
+        self,
+        decision: Decision,
+        state: ReleaseState | None,
+        wanted: WantedRelease,
+        chart: CachedChart | None,
     ) -> Outcome:
         guest_id, memory = self.task.guest_id, self.limits.memory
+        if decision.action is not Action.MEND:
+            self.task.on_helm()
         try:
-            revision = state.latest.revision + 1 if state is not None else 1
-            if state is not None and decision.action is Action.REPAIR:
-                await self._drop_record(state)
-                revision -= 1
-            await self._upgrade(state, revision, wanted, chart)
+            await self._change(decision, state, wanted, chart)
         except FipopError as error:
             now = self.limits.monotonic()
             rest = memory.note_failure(guest_id, wanted.role, decision.digest or "", now, error)
@@ -126,11 +151,34 @@ class ReleaseInstaller:
             return Outcome(ran=True, error=error, wait_seconds=rest)
         if self.missing.get(wanted.role):
             # Whoever deletes the objects may do so again: a revision for each time would be too many.
-            memory.note_failure(guest_id, wanted.role, decision.digest or "", self.limits.monotonic())
+            memory.note_failure(
+                guest_id,
+                wanted.role,
+                decision.digest or "",
+                self.limits.monotonic(),
+                least_seconds=_LEAST_MEND_SECONDS,
+            )
         else:
             memory.note_success(guest_id, wanted.role)
         self._log("brought a release to the wanted state", decision, wanted)
         return Outcome(ran=True)
+
+    async def _change(
+        self,
+        decision: Decision,
+        state: ReleaseState | None,
+        wanted: WantedRelease,
+        chart: CachedChart | None,
+    ) -> None:
+        if state is not None and decision.action is Action.MEND:
+            await self.records.roll_back(state, state.latest.revision)
+            return
+        assert chart is not None, "only a mend goes without one"
+        revision = state.latest.revision + 1 if state is not None else 1
+        if state is not None and decision.action is Action.REPAIR:
+            await self.records.drop(state)
+            revision -= 1
+        await self._upgrade(state, revision, wanted, chart)
 
     async def _upgrade(
         self, state: ReleaseState | None, revision: int, wanted: WantedRelease, chart: CachedChart
@@ -157,22 +205,6 @@ class ReleaseInstaller:
             for workload in self.observed.workloads
             if workload.release != (wanted.namespace, wanted.name)
         )
-
-    async def _drop_record(self, state: ReleaseState) -> None:
-        """Delete the record of an operation whose helm is dead; what it made stays, and the next helm takes it over.
-
-        helm itself would refuse to go on (`another operation is in progress`), and an uninstall would take what
-        runs. Only this very version of the record goes: a helm that is alive after all has changed it.
-        """
-        record = state.latest
-        async with self.limits.session(self.target.connection) as client:
-            await client.delete(
-                SECRETS,
-                record.secret,
-                namespace=record.namespace,
-                uid=record.uid,
-                resource_version=record.resource_version,
-            )
 
     def _log(self, message: str, decision: Decision, wanted: WantedRelease, *, error: str = "") -> None:
         level = logging.WARNING if error else logging.INFO

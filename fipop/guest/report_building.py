@@ -9,6 +9,7 @@ from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import Status
 from fipop.guest.observed import ObservedState
+from fipop.guest.release_gate import Aim
 from fipop.guest.release_installer import Outcome
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, EventResult, ReleaseReport
 from fipop.guest.workloads import Readiness, judge_readiness
@@ -21,11 +22,18 @@ _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Gues
 
 
 def sum_up_release(
-    wanted: WantedRelease, observed: ObservedState, outcome: Outcome | None, failure: FipopError | None
+    wanted: WantedRelease,
+    observed: ObservedState,
+    outcome: Outcome | None,
+    failure: FipopError | None,
+    *,
+    known: Iterable[Aim] = (),
+    failed_runs: int = 0,
 ) -> ReleaseReport:
     """Tell how one release stands, after what was done about it.
 
-    `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between.
+    `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between. `known`: the targets
+    that it is compared with. `failed_runs`: how often helm failed in a row.
     """
     outcome = outcome or Outcome()
     error = outcome.error or observed.problems.get(wanted.role) or failure
@@ -45,6 +53,7 @@ def sum_up_release(
             namespace=wanted.namespace,
             readiness=Readiness(ready=False, message=message),
             error=error,
+            failed_runs=failed_runs,
         )
     readiness = judge_readiness(observed.workloads_of(wanted.role))
     if state.latest.status is not Status.DEPLOYED:
@@ -62,6 +71,10 @@ def sum_up_release(
         renamed=is_renamed(state, wanted),
         readiness=readiness,
         error=error,
+        deployed_revision=state.deployed_revision,
+        targets=frozenset(aim.target.name for aim in known if aim.is_reached(wanted.role, state)),
+        failed_runs=failed_runs,
+        left_because=outcome.reason,
     )
 
 

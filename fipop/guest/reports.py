@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -17,6 +17,7 @@ from fipop.errors import (
 from fipop.guest.configmap.keys import Contradiction, WantedAddress
 from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
+from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.workloads import Readiness
 from fipop.metrics import GuestEvent
 from fipop.settings.options import Settings
@@ -32,6 +33,7 @@ class GuestTask:
     `retired`: those it gave and keeps in quarantine, to be cleaned out of the guest.
     `before_write` is asked right before addresses are written, after the guest was read: whether the reservations
     are still ours, live, and so is the lead. A write that does not follow at once does not follow at all.
+    `settings` have the charts and values of the gate's aim. `on_helm` hears when helm begins to change a release.
     """
 
     guest_id: str
@@ -43,6 +45,8 @@ class GuestTask:
     retired: frozenset[str] = frozenset()
     settings: Settings
     before_write: Callable[[], Awaitable[bool]]
+    gate: ReleaseGate = field(default_factory=ReleaseGate)
+    on_helm: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,9 @@ class ReleaseReport:
 
     `drift`: how it differs from what is wanted, where that is left so; `doubt`: why that cannot be told.
     `renamed`: it keeps a name or namespace that the settings no longer name. `error`: why the last attempt, or the
-    look at it, failed.
+    look at it, failed. `deployed_revision`: the one that helm calls deployed. `targets`: names of those that it is at.
+    `failed_runs`: how often helm failed for it in a row. `left_because`: the condition's reason where the rollout's
+    gate leaves a drift as it is.
     """
 
     role: Role
@@ -96,6 +102,10 @@ class ReleaseReport:
     renamed: bool = False
     readiness: Readiness
     error: FipopError | None = None
+    deployed_revision: int = 0
+    targets: frozenset[str] = frozenset()
+    failed_runs: int = 0
+    left_because: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +115,8 @@ class PassReport:
     `harvester_parked`: None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if
     that is sooner than the interval. `error`: the first that ended the pass or kept it from a part of its work.
     `checked`: a deep look for deleted objects, where it was wanted, does not wait for helm any more.
-    `awaits_helm`: the guest wants a pass that may run helm.
+    `awaits_helm`: the guest wants a pass that may run helm. `restarts`: by uid of a pod of the releases, how often its
+    containers restarted; None where they were not looked at. `is_back`: nothing is left of what it goes back from.
     """
 
     guest_id: str
@@ -120,6 +131,8 @@ class PassReport:
     retry_after_seconds: float | None
     checked: bool = True
     awaits_helm: bool = False
+    restarts: Mapping[str, int] | None = None
+    is_back: bool = False
 
     @property
     def mends_soon(self) -> bool:

@@ -79,8 +79,22 @@ def parse_deployment(item: Json) -> Workload:
     """Read a Deployment."""
     status = _mapping(item, "status")
     wanted = _count({"replicas": 1} | _mapping(item, "spec"), "replicas")
-    ready = min(_count(status, "readyReplicas"), _count(status, "updatedReplicas"))
+    updated = _count(status, "updatedReplicas")
+    # Ready ones may be of the revision before, which run until those of the new one are ready.
+    outdated = max(_count(status, "replicas") - updated, 0)
+    ready = max(min(_count(status, "readyReplicas") - outdated, updated), 0)
     return _parse(DEPLOYMENT, item, wanted=wanted, ready=ready)
+
+
+def parse_restarts(pod: Json) -> tuple[str, int]:
+    """Give the uid of a pod, and how often its containers restarted."""
+    statuses = _mapping(pod, "status").get("containerStatuses")
+    counts = [
+        _count(each, "restartCount")
+        for each in (statuses[:_MOST_CONTAINERS] if isinstance(statuses, list) else [])
+        if isinstance(each, dict)
+    ]
+    return clean(_mapping(pod, "metadata").get("uid"), LONGEST_WORD), sum(counts)
 
 
 def of_release(workloads: Iterable[Workload], release: tuple[str, str]) -> tuple[Workload, ...]:

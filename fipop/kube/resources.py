@@ -78,6 +78,7 @@ HARVESTER_CONFIGS = Resource(
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False)
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", namespaced=True)
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
+PODS = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", namespaced=True)
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event", namespaced=True)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True)

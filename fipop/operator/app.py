@@ -124,6 +124,7 @@ class Operator:
             leadership=self._leadership,
             metrics=self._metrics,
             sessions=GuestSessions(self._limits),
+            namespace=self._options.namespace,
         )
 
     async def run(self) -> None:

@@ -57,8 +57,13 @@ class Configuration:
 
     def complain(self, reason: str, message: str) -> None:
         """Tell people, by an event on the ConfigMap, that it asks for what cannot be had."""
+        self.tell(reason, message, is_warning=True)
+
+    def tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
+        """Tell people by an event on the ConfigMap."""
         if self._about is not None:
-            self._events.record(self._about, EventType.WARNING, reason, message)
+            kind = EventType.WARNING if is_warning else EventType.NORMAL
+            self._events.record(self._about, kind, reason, message)
 
     def _take(self, config_map: Mapping[str, Any] | None) -> None:
         assert config_map is not None, "a missing one is made"

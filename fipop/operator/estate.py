@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fipop.api import names
 from fipop.control.leadership import Leadership
 from fipop.guest.guest_pass import GuestSessions
 from fipop.kube.client import KubeClient
@@ -24,3 +25,4 @@ class Estate:
     leadership: Leadership
     metrics: Metrics
     sessions: GuestSessions
+    namespace: str = names.OPERATOR_NAMESPACE

@@ -90,9 +90,9 @@ class Router:
         """Want a pass over a guest in a while, one of many."""
         self.queues.passes.add(guest_id, delay_seconds=seconds)
 
-    def add_install(self, guest_id: str) -> None:
+    def add_install(self, guest_id: str, priority: Priority) -> None:
         """Want a pass over a guest that may run helm, when its turn comes."""
-        self.queues.installs.add(guest_id)
+        self.queues.installs.add(guest_id, priority=priority)
 
     def wake_waiting(self) -> None:
         """Enqueue who waits, the oldest first: an address became free, or the gate opened."""

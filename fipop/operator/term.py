@@ -39,6 +39,9 @@ from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
 from fipop.operator.notices import Notices
 from fipop.operator.queues import Concurrency, Key, Kind, WorkQueues
+from fipop.operator.rollout.controller import RolloutController
+from fipop.operator.rollout.store import RolloutStore
+from fipop.operator.rollout_parts import RolloutParts
 from fipop.operator.routing import Router, gives_out_more
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
@@ -75,6 +78,7 @@ class LeaderTerm:
             lives=self.guests.exists,
             count_release=estate.metrics.count_release,
         )
+        self.rollout = self._build_rollout(estate)
         self._build_guests(estate)
         self._build_addresses(estate)
         self.adoption = Adoption(
@@ -84,6 +88,17 @@ class LeaderTerm:
             discover=self.guests.discover,
         )
         self.first_rounds = FirstRounds(cache=self.cache, queues=queues, router=self.router)
+
+    def _build_rollout(self, estate: Estate) -> RolloutController:
+        return RolloutController(
+            store=RolloutStore(client=estate.client, namespace=estate.namespace),
+            sessions=estate.sessions,
+            settings=lambda: estate.configuration.settings,
+            surroundings=RolloutParts(
+                cache=self.cache, guests=self.guests, router=self.router, configuration=estate.configuration
+            ),
+            now=lambda: estate.client.server_now().timestamp(),
+        )
 
     def _build_guests(self, estate: Estate) -> None:
         client = estate.client
@@ -131,6 +146,7 @@ class LeaderTerm:
                 gate=self.gate,
                 conflicts=self.conflicts,
                 requests=self.router,
+                rollout=self.rollout,
                 now=estate.client.server_now,
                 monotonic=time.monotonic,
                 random=SystemRandom(),
@@ -201,6 +217,7 @@ class LeaderTerm:
                 queues.passes.run(passes.visit, concurrency=concurrency.passes),
                 queues.installs.run(passes.install, concurrency=concurrency.installs),
                 self.scan.run(),
+                self.rollout.run(),
             )
             tasks = [asyncio.create_task(part) for part in parts]
             await asyncio.gather(*tasks)
@@ -286,4 +303,5 @@ class LeaderTerm:
 
     def _guest_lost(self, guest: Guest) -> None:
         self._estate.metrics.forget_guest(guest.cluster_name)
+        self.rollout.sightings.forget(guest.id)
         self.pass_controller.forget(guest.id)

@@ -13,14 +13,19 @@ from typing import Any, NamedTuple
 
 from fipop.settings.values import (
     REPO_URL_REASON,
+    Amount,
     ChartValues,
+    FailureStrategy,
     GuestInstall,
     LogLevel,
+    RolloutType,
     SettingsError,
+    parse_amount,
     parse_bool,
     parse_chart_ref,
     parse_chart_values,
     parse_choice,
+    parse_concurrency,
     parse_digest,
     parse_interval,
     parse_namespace,
@@ -28,15 +33,19 @@ from fipop.settings.values import (
     parse_port,
     parse_release_name,
     parse_repo_url,
+    parse_seconds,
     parse_version,
 )
 
 __all__ = [
     "DEFAULTS",
+    "Amount",
     "BadOption",
     "ChartValues",
+    "FailureStrategy",
     "GuestInstall",
     "LogLevel",
+    "RolloutType",
     "Settings",
     "parse_settings",
     "settings_data",
@@ -56,6 +65,10 @@ class BadOption:
     option: str
     value: str
     reason: str
+
+
+CANARIES, MAX_CONCURRENCY, NO_FAILURES = Amount(2), Amount(10, is_percent=True), Amount(0)
+"""Of rollouts, by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +95,16 @@ class Settings:
     kubevip_chart_ca: str = ""
     kubevip_chart_digest: str = ""
     kubevip_cloud_provider_chart_digest: str = ""
+    helm_concurrency: int = 2
+    kubevip_guest_remove: bool = False
+    kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
+    kubevip_rollout_canaries: Amount = CANARIES
+    kubevip_rollout_max_concurrency: Amount = MAX_CONCURRENCY
+    kubevip_rollout_min_success_seconds: int = 120
+    kubevip_rollout_progress_deadline_seconds: int = 600
+    kubevip_rollout_max_failures: Amount = NO_FAILURES
+    kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
+    kubevip_rollout_paused: bool = False
 
 
 _KUBEVIP_VALUES = """\
@@ -179,6 +202,15 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     if kube_vip is not None and any(first <= kube_vip <= last for first, last in _LOSES_ADDRESSES):
         version = ".".join(str(part) for part in kube_vip)
         found.append(f"kube-vip v{version} is known to lose addresses: use v1.2.3 or newer")
+    soak, deadline = (
+        settings.kubevip_rollout_min_success_seconds,
+        settings.kubevip_rollout_progress_deadline_seconds,
+    )
+    if soak >= deadline:
+        found.append(
+            f"kubevipRolloutMinSuccessTime {soak} is not below kubevipRolloutProgressDeadline {deadline}: no guest "
+            "can succeed in time"
+        )
     return tuple(found)
 
 
@@ -253,4 +285,16 @@ _OPTIONS = (
     _Option("kubevipChartCA", "kubevip_chart_ca", parse_object_name),
     _Option("kubevipChartDigest", "kubevip_chart_digest", parse_digest),
     _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
+    _Option("helmConcurrency", "helm_concurrency", parse_concurrency),
+    _Option("kubevipGuestRemove", "kubevip_guest_remove", parse_bool),
+    _Option("kubevipRolloutType", "kubevip_rollout_type", parse_choice(RolloutType)),
+    _Option("kubevipRolloutCanaries", "kubevip_rollout_canaries", parse_amount(1)),
+    _Option("kubevipRolloutMaxConcurrency", "kubevip_rollout_max_concurrency", parse_amount(1)),
+    _Option("kubevipRolloutMinSuccessTime", "kubevip_rollout_min_success_seconds", parse_seconds),
+    _Option("kubevipRolloutProgressDeadline", "kubevip_rollout_progress_deadline_seconds", parse_interval),
+    _Option("kubevipRolloutMaxFailures", "kubevip_rollout_max_failures", parse_amount(0)),
+    _Option(
+        "kubevipRolloutFailureStrategy", "kubevip_rollout_failure_strategy", parse_choice(FailureStrategy)
+    ),
+    _Option("kubevipRolloutPaused", "kubevip_rollout_paused", parse_bool),
 )

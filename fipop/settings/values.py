@@ -23,6 +23,9 @@ HEALTH_PORT = 8081
 MAX_INTERVAL_SECONDS = 2**31 - 1
 MAX_PORT = 65535
 
+MAX_HELM_CONCURRENCY = 64
+_WHOLE = 100
+_AMOUNT = re.compile(r"([0-9]{1,6})(%?)")
 _MAX_RELEASE_NAME = 53  # helm's own limit
 _NUMBER = re.compile(r"\+?[0-9]{1,10}")
 # https://semver.org, with the leading v that helm allows.
@@ -64,6 +67,35 @@ class GuestInstall(StrEnum):
     ENABLED = "enabled"
     DISABLED = "disabled"
     CLUSTER_LABEL = "clusterlabel"
+
+
+class RolloutType(StrEnum):
+    """How a changed chart or value reaches the fleet: in gated steps, or every guest at its next pass."""
+
+    PROGRESSIVE = "Progressive"
+    ALL = "All"
+
+
+class FailureStrategy(StrEnum):
+    """What becomes of the guests in which a stopped rollout failed."""
+
+    ROLLBACK = "Rollback"
+    STOP = "Stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number of guests, or a percentage of them."""
+
+    number: int
+    is_percent: bool = False
+
+    def of(self, total: int) -> int:
+        """Give how many of `total` that is, rounded down."""
+        return self.number * total // 100 if self.is_percent else self.number
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.is_percent else str(self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +143,29 @@ def _parse_number(text: str, largest: int) -> int:
 def parse_interval(text: str) -> int:
     """Read whole seconds, at least 1."""
     return _parse_number(text, MAX_INTERVAL_SECONDS)
+
+
+def parse_seconds(text: str) -> int:
+    """Read whole seconds, also none."""
+    return 0 if text.strip() == "0" else _parse_number(text, MAX_INTERVAL_SECONDS)
+
+
+def parse_concurrency(text: str) -> int:
+    """Read how many helms may run at once."""
+    return _parse_number(text, MAX_HELM_CONCURRENCY)
+
+
+def parse_amount(least: int) -> Callable[[str], Amount]:
+    """Give the reader of a count of at least `least`, or a percentage."""
+
+    def parse(text: str) -> Amount:
+        found = _AMOUNT.fullmatch(text.strip())
+        amount = Amount(int(found[1]), is_percent=bool(found[2])) if found else None
+        if amount is None or amount.number < least or (amount.is_percent and amount.number > _WHOLE):
+            raise SettingsError(f"must be a whole number from {least}, or a percentage such as 10%")
+        return amount
+
+    return parse
 
 
 def parse_port(text: str) -> int:

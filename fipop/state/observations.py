@@ -14,6 +14,11 @@ from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
 
 FloatingIPName = tuple[str, str]
 
+_LEFT = {
+    "RolloutPending": "the rollout has not reached this guest",
+    "RolledBack": "the rollout failed here and was taken back",
+}
+"""Why a drift is left as it is."""
 _TOLD = 3
 """So many claimants of an address a message names."""
 
@@ -131,7 +136,9 @@ def _readiness(release: ReleaseReport | None) -> Finding | None:
     readiness = release.readiness
     verdict = Verdict.TRUE if readiness.ready else Verdict.FALSE
     notes = [readiness.message] if readiness.message else []
-    if release.drift:
+    if release.left_because:
+        notes.append(f"{release.drift}: {_LEFT[release.left_because]}")
+    elif release.drift:
         notes.append(f"differs from what is wanted ({release.drift}); kubevipUpdate: true would change it")
     if release.renamed:
         notes.append(f"{place} keeps its name and namespace")
@@ -139,7 +146,7 @@ def _readiness(release: ReleaseReport | None) -> Finding | None:
     if readiness.ready and release.renamed:
         reason = "ReleaseNameChanged"
     elif readiness.ready and release.drift:
-        reason = "Drift"
+        reason = release.left_because or "Drift"
     return Finding(verdict=verdict, reason=reason, message="; ".join(notes))
 
 

@@ -107,7 +107,7 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     values = yaml.safe_load((ROOT / "values.yaml").read_text())
     assert set(SCHEMA["properties"]) == set(values)
     assert set(OPTIONS) == set(values["settings"])
-    assert len(WITH_PATTERN) == 11
+    assert len(WITH_PATTERN) == 15
 
 
 @pytest.mark.parametrize("option", WITH_PATTERN)

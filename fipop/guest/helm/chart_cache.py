@@ -71,12 +71,21 @@ class ChartCache:
         self._entries: dict[ChartSource, _Entry] = {}
         self._folder: Path | None = None
 
-    async def get(self, source: ChartSource) -> CachedChart:
-        """Give the chart of a source; raise ChartError where it cannot be had.
+    async def get(self, source: ChartSource, *, content: str = "") -> CachedChart:
+        """Give the chart of a source; raise ChartError where it cannot be had, or is not of this `content`.
 
         The newest version, once resolved, is looked up again when its time is over, beside the passes: they are
         given the one at hand.
         """
+        chart = await self._get(source)
+        if not content or chart.identity.content == content:
+            return chart
+        outdated = self._entries[source].outdated if source in self._entries else None
+        if outdated is not None and outdated.identity.content == content:
+            return outdated
+        raise chart_problem(source, "the source gives another content than this rollout began with")
+
+    async def _get(self, source: ChartSource) -> CachedChart:
         entry = self._entries.setdefault(source, _Entry())
         entry.used_at = self._monotonic()
         # What is mounted may be mounted anew, whatever its version.

@@ -19,7 +19,8 @@ from fipop.guest.helm.processes import STDOUT_BYTES
 
 logger = logging.getLogger(__name__)
 
-_HISTORY = 10
+HISTORY = 10
+"""So many revisions of a release helm keeps."""
 _GO_MEMORY = "112MiB"
 """From where on helm's garbage collector does its best: DATA_BYTES without what a Go program never touches."""
 _NO_FOLDER = "/dev/null/none"
@@ -122,7 +123,7 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
         super().__init__(
             executable=runner.executable,
             default_timeout=f"{runner.deadline_seconds:.0f}s",
-            history_max_revisions=_HISTORY,
+            history_max_revisions=HISTORY,
         )
         self.labels: Mapping[str, str] = {}
         self.cache = folder / "cache"

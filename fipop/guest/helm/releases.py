@@ -91,10 +91,14 @@ class ReleaseDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseState:
-    """How one release stands: its latest revision, and how many of its last revisions failed in a row."""
+    """How one release stands: its latest revision, and how many of its last revisions failed in a row.
+
+    `deployed_revision`: the one that helm calls deployed; 0 for none.
+    """
 
     latest: ReleaseRecord
     failures: int = 0
+    deployed_revision: int = 0
     description: ReleaseDescription | None = None
 
     @property
@@ -169,7 +173,8 @@ def build_states(records: Iterable[ReleaseRecord]) -> dict[tuple[str, str], Rele
             if record.status is not Status.FAILED:
                 break
             failures += 1
-        states[key] = ReleaseState(latest=revisions[0], failures=failures)
+        deployed = next((one.revision for one in revisions if one.status is Status.DEPLOYED), 0)
+        states[key] = ReleaseState(latest=revisions[0], failures=failures, deployed_revision=deployed)
     return states
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.errors import HelmError, HelmFailure, StartError
-from fipop.guest.helm.command import ChartFetch, HelmCommand, helm_error
+from fipop.guest.helm.command import HISTORY, ChartFetch, HelmCommand, helm_error
 from fipop.guest.helm.door import Door, RefusedAnswerError, open_door
 from fipop.guest.helm.failures import classify
 from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES, Finished, run_process
@@ -35,6 +35,7 @@ from fipop.texts import clean
 log = logging.getLogger(__name__)
 
 _UPGRADE, _DESCRIBE, _FETCH = "upgrade", "inspection", "fetch"
+_ROLL_BACK, _UNINSTALL = "roll-back", "uninstall"
 _CRASHED = 2
 """How a Go program ends that gets no more memory; helm's own failures end with 1."""
 _LONGEST_CHART = 253
@@ -110,7 +111,9 @@ class HelmRunner:
         self.runs = 0
         self.work_folder = WorkFolder()
         for_guests, for_charts = asyncio.Semaphore(concurrency), asyncio.Semaphore(concurrency)
-        self._slots = {_UPGRADE: for_guests, _DESCRIBE: for_guests, _FETCH: for_charts}
+        self._slots = dict.fromkeys((_UPGRADE, _ROLL_BACK, _UNINSTALL, _DESCRIBE), for_guests) | {
+            _FETCH: for_charts
+        }
         surroundings = os.environ if environ is None else environ
         self._fetch_environment = {
             name: surroundings[name] for name in _PASSED_TO_FETCHES if name in surroundings
@@ -126,6 +129,21 @@ class HelmRunner:
             command.labels = order.labels
             await command.install_or_upgrade(
                 order.name, order.chart, dict(order.values), namespace=order.namespace, create_namespace=True
+            )
+
+    async def roll_back(self, target: HelmTarget, release: ReleaseRecord, revision: int) -> None:
+        """Make a new revision of what an earlier one was, without its chart. Raises HelmError."""
+        subject = f"release {release.namespace}/{release.name}"
+        async with self._visit(target, action=_ROLL_BACK, subject=subject) as command:
+            place = ("--namespace", release.namespace, "--history-max", str(HISTORY))
+            await command.run(["rollback", release.name, str(revision), *place])
+
+    async def uninstall(self, target: HelmTarget, release: ReleaseRecord) -> None:
+        """Remove a release and what it made. Raises HelmError."""
+        subject = f"release {release.namespace}/{release.name}"
+        async with self._visit(target, action=_UNINSTALL, subject=subject) as command:
+            await command.run(
+                ["uninstall", release.name, "--namespace", release.namespace, "--ignore-not-found"]
             )
 
     async def describe(self, target: HelmTarget, release: ReleaseRecord) -> ReleaseDescription:

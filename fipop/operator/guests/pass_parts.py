@@ -8,12 +8,16 @@ from datetime import datetime
 from random import Random
 from typing import Protocol
 
+from fipop.control.runs import Priority
 from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.release_gate import ReleaseGate
+from fipop.guest.reports import PassReport
 from fipop.kube.client import KubeClient
 from fipop.metrics import Metrics
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.inspection import GuestInspector
+from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
@@ -29,11 +33,24 @@ class PassRequests(Protocol):
     def add_pass_later(self, guest_id: str, seconds: float) -> None:
         """Want a pass in a while."""
 
-    def add_install(self, guest_id: str) -> None:
+    def add_install(self, guest_id: str, priority: Priority) -> None:
         """Want a pass that may run helm, when its turn comes."""
 
     def add_guest_floating_ips(self, guest_id: str) -> None:
         """Want rounds over the floating IPs of a guest: their statuses tell what was found."""
+
+
+class Rollout(Protocol):
+    """Who knows what may be done about the releases of a guest, and is told what was found."""
+
+    def gate(self, guest: Guest) -> ReleaseGate:
+        """Give what may be done about a guest's releases now."""
+
+    def note(self, guest_id: str, report: PassReport | None) -> None:
+        """Take in how a pass ended; None: there could be none."""
+
+    def note_helm(self, guest_id: str) -> None:
+        """Take in that helm begins to change a release of a guest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +73,7 @@ class PassParts:
     conflicts: AddressConflicts
     requests: PassRequests
     inspector: GuestInspector
+    rollout: Rollout
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
     random: Random

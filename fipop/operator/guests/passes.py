@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from fipop.api.models import FloatingIP, Reservation
-from fipop.control.runs import RetryAfter
+from fipop.control.runs import Priority, RetryAfter
 from fipop.errors import PASSING_ERRORS
 from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
@@ -20,7 +20,7 @@ from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.settings.options import GuestInstall, Settings
-from fipop.state.cache import BY_OWNER_NAMESPACE
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.observations import GuestObservation, observe, unreachable
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class PassController:
     async def _visit_alone(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
         """Make a pass, unless another one over the same guest goes on: then that comes after it."""
         requests = self._parts.requests
-        ask_again = requests.add_install if may_run_helm else requests.add_pass
+        ask_again = self._install_again if may_run_helm else requests.add_pass
         if guest_id in self._visited:
             self._visited[guest_id].add(ask_again)
             return None
@@ -65,12 +65,15 @@ class PassController:
             for ask in self._visited.pop(guest_id):
                 ask(guest_id)
 
+    def _install_again(self, guest_id: str) -> None:
+        self._parts.requests.add_install(guest_id, Priority.NORMAL)
+
     async def _visit(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
         guest = self._parts.guests.known(guest_id)
         if guest is None:
             self.forget(guest_id)
             return None
-        floating_ips = self._served(guest)
+        floating_ips = served_floating_ips(self._parts.cache, guest)
         retired = self._retired(guest_id)
         if not (floating_ips or retired):
             # Nobody looks at it any more: what was found last would be told for good.
@@ -114,12 +117,14 @@ class PassController:
     ) -> tuple[GuestObservation, float | None]:
         installing = installs(self._parts.settings(), guest) and bool(floating_ips)
         if not guest.connected:
+            self._note_rollout(guest, None, installing=installing)
             message = "Rancher is not connected to the guest"
             return unreachable("GuestDisconnected", message, installs=installing), None
         try:
             kubeconfig = await read_kubeconfig(self._parts.client, guest)
         except KubeconfigMissingError as error:
             schedule.failures += 1
+            self._note_rollout(guest, None, installing=installing)
             self._count(guest, GuestEvent.API_CONNECTION, success=False)
             age = (self._parts.now() - guest.created).total_seconds()
             missing = unreachable("KubeconfigMissing", str(error), installs=installing)
@@ -136,11 +141,16 @@ class PassController:
                 early=lambda report: self._note(guest.id, observe(report, served, installs=task.opted_in)),
                 may_run_helm=may_run_helm,
             )
+        self._note_rollout(guest, report, installing=task.opted_in)
         if report.awaits_helm:
-            self._parts.requests.add_install(guest.id)
+            self._parts.requests.add_install(guest.id, judge_urgency(task, report))
         retry = self._record(guest, report, schedule, deep=deep)
         contested = self._contested(guest.id, task.granted)
         return observe(report, served, installs=task.opted_in, contested=contested), retry
+
+    def _note_rollout(self, guest: Guest, report: PassReport | None, *, installing: bool) -> None:
+        if installing:
+            self._parts.rollout.note(guest.id, report)
 
     def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
         """Give the guests that claim addresses which this one holds, by address."""
@@ -176,14 +186,6 @@ class PassController:
             interval = min(interval, retry_seconds)
         return interval * self._parts.random.uniform(0.9, 1.0)
 
-    def _served(self, guest: Guest) -> list[FloatingIP]:
-        """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
-        return [
-            floating_ip
-            for floating_ip in self._parts.cache.floating_ips_of(guest.id)
-            if floating_ip.status.addresses and bind_guest(self._parts.cache, floating_ip).blocker is None
-        ]
-
     def _retired(self, guest_id: str) -> frozenset[str]:
         reservations = self._parts.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
         # What was only found there was never given by us: it is somebody else's, and so are its keys.
@@ -200,6 +202,7 @@ class PassController:
         ]
         granted = frozenset(_text(each) for each in held)
         settings = self._parts.settings()
+        gate = self._parts.rollout.gate(guest)
         return GuestTask(
             guest_id=guest.id,
             cluster_name=guest.cluster_name,
@@ -210,8 +213,10 @@ class PassController:
             ),
             granted=granted,
             retired=retired - granted,
-            settings=settings,
+            settings=settings if gate.aim is None else gate.aim.settings,
             before_write=lambda: self._confirm(guest.id, held),
+            gate=gate,
+            on_helm=lambda: self._parts.rollout.note_helm(guest.id),
         )
 
     async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
@@ -244,10 +249,27 @@ class PassController:
         self._parts.guests.forget(guest_id)
 
 
+def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
+    """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
+    return [
+        floating_ip
+        for floating_ip in cache.floating_ips_of(guest.id)
+        if floating_ip.status.addresses and bind_guest(cache, floating_ip).blocker is None
+    ]
+
+
 def installs(settings: Settings, guest: Guest) -> bool:
     """Whether fipop keeps kube-vip and its cloud provider in a guest."""
     install = settings.kubevip_guest_install
     return install is GuestInstall.ENABLED or (install is GuestInstall.CLUSTER_LABEL and guest.opted_in)
+
+
+def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
+    """Say how soon a guest is to have helm: what goes back first, guests without releases next, upgrades last."""
+    if task.gate.going_back is not None:
+        return Priority.URGENT
+    is_new = any(not release.deployed_revision for release in report.releases)
+    return Priority.NORMAL if is_new else Priority.BACKGROUND
 
 
 def build_wanted(floating_ip: FloatingIP, granted: frozenset[str]) -> WantedAddress | None:

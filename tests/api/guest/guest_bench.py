@@ -17,6 +17,7 @@ from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
+from fipop.guest.release_gate import ReleaseGate, gate_of_settings
 from fipop.guest.reports import GuestTask, PassReport, ReleaseReport
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
 from localfleet.client import ApiClient, Json
@@ -69,6 +70,7 @@ class GuestBench:
     update_config_map: bool = True
     before_write: Callable[[], Awaitable[bool]] = always
     extra_wanted: tuple[WantedAddress, ...] = field(default=())
+    gate: ReleaseGate | None = None
 
     @property
     def client(self) -> ApiClient:
@@ -99,6 +101,7 @@ class GuestBench:
             retired=self.retired,
             settings=self.settings,
             before_write=self.before_write,
+            gate=self.gate or gate_of_settings(self.settings),
         )
 
     def kubeconfig(self) -> bytes:

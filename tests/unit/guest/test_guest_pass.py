@@ -21,6 +21,7 @@ from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
+from fipop.guest.release_gate import gate_of_settings
 from fipop.guest.reports import ConfigMapOutcome, GuestTask, PassReport
 from fipop.settings.options import DEFAULTS
 from localfleet.certificates import build_authority
@@ -74,6 +75,7 @@ def add_guest(proxy: RancherProxy, guest_id: str, *, fault: Fault | None = None)
         granted=frozenset({"10.0.0.1"}),
         settings=DEFAULTS,
         before_write=permit,
+        gate=gate_of_settings(DEFAULTS),
     )
 
 
@@ -248,7 +250,7 @@ class Charts:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def get(self, source: ChartSource) -> CachedChart:
+    async def get(self, source: ChartSource, *, content: str = "") -> CachedChart:
         identity = ChartIdentity(name=source.name, version="1.2.3", content="c0ffee")
         return CachedChart(identity=identity, path=self._folder, sha256="")
 

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from fipop.settings.options import (
     DEFAULTS,
+    Amount,
     BadOption,
+    FailureStrategy,
     GuestInstall,
     LogLevel,
+    RolloutType,
     Settings,
     parse_settings,
     settings_data,
@@ -93,7 +96,7 @@ def test_an_empty_config_map_gives_the_documented_defaults() -> None:
 
 
 def test_every_field_has_an_option_of_its_own() -> None:
-    assert len(OPTIONS) == len(fields(Settings)) == 20
+    assert len(OPTIONS) == len(fields(Settings)) == 30
 
 
 def test_the_option_table_in_the_documentation_has_every_option_with_its_default() -> None:
@@ -128,6 +131,16 @@ def test_the_option_table_in_the_documentation_has_every_option_with_its_default
         ("kubevipChartVersion", "v0.11.0-rc.1+build.5", "kubevip_chart_version", "v0.11.0-rc.1+build.5"),
         ("kubevipCloudProviderReleaseName", "ccm", "kubevip_cloud_provider_release_name", "ccm"),
         ("kubevipCloudProviderChartRef", "", "kubevip_cloud_provider_chart_ref", ""),
+        ("helmConcurrency", "64", "helm_concurrency", 64),
+        ("kubevipGuestRemove", "true", "kubevip_guest_remove", True),
+        ("kubevipRolloutType", "all", "kubevip_rollout_type", RolloutType.ALL),
+        ("kubevipRolloutCanaries", "5%", "kubevip_rollout_canaries", Amount(5, is_percent=True)),
+        ("kubevipRolloutMaxConcurrency", "100%", "kubevip_rollout_max_concurrency", Amount(100, is_percent=True)),
+        ("kubevipRolloutMinSuccessTime", "0", "kubevip_rollout_min_success_seconds", 0),
+        ("kubevipRolloutProgressDeadline", "900", "kubevip_rollout_progress_deadline_seconds", 900),
+        ("kubevipRolloutMaxFailures", "3", "kubevip_rollout_max_failures", Amount(3)),
+        ("kubevipRolloutFailureStrategy", "stop", "kubevip_rollout_failure_strategy", FailureStrategy.STOP),
+        ("kubevipRolloutPaused", "true", "kubevip_rollout_paused", True),
         ("kubevipCloudProviderChartVersion", "0.2.10", "kubevip_cloud_provider_chart_version", "0.2.10"),
     ],
 )  # fmt: skip
@@ -152,6 +165,13 @@ def test_a_good_value_is_taken(option: str, text: str, field: str, value: object
         ("metricsPort", "http"),
         ("traceIpamData", "yes"),
         ("kubevipUpdate", ""),
+        ("helmConcurrency", "0"),
+        ("helmConcurrency", "65"),
+        ("kubevipRolloutCanaries", "0"),
+        ("kubevipRolloutCanaries", "101%"),
+        ("kubevipRolloutMaxFailures", "-1"),
+        ("kubevipRolloutMaxConcurrency", "a tenth"),
+        ("kubevipRolloutMinSuccessTime", "2m"),
         ("kubevipGuestInstall", "label"),
         ("kubevipNamespace", "Kube-System"),
         ("kubevipNamespace", "a.b"),

@@ -1,0 +1,295 @@
+"""Leads rollouts: finds the target, has the plan decide, writes what it decided, and only then lets guests through."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from fipop.api import names
+from fipop.errors import ApiConflictError, ChartError, FipopError
+from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.helm.charts import wanted_releases
+from fipop.guest.helm.targets import Target, build_target, hash_asked, pin_versions
+from fipop.guest.release_gate import Aim, ReleaseGate, build_aim
+from fipop.guest.reports import PassReport
+from fipop.operator.rollout.gates import GateKeeper
+from fipop.operator.rollout.plan import Member, Notice, advance, begin, complete
+from fipop.operator.rollout.progress import Phase, RolloutState, Step
+from fipop.operator.rollout.sightings import Sightings
+from fipop.operator.rollout.store import RolloutStore
+from fipop.rancher.matching import Guest
+from fipop.settings.options import RolloutType, Settings
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+IDLE_TICK_SECONDS = 5.0
+WRITE_SECONDS = 10.0
+"""How often the state is written where no phase changed."""
+FIRST_LOOK_SECONDS = 60.0
+"""So long canaries wait until all guests were looked at once: the ready ones are to go first."""
+
+
+class Surroundings(Protocol):
+    """What a rollout asks of the rest."""
+
+    def fleet(self) -> Mapping[str, Guest]:
+        """Give the guests in which fipop keeps releases now, by id."""
+
+    def wake(self, guest_id: str, *, urgent: bool) -> None:
+        """Want a pass over a guest: its gate changed. Urgent: it goes back, before all other work of helm."""
+
+    def tell(self, notice: Notice) -> None:
+        """Tell people by an event on kube-fip-config."""
+
+    def annotation(self, name: str) -> str:
+        """Give an annotation of kube-fip-config; "" where there is none."""
+
+    def complain(self, message: str) -> None:
+        """Tell of an annotation that asks for what cannot be had."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RolloutController:
+    """One leader's rollouts. `now`: Unix time."""
+
+    store: RolloutStore
+    sessions: GuestSessions
+    settings: Callable[[], Settings]
+    surroundings: Surroundings
+    now: Callable[[], float]
+    sightings: Sightings = field(default_factory=Sightings)
+    state: RolloutState | None = None
+    _targets: dict[str, Target] = field(default_factory=dict)
+    _aims: dict[str, Aim] = field(default_factory=dict)
+    _applied: Settings | None = None
+    _loaded: bool = False
+    _written: RolloutState | None = None
+    _written_at: float = 0.0
+    _advanced_at: float | None = None
+    _began_at: float = 0.0
+    _refused: str = ""
+
+    async def run(self) -> None:
+        """Lead rollouts until cancelled; what fails is tried again."""
+        while True:
+            try:
+                await self.step()
+            except FipopError as error:
+                logger.warning("rollout cannot go on", extra={"error": str(error)})
+                if isinstance(error, ApiConflictError):
+                    self._loaded = False
+            await asyncio.sleep(TICK_SECONDS if self._is_busy() else IDLE_TICK_SECONDS)
+
+    def gate(self, guest: Guest) -> ReleaseGate:
+        """Give what may be done about a guest's releases now."""
+        settings = self.settings()
+        if settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded:
+            return ReleaseGate(is_open=False)
+        state = self.state
+        keeper = GateKeeper(
+            settings=settings,
+            state=state,
+            current=self._aim(state.target) if state is not None else None,
+            stable=self._aim(state.stable) if state is not None else None,
+        )
+        return keeper.gate(
+            progress=state.guests.get(guest.id) if state is not None else None,
+            at_current=state is not None and self.sightings.reached(guest.id, state.target),
+            seen=self.sightings.is_seen(guest.id),
+        )
+
+    def note(self, guest_id: str, report: PassReport | None) -> None:
+        """Take in how a pass ended; None: there could be none."""
+        if report is None:
+            self.sightings.note_lost(guest_id, self.now())
+        else:
+            self.sightings.note(guest_id, report, self.state.target if self.state else "", self.now())
+
+    def note_helm(self, guest_id: str) -> None:
+        """Take in that helm begins to change a release of a guest."""
+        self.sightings.note_helm(guest_id, self.now())
+
+    async def step(self) -> None:
+        """Go one step further, if there is one."""
+        settings = self.settings()
+        if not self._loaded:
+            await self._load()
+        fleet = self.surroundings.fleet()
+        if not settings.kubevip_update or not fleet:
+            return
+        target = await self._find_target(settings)
+        if target is None:
+            return
+        state, notices = self._follow(target, settings)
+        if state.phase is not Phase.COMPLETED and self._may_choose(state, fleet):
+            elapsed = self.now() - self._advanced_at if self._advanced_at is not None else 0.0
+            members = self._members(state, fleet)
+            state, more = advance(state, members, settings, self.now(), elapsed=elapsed)
+            notices = (*notices, *more)
+        self._advanced_at = self.now()
+        await self._publish(state, notices)
+
+    async def _load(self) -> None:
+        self._targets = await self.store.load_targets()
+        self.state = self._written = await self.store.load()
+        self._aims.clear()
+        self._began_at = self.now()
+        self._loaded = True
+
+    def _follow(self, target: Target, settings: Settings) -> tuple[RolloutState, tuple[Notice, ...]]:
+        """Begin the rollout of another target, or do what the annotation asks for."""
+        state, now = self.state, self.now()
+        notices: tuple[Notice, ...] = ()
+        if state is None or state.target != target.name:
+            state, notices = begin(state or self._recall(target), target.name, now)
+        if settings.kubevip_rollout_type is RolloutType.ALL and state.phase is not Phase.COMPLETED:
+            state, more = complete(state, f"target {target.name}: every guest gets it at its next pass")
+            return state, (*notices, *more)
+        asked = self.surroundings.annotation(names.ANNOTATION_ROLLOUT)
+        if not asked:
+            state = _replace_acted(state, "")
+        elif asked != state.acted:
+            state, more = self._act(asked, state, now)
+            notices = (*notices, *more)
+        return state, notices
+
+    def _recall(self, target: Target) -> RolloutState | None:
+        """Make the state again where it is gone: of the two targets that are kept the other one was the stable one."""
+        others = [name for name in self._targets if name != target.name]
+        if len(others) != 1:
+            return None
+        return RolloutState(
+            number=0, target="", stable=others[0], phase=Phase.COMPLETED, started_at=self.now()
+        )
+
+    def _act(self, asked: str, state: RolloutState, now: float) -> tuple[RolloutState, tuple[Notice, ...]]:
+        what, _, name = asked.partition("/")
+        if what not in ("retry", "force") or name != state.target:
+            if asked != self._refused:
+                self._refused = asked
+                self.surroundings.complain(
+                    f"annotation {names.ANNOTATION_ROLLOUT}: {asked[:100]!r} is neither retry/{state.target} nor "
+                    f"force/{state.target}"
+                )
+            return state, ()
+        state = _replace_acted(state, asked)
+        if what == "force" and state.phase is not Phase.COMPLETED:
+            return complete(state, f"target {name} is forced: every guest gets it at its next pass")
+        if what == "retry" and state.phase is Phase.STOPPED:
+            return begin(state, name, now)
+        return state, ()
+
+    def _may_choose(self, state: RolloutState, fleet: Mapping[str, Guest]) -> bool:
+        if state.guests or state.phase is not Phase.CANARY:
+            return True
+        waited = self.now() - max(state.started_at, self._began_at)
+        return waited >= FIRST_LOOK_SECONDS or all(map(self.sightings.is_seen, fleet))
+
+    def _members(self, state: RolloutState, fleet: Mapping[str, Guest]) -> dict[str, Member]:
+        return {
+            guest_id: self.sightings.member(
+                guest_id,
+                state.target,
+                canary=guest.labels.get(names.LABEL_CANARY) == "true",
+                joined=guest.created.timestamp() > state.started_at,
+            )
+            for guest_id, guest in fleet.items()
+        }
+
+    async def _publish(self, state: RolloutState, notices: tuple[Notice, ...]) -> None:
+        """Write the state, then let it count: nothing is done in a guest that is not written down before."""
+        before = self.state
+        if state == before:
+            return
+        is_step = before is None or _landmarks(state) != _landmarks(before)
+        if is_step or self.now() - self._written_at >= WRITE_SECONDS:
+            await self.store.save(state)
+            self._written, self._written_at = state, self.now()
+        self.state = state
+        if before is None or before.number != state.number:
+            self.sightings.begin(self.now())
+            self.sessions.forget_failures()
+        for notice in notices:
+            level = logging.WARNING if notice.is_warning else logging.INFO
+            logger.log(level, "rollout", extra={"reason": notice.reason, "target": state.target})
+            self.surroundings.tell(notice)
+        if is_step:
+            self._wake_changed(before, state)
+            await self._drop_unneeded(state)
+
+    def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
+        if state.phase is Phase.COMPLETED:
+            for guest_id in self.surroundings.fleet():
+                self.surroundings.wake(guest_id, urgent=False)
+            return
+        known = before.guests if before is not None else {}
+        for guest_id, progress in state.guests.items():
+            old = known.get(guest_id)
+            if old is None or old.step is not progress.step or (before and before.phase is not state.phase):
+                self.surroundings.wake(guest_id, urgent=progress.step is Step.FAILED)
+
+    async def _drop_unneeded(self, state: RolloutState) -> None:
+        for name in [name for name in self._targets if name not in (state.target, state.stable)]:
+            del self._targets[name]
+            self._aims.pop(name, None)
+            await self.store.drop_target(name)
+
+    async def _find_target(self, settings: Settings) -> Target | None:
+        """Give what the settings ask for, with the charts there are; the one before where they cannot be had."""
+        known = self._targets.get(self.state.target) if self.state is not None else None
+        asked = hash_asked(settings)
+        if known is None or known.asked != asked:
+            known = next((each for each in self._targets.values() if each.asked == asked), known)
+        pinned = pin_versions(settings, known)
+        try:
+            charts = {
+                one.role: (await self.sessions.charts.get(one.source)).identity
+                for one in wanted_releases(pinned)
+            }
+        except ChartError as error:
+            logger.debug("no target", extra={"error": str(error)})
+            return known if known is not None and known.asked == asked else None
+        found = build_target(settings, charts)
+        if known is not None and known.name == found.name:
+            return known
+        kept = self._targets.get(found.name)
+        if kept is None or kept.asked != found.asked:
+            await self.store.save_target(found)
+            self._targets[found.name] = found
+            self._aims.pop(found.name, None)
+        return found
+
+    def _aim(self, name: str) -> Aim | None:
+        settings = self.settings()
+        if settings is not self._applied:
+            self._aims.clear()
+            self._applied = settings
+        target = self._targets.get(name)
+        if target is not None and name not in self._aims:
+            self._aims[name] = build_aim(target, settings)
+        return self._aims.get(name)
+
+    def _is_busy(self) -> bool:
+        state = self.state
+        if state is None:
+            return not self._loaded
+        back = any(one.step in (Step.FAILED, Step.UPGRADING) for one in state.guests.values())
+        return state.phase.is_active or (state.phase is Phase.STOPPED and back)
+
+
+def _landmarks(state: RolloutState) -> object:
+    """Give what has to be written before it counts: all but times, and how far those are that go on."""
+    moving = (Step.ADMITTED, Step.UPGRADING)
+    guests = {
+        guest_id: one.step if one.step not in moving else None for guest_id, one in state.guests.items()
+    }
+    head = (state.number, state.target, state.stable, state.phase, state.wave, state.acted, state.reason)
+    return head, guests
+
+
+def _replace_acted(state: RolloutState, acted: str) -> RolloutState:
+    return state if state.acted == acted else replace(state, acted=acted)

@@ -1,0 +1,262 @@
+"""What a rollout does next, decided from values alone: who is admitted, who succeeded or failed, when it stops.
+
+The rules are those of docs/rollouts.md, in its order: a guest succeeds by what we saw ourselves; it fails by helm or by
+its deadline; what is out of reach neither counts nor blocks; a wave that fails more than it may stops the rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
+from fipop.settings.options import Settings
+
+HELM_ATTEMPTS = 3
+_LOST_PERCENT = 10
+_LOST_AT_LEAST = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A guest in which fipop keeps releases, as this process knows it; times are Unix times.
+
+    `reachable`: None before a pass of our own. `at_target`: both releases are. `ready`: what runs there is ready.
+    `ready_since`: since when it has been, at the target, without a pod that restarted. `helm_began`: when helm first
+    worked on the target there. `seen_since`: of our first pass. `lost_at`: since when it has been out of reach.
+    `went_back`: it is as it was before the rollout touched it. `joined`: it came after the rollout began.
+    """
+
+    reachable: bool | None = None
+    canary: bool = False
+    joined: bool = False
+    at_target: bool = False
+    ready: bool = False
+    ready_since: float | None = None
+    helm_began: float | None = None
+    helm_failures: int = 0
+    seen_since: float = 0.0
+    lost_at: float | None = None
+    went_back: bool = False
+    revisions: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An event of a rollout: its reason, a sentence, and whether it is bad news."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+def begin(before: RolloutState | None, target: str, now: float) -> tuple[RolloutState, tuple[Notice, ...]]:
+    """Start the rollout of a target: canaries first; back to the stable target only for those that were touched."""
+    notices = []
+    if before is not None and before.phase.is_active and before.target != target:
+        notices.append(Notice("RolloutSuperseded", f"target {before.target} gives way to {target}"))
+    stable = before.stable if before is not None else ""
+    state = RolloutState(
+        number=before.number + 1 if before is not None else 1,
+        target=target,
+        stable=stable,
+        phase=Phase.CANARY,
+        started_at=now,
+        acted=before.acted if before is not None else "",
+    )
+    if target == stable:
+        message = f"target {target} is the stable one: guests that were touched go back to it, without waves"
+        return replace(state, phase=Phase.COMPLETED), (*notices, Notice("RolloutCompleted", message))
+    return state, (*notices, Notice("RolloutStarted", f"target {target} begins with canaries"))
+
+
+def complete(state: RolloutState, message: str) -> tuple[RolloutState, tuple[Notice, ...]]:
+    """Have a target be the stable one."""
+    done = replace(state, phase=Phase.COMPLETED, stable=state.target, guests={}, reason="")
+    return done, (Notice("RolloutCompleted", message),)
+
+
+def advance(
+    state: RolloutState, fleet: Mapping[str, Member], settings: Settings, now: float, *, elapsed: float
+) -> tuple[RolloutState, tuple[Notice, ...]]:
+    """Take in what is known of the fleet; give the state from now on, and what is to be told.
+
+    `elapsed`: seconds since it was asked last, for clocks that stand still.
+    """
+    if settings.kubevip_rollout_paused or state.phase is Phase.COMPLETED:
+        return state, ()
+    stopped_clocks = _vanished(state, fleet)
+    guests = {
+        guest_id: _judge(
+            one,
+            fleet.get(guest_id),
+            settings,
+            now,
+            elapsed=elapsed if stopped_clocks else 0.0,
+            phase=state.phase,
+        )
+        for guest_id, one in state.guests.items()
+    }
+    state = replace(state, guests=guests)
+    if state.phase is Phase.STOPPED:
+        return _settle_stopped(state, settings)
+    failed = state.count(Step.FAILED)
+    if failed > _allowed(state, settings):
+        return _stop(state, failed, settings)
+    if not all(one.step.is_final for one in state.of_wave().values()):
+        return state, ()
+    return _next_wave(state, fleet, settings, now)
+
+
+def _judge(
+    one: GuestProgress, member: Member | None, settings: Settings, now: float, *, elapsed: float, phase: Phase
+) -> GuestProgress:
+    if one.step is Step.FAILED:
+        may_go_back = phase is Phase.STOPPED and _goes_back(settings)
+        went_back = may_go_back and member is not None and member.went_back
+        return replace(one, step=Step.ROLLED_BACK) if went_back else one
+    if one.step.is_final:
+        return one
+    if member is None:
+        return replace(one, step=Step.SKIPPED)  # gone, paused, or it wants none of it any more
+    if one.step is Step.ADMITTED:
+        if member.helm_began is None and not member.at_target:
+            return replace(one, step=Step.SKIPPED) if member.reachable is False else one
+        one = replace(one, step=Step.UPGRADING, since=max(one.since, member.helm_began or now))
+    if member.helm_failures >= HELM_ATTEMPTS:
+        return replace(one, step=Step.FAILED)
+    soak = settings.kubevip_rollout_min_success_seconds
+    if member.at_target and member.ready_since is not None and now - member.ready_since >= soak:
+        return replace(one, step=Step.SUCCEEDED)
+    if elapsed and member.reachable is False:
+        one = replace(one, since=one.since + elapsed)
+    # What nobody of us watched does not count: another leader begins anew.
+    if now - max(one.since, member.seen_since) < settings.kubevip_rollout_progress_deadline_seconds:
+        return one
+    return replace(one, step=Step.PASSED_OVER if one.weak else Step.FAILED)
+
+
+def _vanished(state: RolloutState, fleet: Mapping[str, Member]) -> bool:
+    """Whether untouched guests went out of reach since the wave began: then it is the network, or us."""
+    untouched = [member for guest_id, member in fleet.items() if guest_id not in state.guests]
+    began = min((one.since for one in state.of_wave().values()), default=0.0)
+    lost = sum(member.lost_at is not None and member.lost_at >= began for member in untouched)
+    return lost >= max(min(_LOST_AT_LEAST, len(untouched)), len(untouched) * _LOST_PERCENT // 100, 1)
+
+
+def _allowed(state: RolloutState, settings: Settings) -> int:
+    return 0 if state.phase is Phase.CANARY else settings.kubevip_rollout_max_failures.of(state.size)
+
+
+def _goes_back(settings: Settings) -> bool:
+    return settings.kubevip_rollout_failure_strategy.value == "Rollback"
+
+
+def _stop(state: RolloutState, failed: int, settings: Settings) -> tuple[RolloutState, tuple[Notice, ...]]:
+    """Admit nobody more. Of a canary wave all goes back, of a later one what failed; nothing else is touched."""
+    guests = {}
+    for guest_id, one in state.guests.items():
+        if one.step in (Step.ADMITTED, Step.SKIPPED):
+            continue  # untouched, and stays so
+        all_back = state.phase is Phase.CANARY and _goes_back(settings)
+        guests[guest_id] = replace(one, step=Step.FAILED) if all_back else one
+    names = ", ".join(sorted(g for g, one in state.guests.items() if one.step is Step.FAILED)[:5])
+    reason = f"{failed} of {state.size} guests failed in wave {state.wave}: {names}"
+    hint = f"another target, or annotation rollout: retry/{state.target} or force/{state.target}, goes on"
+    stopped = replace(state, phase=Phase.STOPPED, guests=guests, reason=reason)
+    return stopped, (Notice("RolloutStopped", f"target {state.target}: {reason}; {hint}", is_warning=True),)
+
+
+def _settle_stopped(state: RolloutState, settings: Settings) -> tuple[RolloutState, tuple[Notice, ...]]:
+    """Tell once when all that failed is back."""
+    del settings
+    back = [one for one in state.guests.values() if one.step is Step.ROLLED_BACK]
+    waits = any(one.step in (Step.FAILED, Step.UPGRADING) for one in state.guests.values())
+    told = state.reason.endswith(_BACK)
+    if not back or waits or told:
+        return state, ()
+    message = f"target {state.target}: {len(back)} guests are as they were before"
+    return replace(state, reason=state.reason + _BACK), (Notice("RolledBack", message),)
+
+
+_BACK = "; all of them went back"
+
+
+def _next_wave(
+    state: RolloutState, fleet: Mapping[str, Member], settings: Settings, now: float
+) -> tuple[RolloutState, tuple[Notice, ...]]:
+    notices: list[Notice] = []
+    succeeded = state.count(Step.SUCCEEDED)
+    is_first = not state.of_wave()
+    proven = state.phase is Phase.WAVE or succeeded > 0
+    if not is_first and succeeded:
+        notices.append(
+            Notice("WaveSucceeded", f"target {state.target}: wave {state.wave}, {succeeded} guests succeeded")
+        )
+    left = (Step.FAILED, Step.PASSED_OVER)
+    kept = {guest_id: one for guest_id, one in state.guests.items() if one.step in left}
+    state = replace(state, guests=kept, phase=Phase.WAVE if proven else Phase.CANARY)
+    chosen = _choose(state, fleet, settings)
+    if not chosen:
+        done, more = _finish(state, fleet)
+        return done, (*notices, *more)
+    number = state.wave + 1
+    admitted = {
+        guest_id: GuestProgress(
+            step=Step.ADMITTED,
+            since=now,
+            revisions=fleet[guest_id].revisions,
+            wave=number,
+            weak=not fleet[guest_id].ready,
+        )
+        for guest_id in chosen
+    }
+    what = "canaries" if state.phase is Phase.CANARY else "guests"
+    notices.append(Notice("WaveStarted", f"target {state.target}: wave {number}, {len(chosen)} {what}"))
+    state = replace(state, guests=kept | admitted, wave=number, size=len(chosen))
+    return state, tuple(notices)
+
+
+def _finish(state: RolloutState, fleet: Mapping[str, Member]) -> tuple[RolloutState, tuple[Notice, ...]]:
+    """Complete, unless nobody could be asked yet, or no canary could be reached."""
+    if any(member.reachable is None for member in fleet.values()):
+        return state, ()
+    is_proven = state.phase is Phase.WAVE or any(member.at_target for member in fleet.values())
+    if fleet and not is_proven:
+        waiting = "no guest that is ready can be reached to be a canary"
+        if state.reason == waiting:
+            return state, ()
+        notice = Notice("RolloutWaiting", f"target {state.target}: {waiting}", is_warning=True)
+        return replace(state, reason=waiting), (notice,)
+    return complete(state, f"target {state.target} is the stable one")
+
+
+def _choose(state: RolloutState, fleet: Mapping[str, Member], settings: Settings) -> list[str]:
+    """Give who is admitted next: canaries, or a wave twice as large as the one before."""
+    open_to = {
+        guest_id: member
+        for guest_id, member in fleet.items()
+        if member.reachable and not member.at_target and guest_id not in state.guests
+    }
+    counted = sum(not member.joined for member in fleet.values())
+    if state.phase is Phase.CANARY:
+        return list(_choose_canaries(open_to, settings, counted))
+    limit = max(1, settings.kubevip_rollout_max_concurrency.of(counted))
+    first = max(1, settings.kubevip_rollout_canaries.of(counted))
+    # At most 2^20: a number of waves that no fleet has.
+    size = min(limit, first * 2 ** min(state.wave, 20))
+    ordered = sorted(
+        open_to, key=lambda guest_id: (open_to[guest_id].joined, not open_to[guest_id].ready, guest_id)
+    )
+    old = [guest_id for guest_id in ordered if not open_to[guest_id].joined]
+    # Who joined is admitted with the last wave: not before all others are.
+    return ordered[:size] if len(old) <= size else old[:size]
+
+
+def _choose_canaries(open_to: Mapping[str, Member], settings: Settings, counted: int) -> Iterator[str]:
+    ready = sorted(guest_id for guest_id, one in open_to.items() if one.ready and not one.joined)
+    labelled = [guest_id for guest_id in ready if open_to[guest_id].canary]
+    others = [guest_id for guest_id in ready if not open_to[guest_id].canary]
+    wanted = max(1, settings.kubevip_rollout_canaries.of(counted))
+    yield from labelled
+    yield from others[: max(0, wanted - len(labelled))]
