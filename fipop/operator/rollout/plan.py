@@ -6,7 +6,8 @@ its deadline; what is out of reach neither counts nor blocks; a wave that fails 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
@@ -15,6 +16,8 @@ from fipop.settings.options import Settings
 HELM_ATTEMPTS = 3
 _LOST_PERCENT = 10
 _LOST_AT_LEAST = 2
+_AT_THE_SAME_TIME_SECONDS = 120.0
+"""So long before a guest of the wave others may have been found out of reach; those that are looked at later count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +86,22 @@ def advance(
 
     `elapsed`: seconds since it was asked last, for clocks that stand still.
     """
-    if settings.kubevip_rollout_paused or state.phase is Phase.COMPLETED:
+    if state.phase is Phase.COMPLETED:
         return state, ()
-    stopped_clocks = _vanished(state, fleet)
-    guests = {
-        guest_id: _judge(
-            one,
-            fleet.get(guest_id),
-            settings,
-            now,
-            elapsed=elapsed if stopped_clocks else 0.0,
-            phase=state.phase,
-        )
-        for guest_id, one in state.guests.items()
-    }
+    if settings.kubevip_rollout_paused:
+        return replace(state, guests={g: _wait(one, elapsed) for g, one in state.guests.items()}), ()
+    lost_at = sorted(
+        member.lost_at
+        for guest_id, member in fleet.items()
+        if member.lost_at is not None and guest_id not in state.guests
+    )
+    untouched = len(fleet.keys() - state.guests.keys())
+    guests = {}
+    for guest_id, one in state.guests.items():
+        member = fleet.get(guest_id)
+        stands_still = member is not None and _vanished_with_others(member, lost_at, untouched)
+        timed = _wait(one, elapsed) if stands_still else one
+        guests[guest_id] = _judge(timed, member, settings, now, phase=state.phase)
     state = replace(state, guests=guests)
     if state.phase is Phase.STOPPED:
         return _settle_stopped(state, settings)
@@ -108,8 +113,13 @@ def advance(
     return _next_wave(state, fleet, settings, now)
 
 
+def _wait(one: GuestProgress, seconds: float) -> GuestProgress:
+    """Have a guest's clock stand still."""
+    return one if one.step.is_final else replace(one, since=one.since + seconds)
+
+
 def _judge(
-    one: GuestProgress, member: Member | None, settings: Settings, now: float, *, elapsed: float, phase: Phase
+    one: GuestProgress, member: Member | None, settings: Settings, now: float, *, phase: Phase
 ) -> GuestProgress:
     if one.step is Step.FAILED:
         may_go_back = phase is Phase.STOPPED and _goes_back(settings)
@@ -128,20 +138,18 @@ def _judge(
     soak = settings.kubevip_rollout_min_success_seconds
     if member.at_target and member.ready_since is not None and now - member.ready_since >= soak:
         return replace(one, step=Step.SUCCEEDED)
-    if elapsed and member.reachable is False:
-        one = replace(one, since=one.since + elapsed)
     # What nobody of us watched does not count: another leader begins anew.
     if now - max(one.since, member.seen_since) < settings.kubevip_rollout_progress_deadline_seconds:
         return one
     return replace(one, step=Step.PASSED_OVER if one.weak else Step.FAILED)
 
 
-def _vanished(state: RolloutState, fleet: Mapping[str, Member]) -> bool:
-    """Whether untouched guests went out of reach since the wave began: then it is the network, or us."""
-    untouched = [member for guest_id, member in fleet.items() if guest_id not in state.guests]
-    began = min((one.since for one in state.of_wave().values()), default=0.0)
-    lost = sum(member.lost_at is not None and member.lost_at >= began for member in untouched)
-    return lost >= max(min(_LOST_AT_LEAST, len(untouched)), len(untouched) * _LOST_PERCENT // 100, 1)
+def _vanished_with_others(member: Member, lost_at: Sequence[float], untouched: int) -> bool:
+    """Whether untouched guests went out of reach when this one did: then it is the network, or us."""
+    if member.lost_at is None:
+        return False
+    with_it = len(lost_at) - bisect.bisect_left(lost_at, member.lost_at - _AT_THE_SAME_TIME_SECONDS)
+    return with_it >= max(min(_LOST_AT_LEAST, untouched), untouched * _LOST_PERCENT // 100, 1)
 
 
 def _allowed(state: RolloutState, settings: Settings) -> int:

@@ -1,0 +1,323 @@
+"""A fleet in memory under a real RolloutController, with a clock of its own.
+
+Guests are fakes: they do what the gate lets a pass do, at once (helm takes `HELM_SECONDS`). What passes and helm really
+do is for tests/api; here it is the order, the stops and the ways back over hundreds of guests.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from fipop.errors import ApiConflictError, ChartError, HelmError, HelmFailure
+from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role
+from fipop.guest.helm.targets import Target
+from fipop.guest.release_gate import ReleaseGate
+from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
+from fipop.guest.workloads import Readiness
+from fipop.operator.rollout.controller import RolloutController
+from fipop.operator.rollout.plan import Notice
+from fipop.operator.rollout.progress import RolloutState, parse_state, render_state
+from fipop.rancher.matching import Guest
+from fipop.rancher.objects import ObjectRef
+from fipop.settings.options import DEFAULTS, Settings, parse_settings, settings_data
+
+STEP_SECONDS = 4.0
+HELM_SECONDS = 2.0
+PASS_SECONDS = 20.0
+"""The interval of passes, where the gate does not ask for sooner ones."""
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def guest_of(name: str, *, created: datetime = START) -> Guest:
+    return Guest(
+        id=name,
+        cluster_namespace="fleet-default",
+        cluster_name=name,
+        cluster_uid=name,
+        created=created,
+        labels={},
+        opted_in=True,
+        connected=True,
+        paused=False,
+        deleting=False,
+        wants_floating_ip=True,
+        imported=False,
+        on_harvester=False,
+        harvester_cluster_name=None,
+        networks=(),
+        kubeconfig_secret=ObjectRef(namespace="fleet-default", name=f"{name}-kubeconfig"),
+    )
+
+
+@dataclass(slots=True)
+class FakeGuest:
+    """What stands in a guest: its revisions by role, each the name of a target ("" for something older)."""
+
+    revisions: dict[Role, list[str]] = field(default_factory=lambda: {role: ["old"] for role in Role})
+    failed: dict[Role, bool] = field(default_factory=lambda: dict.fromkeys(Role, False))
+    failed_runs: int = 0
+    reachable: bool = True
+    is_ready: bool = True
+    crashes: int = 0
+    helm_until: float = 0.0
+    due_at: float = 0.0
+
+    def current(self, role: Role) -> str:
+        return self.revisions[role][-1] if self.revisions[role] else "none"
+
+
+class FakeStore:
+    """ConfigMaps in memory; `writes` are all states that were written, in order."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] | None = None
+        self.targets: dict[str, Target] = {}
+        self.writes: list[RolloutState] = []
+        self.fails = False
+
+    async def load(self) -> RolloutState | None:
+        return parse_state(self.data) if self.data is not None else None
+
+    async def load_targets(self) -> dict[str, Target]:
+        return dict(self.targets)
+
+    async def save(self, state: RolloutState) -> None:
+        if self.fails:
+            raise ApiConflictError(verb="patch", kind="ConfigMap", name="fipop-rollout", status=409)
+        self.data = render_state(state)
+        self.writes.append(state)
+
+    async def save_target(self, target: Target) -> None:
+        self.targets[target.name] = target
+
+    async def drop_target(self, name: str) -> None:
+        self.targets.pop(name, None)
+
+
+class FakeCharts:
+    """Any chart; `content` changes with the source's version, `away` makes it unreachable."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.newest = "1.0.0"
+
+    async def get(self, source: ChartSource, *, content: str = "") -> Any:
+        del content
+        if self.away:
+            raise ChartError(source=str(source), version=source.version, reason="away")
+        version = source.version or self.newest
+        identity = ChartIdentity(name=source.name, version=version, content=f"content-{version}")
+        return type("Chart", (), {"identity": identity})()
+
+
+class FakeSessions:
+    def __init__(self) -> None:
+        self.charts = FakeCharts()
+
+    def forget_failures(self) -> None:
+        pass
+
+
+class World:
+    """A fleet, its clock, and one leader after another. `touched`: which guest got which target, in order."""
+
+    def __init__(self, count: int, **options: str) -> None:
+        self.now = START.timestamp() + 1000.0
+        self.settings = self.options(kubevipUpdate="true", **options)
+        self.guests = {f"c-{number:03}": FakeGuest() for number in range(count)}
+        self.links = {name: guest_of(name) for name in self.guests}
+        self.bad: dict[str, str] = {}
+        """How a target behaves: refused (by helm), unready, crashing, silencing (the guest is lost)."""
+        self.touched: list[tuple[str, str]] = []
+        self.notices: list[Notice] = []
+        self.complaints: list[str] = []
+        self.annotations: dict[str, str] = {}
+        self.store = FakeStore()
+        self.sessions = FakeSessions()
+        self.network = True
+        self.leader = self.lead()
+
+    def options(self, **options: str) -> Settings:
+        settings, bad = parse_settings(options, DEFAULTS)
+        assert not bad, bad
+        return settings
+
+    def change(self, **options: str) -> None:
+        """Change options as an admin does."""
+        self.settings = self.options(**(settings_data(self.settings) | options))
+
+    def lead(self) -> RolloutController:
+        """Have another leader, which knows what is written and nothing else."""
+        self.leader = RolloutController(
+            store=self.store,  # type: ignore[arg-type]
+            sessions=self.sessions,  # type: ignore[arg-type]
+            settings=lambda: self.settings,
+            surroundings=self,
+            now=lambda: self.now,
+        )
+        return self.leader
+
+    # What the controller asks for
+
+    def fleet(self) -> Mapping[str, Guest]:
+        return {name: each for name, each in self.links.items() if not each.paused}
+
+    def wake(self, guest_id: str, *, urgent: bool) -> None:
+        assert urgent in (True, False)
+        self.guests[guest_id].due_at = 0.0
+
+    def tell(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    def annotation(self, name: str) -> str:
+        return self.annotations.get(name, "")
+
+    def complain(self, message: str) -> None:
+        self.complaints.append(message)
+
+    # Time
+
+    async def run(self, seconds: float) -> None:
+        """Let that much time pass, step by step."""
+        until = self.now + seconds
+        while self.now < until:
+            try:
+                await self.leader.step()
+            except ApiConflictError:
+                self.leader = self.lead()
+            for name, guest in self.guests.items():
+                self._pass(name, guest)
+            self.now += STEP_SECONDS
+        await asyncio.sleep(0)
+
+    async def run_until(self, phase: str, seconds: float = 20_000.0) -> None:
+        """Let time pass until the rollout stands so."""
+        until = self.now + seconds
+        while self.now < until:
+            await self.run(1)
+            if self.state is not None and self.state.phase.value == phase:
+                return
+        raise AssertionError(f"no {phase} after {seconds} s: {self.state}")
+
+    @property
+    def state(self) -> RolloutState | None:
+        return self.leader.state
+
+    @property
+    def target(self) -> str:
+        assert self.state is not None
+        return self.state.target
+
+    def reasons(self) -> list[str]:
+        return [notice.reason for notice in self.notices]
+
+    def holding(self, target: str) -> set[str]:
+        """The guests whose releases are both at a target."""
+        return {n for n, g in self.guests.items() if all(g.current(role) == target for role in Role)}
+
+    def got(self, target: str) -> list[str]:
+        """The guests that a target was brought to, each once, in order."""
+        return list(dict.fromkeys(name for name, what in self.touched if what == target))
+
+    def _pass(self, name: str, guest: FakeGuest) -> None:
+        link = self.links.get(name)
+        if link is None or link.paused:
+            return
+        if self.now < max(guest.due_at, guest.helm_until):
+            return
+        gate = self.leader.gate(link)
+        guest.due_at = self.now + min(PASS_SECONDS, gate.recheck_seconds or PASS_SECONDS)
+        if not (guest.reachable and self.network):
+            self.leader.note(name, None)
+            return
+        self._work(name, guest, gate)
+        self.leader.note(name, self._report(name, guest, gate))
+
+    def _work(self, name: str, guest: FakeGuest, gate: ReleaseGate) -> None:
+        if gate.going_back is not None:
+            leaving = gate.going_back.leaving.target.name
+            for role in reversed(Role):
+                revision = gate.going_back.revisions[role]
+                if guest.current(role) == leaving and revision:
+                    guest.revisions[role].append(guest.revisions[role][revision - 1])
+                guest.failed[role] = False
+            return
+        if not gate.is_open or gate.aim is None:
+            return
+        aim = gate.aim.target.name
+        for role in Role:
+            is_new = not guest.revisions[role]
+            if guest.current(role) == aim or not (gate.update or is_new):
+                continue
+            if gate.in_turn and role is Role.CLOUD_PROVIDER and not self._is_ready(guest):
+                return
+            self.leader.note_helm(name)
+            self.touched.append((name, aim))
+            guest.helm_until = self.now + HELM_SECONDS
+            if self.bad.get(aim) == "refused":
+                guest.failed[role] = True
+                guest.failed_runs += 1
+                return
+            guest.revisions[role].append(aim)
+            if self.bad.get(aim) == "silencing":
+                guest.reachable = False
+                return
+            if gate.in_turn and role is Role.KUBE_VIP:
+                guest.due_at = 0.0
+                return
+
+    def _report(self, name: str, guest: FakeGuest, gate: ReleaseGate) -> PassReport:
+        if "crashing" in {self.bad.get(guest.current(role), "") for role in Role}:
+            guest.crashes += 1
+        ready = self._is_ready(guest)
+        releases = tuple(
+            ReleaseReport(
+                role=role,
+                name=role.value,
+                namespace="kube-system",
+                revision=len(guest.revisions[role]),
+                readiness=Readiness(ready=ready and bool(guest.revisions[role]), message=""),
+                deployed_revision=len(guest.revisions[role]),
+                targets=frozenset({guest.current(role)}) if not guest.failed[role] else frozenset(),
+                failed_runs=guest.failed_runs,
+                error=HelmError(action="upgrade", subject="x", failure=HelmFailure.RENDERING)
+                if guest.failed[role]
+                else None,
+            )
+            for role in Role
+        )
+        back = gate.going_back
+        return PassReport(
+            guest_id=name,
+            reachable=True,
+            error=None,
+            config_map=ConfigMapReport(),
+            releases=releases,
+            harvester_parked=None,
+            events=(),
+            requests=4,
+            writes=0,
+            retry_after_seconds=None,
+            restarts={"pod": guest.crashes},
+            is_back=back is not None
+            and all(guest.current(role) != back.leaving.target.name for role in Role),
+        )
+
+    def _is_ready(self, guest: FakeGuest) -> bool:
+        return guest.is_ready and "unready" not in {self.bad.get(guest.current(role)) for role in Role}
+
+    def pause(self, name: str) -> None:
+        self.links[name] = replace(self.links[name], paused=True)
+
+    def resume(self, name: str) -> None:
+        self.links[name] = replace(self.links[name], paused=False)
+
+    def join(self, name: str) -> None:
+        self.links[name] = guest_of(name, created=datetime.fromtimestamp(self.now, UTC))
+        self.guests[name] = FakeGuest(revisions={role: [] for role in Role})
+
+    def label_canary(self, name: str) -> None:
+        labels = {"kubefip.k8s.binbash.org/canary": "true"}
+        self.links[name] = replace(self.links[name], labels=labels)

@@ -1,0 +1,416 @@
+"""Rollouts over a fleet of 200 guests in memory: who is touched, in which order, and what stands there at the end."""
+
+import pytest
+
+from fipop.guest.helm.charts import Role
+from tests.harness.rollout_world import World
+
+SIZE = 200
+
+
+async def completed(world: World) -> str:
+    """Bring a first target to the whole fleet, so that it is the stable one; give its name."""
+    await world.run_until("Completed")
+    stable = world.target
+    assert world.holding(stable) == set(world.guests)
+    world.touched.clear()
+    world.notices.clear()
+    return stable
+
+
+async def changed(world: World, tag: str, behaviour: str = "") -> str:
+    """Change the values; give the name of the target that is made of them."""
+    before = world.target
+    world.change(kubevipChartValues=f"image:\n  tag: {tag}\n")
+    for _ in range(20):
+        await world.leader.step()
+        if world.target != before:
+            break
+        world.now += 0.01
+    if behaviour:
+        world.bad[world.target] = behaviour
+    return world.target
+
+
+async def test_canaries_go_first_and_waves_double_up_to_the_largest() -> None:
+    world = World(SIZE)
+    await completed(world)
+    world.label_canary("c-150")
+    target = await changed(world, "v1.0.0")
+    await world.run_until("Completed")
+
+    assert set(world.got(target)[:2]) == {"c-150", "c-000"}
+    sizes = [int(n.message.split(", ")[1].split()[0]) for n in world.notices if n.reason == "WaveStarted"]
+    assert sizes[:5] == [2, 4, 8, 16, 20]
+    assert max(sizes) == 20
+    assert sum(sizes) == SIZE
+    assert world.holding(target) == set(world.guests)
+    assert world.reasons()[0] == "RolloutStarted"
+    assert world.reasons()[-1] == "RolloutCompleted"
+    assert world.reasons().count("WaveSucceeded") == len(sizes)
+
+
+async def test_a_wave_waits_until_all_of_it_stayed_ready_for_the_whole_time() -> None:
+    world = World(SIZE, kubevipRolloutMinSuccessTime="300")
+    await completed(world)
+    target = await changed(world, "v1.0.0")
+    await world.run(290)
+    assert len(world.got(target)) == 2
+    await world.run(40)
+    assert len(world.got(target)) > 2
+
+
+@pytest.mark.parametrize("behaviour", ["refused", "unready", "crashing", "silencing"])
+async def test_a_bad_chart_never_gets_further_than_the_canaries_and_they_go_back(behaviour: str) -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    target = await changed(world, "v6.6.6", behaviour)
+    await world.run_until("Stopped")
+    for name in world.got(target):
+        world.guests[name].reachable = True
+    await world.run(200)
+
+    assert set(world.got(target)) <= {"c-000", "c-001"}
+    assert world.holding(stable) == set(world.guests)
+    assert world.reasons().count("RolloutStopped") == 1
+    if behaviour != "refused":
+        assert world.reasons()[-1] == "RolledBack"
+    before = list(world.touched)
+    await world.run(1000)
+    assert world.touched == before
+
+
+async def test_with_strategy_stop_what_failed_stays_as_it_is() -> None:
+    world = World(SIZE, kubevipRolloutFailureStrategy="Stop")
+    await completed(world)
+    target = await changed(world, "v6.6.6", "unready")
+    await world.run_until("Stopped")
+    await world.run(500)
+    assert world.holding(target) == set()
+    assert all(world.guests[name].current(Role.KUBE_VIP) == target for name in ("c-000", "c-001"))
+
+
+async def test_a_later_wave_stops_too_and_only_what_failed_goes_back() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    target = await changed(world, "v1.0.0")
+    while len(world.got(target)) < 7:
+        await world.run(1)
+    sick = world.got(target)[-1]
+    world.guests[sick].is_ready = False
+    await world.run_until("Stopped")
+    await world.run(1000)
+    assert world.guests[sick].current(Role.KUBE_VIP) == stable
+    # What had succeeded stays, and the rest of its wave still does; nobody else was touched.
+    assert world.holding(target) == set(world.got(target)) - {sick}
+    assert len(world.got(target)) == 2 + 4 + 8
+
+
+async def test_failures_that_are_allowed_do_not_stop_a_wave() -> None:
+    world = World(SIZE, kubevipRolloutMaxFailures="20%", kubevipRolloutMaxConcurrency="50")
+    await completed(world)
+    target = await changed(world, "v1.0.0")
+    while len(world.got(target)) < 20:
+        await world.run(1)
+    world.guests[world.got(target)[-1]].is_ready = False
+    await world.run_until("Completed")
+    assert world.holding(target) == set(world.guests)
+
+
+async def test_guests_out_of_reach_neither_count_nor_block_and_follow_when_they_are_back() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    lost = {f"c-{number:03}" for number in range(0, 200, 10)}
+    for name in lost:
+        world.guests[name].reachable = False
+    await world.run(60)
+    target = await changed(world, "v1.0.0")
+    await world.run_until("Completed")
+    assert world.holding(target) == set(world.guests) - lost
+    assert world.holding(stable) == lost
+    world.now += 86_400.0
+    for name in lost:
+        world.guests[name].reachable = True
+    await world.run(60)
+    assert world.holding(target) == set(world.guests)
+
+
+async def test_a_guest_that_is_back_during_a_later_rollout_waits_for_its_turn() -> None:
+    world = World(SIZE)
+    await completed(world)
+    world.guests["c-199"].reachable = False
+    await world.run(60)
+    await changed(world, "v1.0.0")
+    await world.run_until("Completed")
+    target = await changed(world, "v1.0.1", "unready")
+    world.guests["c-199"].reachable = True
+    await world.run_until("Stopped")
+    assert "c-199" not in world.got(target)
+
+
+async def test_where_the_network_is_away_the_clocks_stand_still() -> None:
+    world = World(SIZE)
+    await completed(world)
+    target = await changed(world, "v1.0.0")
+    while not world.got(target):
+        await world.run(1)
+    world.network = False
+    await world.run(3000)
+    assert world.state is not None
+    assert world.state.phase.is_active
+    world.network = True
+    await world.run_until("Completed")
+    assert world.holding(target) == set(world.guests)
+
+
+async def test_a_guest_that_vanishes_alone_in_its_upgrade_has_failed() -> None:
+    world = World(SIZE)
+    await completed(world)
+    await changed(world, "v1.0.0", "silencing")
+    await world.run_until("Stopped", 2000)
+
+
+async def test_a_guest_that_was_not_ready_goes_last_and_does_not_stop_the_others() -> None:
+    world = World(SIZE)
+    await completed(world)
+    world.guests["c-000"].is_ready = False
+    await world.run(60)
+    target = await changed(world, "v1.0.0")
+    await world.run_until("Completed")
+    assert "c-000" in world.got(target)[-20:]
+    assert set(world.got(target)) == set(world.guests)
+
+
+async def test_a_guest_that_joins_gets_the_stable_target_and_is_admitted_last() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    target = await changed(world, "v1.0.0")
+    await world.run(30)
+    world.join("c-999")
+    await world.run(100)
+    assert world.guests["c-999"].current(Role.KUBE_VIP) == stable
+    await world.run_until("Completed")
+    assert "c-999" in world.got(target)[-20:]
+
+
+async def test_another_target_supersedes_and_begins_with_canaries() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    first = await changed(world, "v1.0.0")
+    while len(world.got(first)) < 10:
+        await world.run(1)
+    second = await changed(world, "v1.0.1", "unready")
+    touched = set(world.got(first))
+    await world.run_until("Stopped")
+    await world.run(200)
+    assert "RolloutSuperseded" in world.reasons()
+    assert len(world.got(second)) == 2
+    # Those that the first one reached wait where they are; the canaries of the second are back there.
+    for name, guest in world.guests.items():
+        standing = {guest.current(role) for role in Role}
+        assert standing <= ({first, stable} if name in touched else {stable})
+
+
+async def test_back_to_the_stable_target_goes_only_who_was_touched_and_without_waves() -> None:
+    world = World(SIZE, kubevipChartValues="image:\n  tag: v1.0.0\n")
+    stable = await completed(world)
+    target = await changed(world, "v1.0.1")
+    while len(world.got(target)) < 10:
+        await world.run(1)
+    touched = set(world.got(target))
+    world.touched.clear()
+    assert await changed(world, "v1.0.0") == stable
+    await world.run(60)
+    assert world.holding(stable) == set(world.guests)
+    assert set(world.got(stable)) <= touched
+
+
+async def test_a_rollout_pauses_and_goes_on() -> None:
+    world = World(SIZE)
+    await completed(world)
+    target = await changed(world, "v1.0.0")
+    while len(world.got(target)) < 3:
+        await world.run(1)
+    world.change(kubevipRolloutPaused="true")
+    await world.run(1)
+    count = len(world.got(target))
+    await world.run(3000)
+    assert len(world.got(target)) <= count + 4  # those of the wave that were admitted already may have begun
+    world.change(kubevipRolloutPaused="false")
+    await world.run_until("Completed")
+
+
+async def test_paused_nothing_goes_back() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    target = await changed(world, "v6.6.6", "unready")
+    await world.run_until("Stopped")
+    world.change(kubevipRolloutPaused="true")
+    await world.run(100)
+    world.change(kubevipRolloutPaused="false")
+    await world.run(100)
+    assert target not in {world.guests["c-000"].current(role) for role in Role}
+    assert world.holding(stable) == set(world.guests)
+
+
+@pytest.mark.parametrize("at_wave", range(1, 6))
+async def test_another_leader_goes_on_where_the_last_one_was_killed(at_wave: int) -> None:
+    world = World(SIZE)
+    await completed(world)
+    target = await changed(world, "v1.0.0")
+    while world.state is not None and world.state.wave < at_wave:
+        await world.run(1)
+    await world.run(5)
+    touched = set(world.got(target))
+    world.lead()
+    await world.run(1)
+    assert world.state is not None
+    assert world.state.wave == at_wave
+    assert set(world.got(target)) <= touched | set(world.state.guests)
+    await world.run_until("Completed")
+    assert world.holding(target) == set(world.guests)
+    assert all(len(guest.revisions[Role.KUBE_VIP]) == 3 for guest in world.guests.values())
+
+
+async def test_a_leader_that_is_killed_while_a_stopped_rollout_goes_back_is_followed_by_one_that_ends_it() -> (
+    None
+):
+    world = World(SIZE)
+    stable = await completed(world)
+    await changed(world, "v6.6.6", "unready")
+    await world.run_until("Stopped")
+    world.lead()
+    await world.run(200)
+    assert world.holding(stable) == set(world.guests)
+    assert all(len(guest.revisions[Role.KUBE_VIP]) <= 4 for guest in world.guests.values())
+
+
+async def test_nothing_is_done_that_could_not_be_written() -> None:
+    world = World(SIZE)
+    await completed(world)
+    world.store.fails = True
+    world.change(kubevipChartValues="image:\n  tag: v1.0.0\n")
+    await world.run(300)
+    assert world.touched == []
+    world.store.fails = False
+    await world.run_until("Completed")
+
+
+async def test_retry_and_force_act_once_and_for_their_target_only() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    target = await changed(world, "v6.6.6", "unready")
+    await world.run_until("Stopped")
+    await world.run(200)
+    key = "kubefip.k8s.binbash.org/rollout"
+    world.annotations[key] = f"retry/{stable}"
+    await world.run(10)
+    assert len(world.complaints) == 1
+    world.annotations[key] = f"retry/{target}"
+    await world.run(10)
+    assert world.state is not None
+    assert world.state.phase.value == "Canary"
+    await world.run_until("Stopped")
+    await world.run(2000)
+    assert world.state.phase.value == "Stopped"
+    world.bad.clear()
+    world.annotations[key] = f"force/{target}"
+    await world.run(100)
+    assert world.holding(target) == set(world.guests)
+
+
+async def test_without_the_state_it_is_made_again_from_what_the_guests_have() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    target = await changed(world, "v1.0.0")
+    while len(world.got(target)) < 40:
+        await world.run(1)
+    touched = set(world.got(target))
+    world.touched.clear()
+    world.store.data = None
+    world.lead()
+    await world.run_until("Completed")
+    assert world.state is not None
+    assert world.state.stable == target != stable
+    # Those of the wave that was under way may be touched again, those that had it are not.
+    assert len(set(world.got(target)) & touched) <= 20
+    assert world.holding(target) == set(world.guests)
+
+
+async def test_with_type_all_every_guest_gets_it_at_its_next_pass() -> None:
+    world = World(SIZE)
+    await completed(world)
+    world.change(kubevipRolloutType="All")
+    target = await changed(world, "v1.0.0")
+    await world.run(60)
+    assert world.holding(target) == set(world.guests) or world.state is not None
+    assert world.state is not None
+    assert world.state.phase.value == "Completed"
+
+
+async def test_with_updates_off_nothing_is_admitted() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    world.change(kubevipUpdate="false", kubevipChartValues="image:\n  tag: v9\n")
+    await world.run(500)
+    assert world.holding(stable) == set(world.guests)
+    assert world.touched == []
+
+
+async def test_an_empty_version_is_resolved_once_for_a_target() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    world.sessions.charts.newest = "2.0.0"
+    world.lead()
+    await world.run(300)
+    assert world.target == stable
+    target = await changed(world, "v1.0.0")
+    assert world.store.targets[target].charts[Role.KUBE_VIP].version == "2.0.0"
+
+
+async def test_a_repository_that_goes_away_in_the_middle_does_not_stop_what_was_begun() -> None:
+    world = World(SIZE)
+    await completed(world)
+    target = await changed(world, "v1.0.0")
+    while len(world.got(target)) < 3:
+        await world.run(1)
+    world.sessions.charts.away = True
+    await world.run_until("Completed")
+    assert world.holding(target) == set(world.guests)
+
+
+async def test_where_no_canary_can_be_reached_it_waits_and_says_so() -> None:
+    world = World(5)
+    await completed(world)
+    for guest in world.guests.values():
+        guest.reachable = False
+    await world.run(60)
+    target = await changed(world, "v1.0.0")
+    await world.run(300)
+    assert world.got(target) == []
+    assert world.reasons().count("RolloutWaiting") == 1
+    for guest in world.guests.values():
+        guest.reachable = True
+    await world.run_until("Completed")
+
+
+async def test_a_paused_guest_and_one_that_is_gone_do_not_hold_up_their_wave() -> None:
+    world = World(SIZE)
+    stable = await completed(world)
+    target = await changed(world, "v1.0.0")
+    while len(world.got(target)) < 2:
+        await world.run(1)
+    world.pause("c-000")
+    await world.run_until("Completed")
+    assert world.guests["c-000"].current(Role.CLOUD_PROVIDER) in (stable, target)
+    world.resume("c-000")
+    await world.run(100)
+    assert world.holding(target) == set(world.guests)
+
+
+async def test_five_thousand_guests_in_one_wave_fit_into_a_config_map() -> None:
+    world = World(5000, kubevipRolloutCanaries="100%")
+    await world.run(120)
+    assert world.store.data is not None
+    assert sum(map(len, world.store.data.values())) < 256 * 1024
+    assert len(world.store.writes) < 20
