@@ -21,13 +21,14 @@ from fipop.cli.reading import (
     run_reading,
     tell_unread,
 )
+from fipop.operator.rollout.progress import Phase
 from fipop.report.facts import Facts
 from fipop.report.fleet import FloatingIPReport, report_floating_ips
 from fipop.report.picture import Picture
 from fipop.report.ranges import RangeReport
 from fipop.report.reading import read_facts
 from fipop.report.rendering import Output, age, bar, table
-from fipop.report.status import StatusReport, report_status
+from fipop.report.status import RolloutReport, StatusReport, report_status
 from fipop.texts import clean
 
 _POLL_SECONDS = 2.0
@@ -111,6 +112,8 @@ def _lines(reading: Reading, found: StatusReport) -> Iterator[str]:
         **found.guests
     )
     yield f"Operator      {_operator(found)}"
+    if found.rollout is not None:
+        yield f"Rollout       {_rollout(found.rollout)}"
     yield ""
     yield from _problems(reading, found)
 
@@ -124,6 +127,15 @@ def _problems(reading: Reading, found: StatusReport) -> Iterator[str]:
         yield f"{word}: {clean(f'{each.kind}{name}: {each.reason}: {each.message}')}"
         if each.advice:
             yield f"  -> {clean(each.advice)}"
+
+
+def _rollout(found: RolloutReport) -> str:
+    parts = [f"target {clean(found.target)}", found.phase]
+    if found.phase != Phase.COMPLETED.value:
+        guests = ", ".join(f"{number} {step}" for step, number in found.guests.items())
+        parts += [f"wave {found.wave} of {found.size} guests" + (f" ({guests})" if guests else "")]
+        parts += [f"stable {clean(found.stable)}" if found.stable else "no stable target yet"]
+    return ", ".join(parts)
 
 
 def _operator(found: StatusReport) -> str:

@@ -148,6 +148,11 @@ class WorkQueue(Generic[K]):
         self._paused = False
         self._pump()
 
+    def resize(self, concurrency: int) -> None:
+        """Work on another number of keys at once from now on."""
+        self._concurrency = concurrency
+        self._pump()
+
     async def wait_idle(self) -> None:
         """Wait until nothing is due and nothing is being worked on; what is delayed does not count."""
         await self._idle.wait()

@@ -6,7 +6,7 @@ fipop imports prometheus_client.
 """
 
 from fipop.metrics.exposition import Metrics
-from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample
+from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample, RolloutSample
 from fipop.metrics.server import MetricsPage, MetricsPortError, MetricsServer
 from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 
@@ -20,6 +20,7 @@ __all__ = [
     "MetricsServer",
     "PoolSample",
     "RangeSample",
+    "RolloutSample",
     "ServiceMetrics",
     "ServiceSnapshot",
 ]

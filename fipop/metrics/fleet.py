@@ -47,6 +47,7 @@ class FleetCollector(Collector):
             yield _legacy_status(fleet.guests)
             yield self._legacy_events(fleet.guests)
         yield from _fleet_gauges(fleet)
+        yield from _rollout_gauges(fleet)
         yield from _guest_gauges(fleet.guests)
         yield _range_addresses(fleet.ranges)
         info = GaugeMetricFamily("fipop_build_info", "The version that runs.", labels=("version", "python"))
@@ -158,6 +159,24 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     for queue, keys in sorted(fleet.queue_depths.items()):
         depth.add_metric((queue,), keys)
     yield depth
+
+
+def _rollout_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "fipop_install_queue", "Guests that wait for helm, or have it.", value=fleet.install_queue
+    )
+    if fleet.rollout is None:
+        return
+    guests = GaugeMetricFamily(
+        "fipop_rollout_guests", "Guests by their step in the rollout.", labels=("phase",)
+    )
+    for phase, number in sorted(fleet.rollout.guests.items()):
+        guests.add_metric((phase,), number)
+    yield guests
+    said = "The rollout that goes on, or ended last."
+    info = GaugeMetricFamily("fipop_rollout_info", said, labels=("target", "state"))
+    info.add_metric((fleet.rollout.target, fleet.rollout.state), 1)
+    yield info
 
 
 def _guest_gauges(guests: Iterable[GuestSample]) -> Iterator[Metric]:

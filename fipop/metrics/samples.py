@@ -47,6 +47,15 @@ class GuestSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutSample:
+    """A rollout: the name of its target, its phase, and how many guests are at which step."""
+
+    target: str
+    state: str
+    guests: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSnapshot:
     """What is true at the moment of a scrape. The legacy metrics are the leader's alone."""
 
@@ -61,6 +70,9 @@ class FleetSnapshot:
     floating_ips: Mapping[str, int] = field(default_factory=dict)
     """How many there are by the status of their condition Ready; a standby does not count."""
     gives_out: bool = False
+    rollout: RolloutSample | None = None
+    install_queue: int = 0
+    """Guests that wait for helm, or have it."""
     last_answer: float | None = None
     """The Unix time of the API server's last good answer."""
 

@@ -32,6 +32,7 @@ from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
 from fipop.operator.guests.chart_access import ChartAccessReader
+from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import Concurrency, build_queues
@@ -47,7 +48,6 @@ requests = logging.getLogger("fipop.requests")
 TRACE = 5
 OBJECT_CONCURRENCY = 32
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
-HELM_CONCURRENCY = 2
 
 
 class Operator:
@@ -84,6 +84,7 @@ class Operator:
             wanted=lambda: self._configuration.settings.metrics_port,
             complain=lambda message: self._configuration.complain("PortTaken", message),
         )
+        self._most_helms = most_helms(read_memory_limit())
         self._limits = self._build_limits()
         self._cache = ClusterCache()
         self._estate = self._build_estate()
@@ -101,7 +102,7 @@ class Operator:
     def _build_limits(self) -> GuestLimits:
         helm = HelmRunner(
             find_helm(self._options.helm),
-            concurrency=HELM_CONCURRENCY,
+            concurrency=self._helm_concurrency(),
             observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
         )
         return GuestLimits(
@@ -193,7 +194,7 @@ class Operator:
         concurrency = Concurrency(
             objects=OBJECT_CONCURRENCY,
             passes=self._options.pass_concurrency * 2,
-            installs=HELM_CONCURRENCY,
+            installs=self._helm_concurrency(),
         )
         try:
             await self._term.run(self._resync.refresh, concurrency)
@@ -216,6 +217,21 @@ class Operator:
             self._metrics_port.move()
         if self._term is not None and after != before:
             self._term.pass_everywhere()
+        self._resize_helm()
+
+    def _helm_concurrency(self) -> int:
+        """Give how many helms run at once: as many as are wanted, and no more than our memory carries."""
+        wanted = self._configuration.settings.helm_concurrency
+        return wanted if self._most_helms is None else min(wanted, self._most_helms)
+
+    def _resize_helm(self) -> None:
+        wanted, most = self._configuration.settings.helm_concurrency, self._helm_concurrency()
+        if most < wanted:
+            message = f"helmConcurrency {wanted}: the memory limit of the pod carries {most}, and so many run"
+            self._configuration.complain("UnwiseOption", message)
+        self._limits.helm.resize(most)
+        if self._term is not None:
+            self._term.queues.installs.resize(most)
 
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""

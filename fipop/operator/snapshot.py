@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fipop.api.conditions import ConditionType, Verdict
-from fipop.metrics import FleetSnapshot, GuestSample, RangeSample
+from fipop.metrics import FleetSnapshot, GuestSample, RangeSample, RolloutSample
+from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
 
@@ -45,6 +46,8 @@ def build_snapshot(
         ignored_claims=sum(term.scan.ignored.values()),
         floating_ips=_count_floating_ips(cache),
         gives_out=term.gate.is_open,
+        install_queue=queues.installs.depth + queues.installs.active,
+        rollout=_sample_rollout(term.rollout),
     )
 
 
@@ -54,6 +57,13 @@ def _count_floating_ips(cache: ClusterCache) -> Mapping[str, int]:
         ready = next((one for one in each.status.conditions if one.type is ConditionType.READY), None)
         counts[ready.verdict.value if ready is not None else Verdict.UNKNOWN.value] += 1
     return counts
+
+
+def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
+    state = rollout.state
+    if state is None:
+        return None
+    return RolloutSample(target=state.target, state=state.phase.value, guests=rollout.count_guests())
 
 
 def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:

@@ -32,6 +32,7 @@ from fipop.operator.first_rounds import FirstRounds
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
+from fipop.operator.guests.install_progress import InstallProgress
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.pass_triggers import PassTriggers
 from fipop.operator.guests.passes import PassController
@@ -62,7 +63,12 @@ class LeaderTerm:
         self.gate = AllocationGate()
         self.guests = GuestDirectory(cache=self.cache, client=estate.client)
         self.waiting_guests = WaitingGuests()
-        self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
+        self.router = Router(
+            cache=self.cache,
+            queues=queues,
+            waiting_guests=self.waiting_guests,
+            progress=InstallProgress(lambda message: estate.configuration.tell("InstallProgress", message)),
+        )
         self.notices = Notices(
             cache=self.cache,
             guests=self.guests,

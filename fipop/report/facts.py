@@ -7,6 +7,7 @@ from datetime import datetime
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.operator.rollout.progress import RolloutState
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import DEFAULTS, BadOption, Settings
 
@@ -69,6 +70,7 @@ class Installation:
     settings: Settings = DEFAULTS
     bad_options: tuple[BadOption, ...] = ()
     unwise_options: tuple[str, ...] = ()
+    rollout: RolloutState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

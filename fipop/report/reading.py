@@ -25,6 +25,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.crds import revision_of
+from fipop.operator.rollout.progress import parse_state
 from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.report.facts import SCHEMA_REVISIONS, Facts, Installation, Leadership, Unread, Workload
 from fipop.settings.options import DEFAULTS, parse_settings, warnings
@@ -103,7 +104,7 @@ class FactReader:
         """Look at what belongs to the operator itself."""
         before = len(self.unread)
         own = await self._find_own(namespace)
-        lease, predecessor, config, *crds = await asyncio.gather(
+        lease, predecessor, config, rollout, *crds = await asyncio.gather(
             self.get("the operator's Lease", LEASES, names.LEASE_NAME, namespace=namespace),
             self.get(
                 "kube-fip-operator",
@@ -112,6 +113,7 @@ class FactReader:
                 namespace=names.OPERATOR_NAMESPACE,
             ),
             self.get("the options", CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace),
+            self.get("the rollout", CONFIG_MAPS, names.ROLLOUT_CONFIG_MAP, namespace=namespace),
             *(self.get("fipop's CRDs", CUSTOM_RESOURCE_DEFINITIONS, name) for name in SCHEMA_REVISIONS),
         )
         failed = {each.what for each in self.unread[before:]}
@@ -130,6 +132,7 @@ class FactReader:
             settings=settings,
             bad_options=bad,
             unwise_options=warnings(settings),
+            rollout=parse_state(as_mapping(rollout.get("data"))) if rollout is not None else None,
         )
 
     async def _find_own(self, namespace: str) -> Workload | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from fipop.api import names
 from fipop.api.conditions import Verdict
+from fipop.operator.rollout.progress import Phase, RolloutState
 from fipop.report.addresses import AddressState, report_contended
 from fipop.report.facts import SCHEMA_REVISIONS, Facts, Installation, Unread
 from fipop.report.fleet import (
@@ -47,6 +48,20 @@ class OperatorReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutReport:
+    """The rollout that goes on, or ended last; `guests` counts those of the wave by their step."""
+
+    target: str
+    stable: str
+    phase: str
+    wave: int
+    size: int
+    started: datetime
+    guests: dict[str, int]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReport:
     """All of an installation at one moment."""
 
@@ -57,6 +72,7 @@ class StatusReport:
     floating_ips: dict[str, int]
     """How many there are `inAll`, and by the status of their condition Ready."""
     guests: dict[str, int]
+    rollout: RolloutReport | None
     problems: tuple[Problem, ...]
     unread: tuple[Unread, ...]
 
@@ -93,6 +109,7 @@ def report_status(picture: Picture) -> StatusReport:
             "unreachable": reachable[False],
             "unknown": reachable[None],
         },
+        rollout=_rollout(facts.installation.rollout),
         problems=tuple(problems),
         unread=facts.unread,
     )
@@ -117,6 +134,21 @@ def _operator(facts: Facts) -> OperatorReport:
         predecessor_runs=predecessor_runs(found),
         bad_options=found.bad_options,
         unwise_options=found.unwise_options,
+    )
+
+
+def _rollout(state: RolloutState | None) -> RolloutReport | None:
+    if state is None:
+        return None
+    return RolloutReport(
+        target=state.target,
+        stable=state.stable,
+        phase=state.phase.value,
+        wave=state.wave,
+        size=state.size,
+        started=datetime.fromtimestamp(state.started_at, UTC),
+        guests=dict(sorted(Counter(each.step.value for each in state.guests.values()).items())),
+        reason=state.reason,
     )
 
 
@@ -149,6 +181,13 @@ def _about_operator(facts: Facts) -> Iterator[Problem]:
             "BadOption",
             f"{bad.option}: {bad.value!r} {bad.reason}" if bad.value else f"{bad.option}: {bad.reason}",
             f"kubectl -n {found.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}",
+        )
+    if found.rollout is not None and found.rollout.phase is Phase.STOPPED:
+        yield _operator_problem(
+            Severity.WARNING,
+            "RolloutStopped",
+            f"target {found.rollout.target}: {found.rollout.reason}",
+            "docs/rollouts.md: correct chart or values, or retry",
         )
     for unwise in found.unwise_options:
         yield _operator_problem(Severity.INFO, "UnwiseOption", unwise, "docs/options.md")

@@ -67,6 +67,7 @@ async def stack(fleet: LocalFleet, sources: Sources) -> AsyncIterator[Stack]:
         "kubevipUpdate": "true",
         "kubevipChartRepoUrl": sources.usual.url,
         "operateGuestClusterInterval": "1",
+        "kubevipRolloutMinSuccessTime": "1",
     }
     async with open_stack(fleet, "release-options", settings=settings) as stack:
         trusting = {"SSL_CERT_FILE": str(sources.registry.ca_file)}

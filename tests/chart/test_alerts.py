@@ -96,6 +96,17 @@ CASES = (
         series=one("fipop_floating_ips", "0x60", ready="False")
         | one("fipop_floating_ips", "9x60", ready="True"),
     ),
+    Case(
+        alert="FipopRolloutStopped",
+        fires=True,
+        series=one("fipop_rollout_info", "1x60", target="c0ffee", state="Stopped"),
+        labels={"target": "c0ffee"},
+    ),
+    Case(
+        alert="FipopRolloutStopped",
+        fires=False,
+        series=one("fipop_rollout_info", "1x60", target="c0ffee", state="Wave"),
+    ),
     Case(alert="FipopWithoutLeader", fires=True, series=one("fipop_leader", "0x60", pod="a")),
     Case(alert="FipopWithoutLeader", fires=True, series={}),
     Case(alert="FipopWithoutLeader", fires=False, series=LEADS | one("fipop_leader", "0x60", pod="b")),

@@ -24,6 +24,7 @@ class Pending:
 
     def __init__(self, put_off: Callable[[Any, float], None] | None = None) -> None:
         self.keys: dict[Any, None] = {}
+        self.depth = self.active = 0
         self._put_off = put_off
 
     def add(self, key: object, *, delay_seconds: float = 0.0, **_: object) -> None:

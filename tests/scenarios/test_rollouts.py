@@ -394,6 +394,16 @@ async def test_where_no_canary_can_be_reached_it_waits_and_says_so() -> None:
     await world.run_until("Completed")
 
 
+async def test_a_fleet_in_which_nobody_is_ready_can_be_mended_by_a_rollout() -> None:
+    world = World(20, kubevipChartValues="image:\n  tag: v0.0.1\n")
+    await completed(world)
+    world.bad[world.target] = "unready"
+    await world.run(60)
+    target = await changed(world, "v1.0.0")
+    await world.run_until("Completed")
+    assert world.holding(target) == set(world.guests)
+
+
 async def test_a_paused_guest_and_one_that_is_gone_do_not_hold_up_their_wave() -> None:
     world = World(SIZE)
     stable = await completed(world)

@@ -24,6 +24,7 @@ from fipop.metrics import (
     MetricsServer,
     PoolSample,
     RangeSample,
+    RolloutSample,
     ServiceMetrics,
     ServiceSnapshot,
 )
@@ -51,6 +52,8 @@ FLEET = FleetSnapshot(
     withheld_releases=40,
     floating_ips={"True": 3, "False": 1, "Unknown": 0},
     gives_out=True,
+    install_queue=12,
+    rollout=RolloutSample(target="c0ffee", state="Wave", guests={"pending": 9, "upgrading": 2}),
     last_answer=1.5e9,
 )
 
@@ -214,6 +217,9 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
         'fipop_queue_depth{queue="guests"} 7.0',
         'fipop_floating_ips{ready="False"} 1.0',
         "fipop_allocation_open 1.0",
+        "fipop_install_queue 12.0",
+        'fipop_rollout_guests{phase="pending"} 9.0',
+        'fipop_rollout_info{state="Wave",target="c0ffee"} 1.0',
         "fipop_api_last_answer_timestamp_seconds 1.5e+09",
         "fipop_settings_bad_options 2.0",
         "fipop_predecessor_running 1.0",

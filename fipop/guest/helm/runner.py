@@ -27,6 +27,7 @@ from fipop.guest.helm.door import Door, RefusedAnswerError, open_door
 from fipop.guest.helm.failures import classify
 from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES, Finished, run_process
 from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord
+from fipop.guest.helm.slots import Slots
 from fipop.guest.helm.work_folder import WorkFolder
 from fipop.kube.connection import Connection
 from fipop.kube.transport import RequestRecord
@@ -110,7 +111,7 @@ class HelmRunner:
         self.deadline_seconds = deadline_seconds
         self.runs = 0
         self.work_folder = WorkFolder()
-        for_guests, for_charts = asyncio.Semaphore(concurrency), asyncio.Semaphore(concurrency)
+        for_guests, for_charts = Slots(concurrency), Slots(concurrency)
         self._slots = dict.fromkeys((_UPGRADE, _ROLL_BACK, _UNINSTALL, _DESCRIBE), for_guests) | {
             _FETCH: for_charts
         }
@@ -118,6 +119,11 @@ class HelmRunner:
         self._fetch_environment = {
             name: surroundings[name] for name in _PASSED_TO_FETCHES if name in surroundings
         }
+
+    def resize(self, concurrency: int) -> None:
+        """Have another number of processes at once from now on."""
+        for slots in self._slots.values():
+            slots.resize(concurrency)
 
     async def upgrade(self, target: HelmTarget, order: ReleaseOrder) -> None:
         """Install or upgrade a release without waiting for its workloads. Raises HelmError.

@@ -36,6 +36,9 @@ class PassRequests(Protocol):
     def add_install(self, guest_id: str, priority: Priority) -> None:
         """Want a pass that may run helm, when its turn comes."""
 
+    def note_installed(self) -> None:
+        """Hear that a pass that might run helm has ended."""
+
     def add_guest_floating_ips(self, guest_id: str) -> None:
         """Want rounds over the floating IPs of a guest: their statuses tell what was found."""
 

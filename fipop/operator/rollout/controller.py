@@ -113,6 +113,20 @@ class RolloutController:
         """Take in that helm begins to change a release of a guest."""
         self.sightings.note_helm(guest_id, self.now())
 
+    def count_guests(self) -> dict[str, int]:
+        """Count the guests of the fleet by their step: `pending` wait for their turn, `done` are at the target."""
+        counts = dict.fromkeys(("pending", "done", *(step.value for step in Step)), 0)
+        state = self.state
+        for guest_id in self.surroundings.fleet() if state is not None else ():
+            progress = state.guests.get(guest_id) if state is not None else None
+            if progress is not None:
+                counts[progress.step.value] += 1
+            elif state is not None and self.sightings.reached(guest_id, state.target):
+                counts["done"] += 1
+            else:
+                counts["pending"] += 1
+        return counts
+
     async def step(self) -> None:
         """Go one step further, if there is one."""
         settings = self.settings()

@@ -231,7 +231,7 @@ def _finish(state: RolloutState, fleet: Mapping[str, Member]) -> tuple[RolloutSt
         return state, ()
     is_proven = state.phase is Phase.WAVE or any(member.at_target for member in fleet.values())
     if fleet and not is_proven:
-        waiting = "no guest that is ready can be reached to be a canary"
+        waiting = "no guest can be reached to be a canary"
         if state.reason == waiting:
             return state, ()
         notice = Notice("RolloutWaiting", f"target {state.target}: {waiting}", is_warning=True)
@@ -262,7 +262,9 @@ def _choose(state: RolloutState, fleet: Mapping[str, Member], settings: Settings
 
 
 def _choose_canaries(open_to: Mapping[str, Member], settings: Settings, counted: int) -> Iterator[str]:
-    ready = sorted(guest_id for guest_id, one in open_to.items() if one.ready and not one.joined)
+    old = sorted(guest_id for guest_id, one in open_to.items() if not one.joined)
+    # Where nobody is ready it may be what the rollout mends: nobody has anything to lose, and who gets ready is proof.
+    ready = [guest_id for guest_id in old if open_to[guest_id].ready] or old
     labelled = [guest_id for guest_id in ready if open_to[guest_id].canary]
     others = [guest_id for guest_id in ready if not open_to[guest_id].canary]
     wanted = max(1, settings.kubevip_rollout_canaries.of(counted))

@@ -14,6 +14,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.guests.discovery import WaitingGuests
+from fipop.operator.guests.install_progress import InstallProgress
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router
 from fipop.state.cache import ClusterCache
@@ -64,7 +65,12 @@ def wakes(
 def _router(cache: ClusterCache, work: WorkQueue[Key], passes: WorkQueue[str]) -> Router:
     installs: WorkQueue[str] = WorkQueue(name="installs", random=Random(0))
     queues = WorkQueues(objects=work, passes=passes, installs=installs)
-    return Router(cache=cache, queues=queues, waiting_guests=WaitingGuests())
+    return Router(
+        cache=cache,
+        queues=queues,
+        waiting_guests=WaitingGuests(),
+        progress=InstallProgress(lambda _message: None),
+    )
 
 
 async def _drain(queue: WorkQueue[Any]) -> set[Any]:
