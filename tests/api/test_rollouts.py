@@ -132,7 +132,7 @@ async def test_a_bad_change_stops_at_the_canary_which_goes_back_and_a_good_one_r
     assert {"RolloutStarted", "WaveStarted", "RolloutStopped"} <= reasons
 
     # A leader that is new to it changes nothing.
-    await pair.stack.operators[-1].process.kill()
+    await pair.stack.operators[-1].process.stop(grace_seconds=0)
     await pair.stack.start_operator()
     await pair.canary.passes(2)
     assert await revisions(pair.canary, KUBE_VIP) == after
