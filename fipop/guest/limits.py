@@ -40,7 +40,7 @@ class GuestLimits:
     memory: GuestMemory = field(default_factory=GuestMemory)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     brisk_seconds: float = 2.0
-    slow_slots: int = 128
+    slow_slots: int = 256
     request_seconds: float = GUEST_REQUEST_SECONDS
     session_seconds: float = GUEST_SESSION_SECONDS
     lease_seconds: float = FOREIGN_LEASE_SECONDS
@@ -71,17 +71,19 @@ class GuestLimits:
         on_request: Callable[[RequestRecord], None] | None = None,
         *,
         allowance: Allowance | None = None,
+        seconds: float | None = None,
     ) -> AsyncIterator[KubeClient]:
         """Lend a client for one session with a guest: in a slot, for a bounded time. Raises PassTimeoutError.
 
-        `allowance` is what the guest may still send, where it is talked to more than once.
+        `allowance` is what the guest may still send, where it is talked to more than once. `seconds`: the bound, where
+        it is another one than usual.
         """
         async with self._slot(), self._open_client(connection, on_request, allowance) as client:
             try:
-                async with asyncio.timeout(self.session_seconds):
+                async with asyncio.timeout(seconds or self.session_seconds):
                     yield client
             except TimeoutError as error:
-                raise PassTimeoutError(seconds=self.session_seconds) from error
+                raise PassTimeoutError(seconds=seconds or self.session_seconds) from error
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

@@ -32,6 +32,7 @@ from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
 from fipop.operator.guests.chart_access import ChartAccessReader
+from fipop.operator.guests.scan import CONTINUED_WITHIN_SECONDS
 from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
@@ -77,7 +78,8 @@ class Operator:
             namespace=options.namespace,
             defaults=read_defaults(options.settings_defaults),
         )
-        self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
+        self._lease_client = self._lease()
+        self._leadership = Leadership(self._lease_client, random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_port = MetricsPort(
             MetricsServer(MetricsPage(self._metrics.prepare)),
@@ -89,6 +91,7 @@ class Operator:
         self._cache = ClusterCache()
         self._estate = self._build_estate()
         self._term: LeaderTerm | None = None
+        self._has_looked = False
         self._resync = Resync(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
@@ -190,7 +193,9 @@ class Operator:
                 await asyncio.wait({watching, working})
 
     async def _work_as_leader(self) -> None:
-        self._term = LeaderTerm(self._estate, build_queues(self._metrics, SystemRandom()))
+        self._term = LeaderTerm(
+            self._estate, build_queues(self._metrics, SystemRandom()), is_continued=self._is_continued()
+        )
         concurrency = Concurrency(
             objects=OBJECT_CONCURRENCY,
             passes=self._options.pass_concurrency * 2,
@@ -199,6 +204,7 @@ class Operator:
         try:
             await self._term.run(self._resync.refresh, concurrency)
         finally:
+            self._has_looked = self._term.gate.looked
             self._term = None
 
     async def _settle_crds(self) -> None:
@@ -248,7 +254,26 @@ class Operator:
             identity=self._options.identity,
             duration_seconds=self._options.lease_times.duration_seconds,
             monotonic=boottime,
+            note=self._note_on_lease,
         )
+
+    def _note_on_lease(self) -> dict[str, str]:
+        """Say in the Lease whether all guests were looked at since we lead: who comes next may rely on that.
+
+        A store that went back (the Lease was seen older than before) may lack what guests carry: then nobody may.
+        """
+        if self._term is not None:
+            self._has_looked = self._term.gate.looked
+        went_back = self._lease_client is not None and self._lease_client.went_back
+        return {names.ANNOTATION_LOOKED: "true" if self._has_looked and not went_back else "false"}
+
+    def _is_continued(self) -> bool:
+        """Whether another fipop that had looked at the guests renewed the Lease until a moment ago."""
+        if self._lease_client is None:
+            return False
+        before = self._lease_client.before
+        is_fresh = before.age_seconds is not None and 0 <= before.age_seconds <= CONTINUED_WITHIN_SECONDS
+        return is_fresh and before.annotations.get(names.ANNOTATION_LOOKED) == "true"
 
     def _health(self) -> HealthFacts:
         watcher = self._watcher

@@ -53,10 +53,14 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderTerm:
-    """Works from `run` until cancelled, and hears of every change of the cache meanwhile."""
+    """Works from `run` until cancelled, and hears of every change of the cache meanwhile.
 
-    def __init__(self, estate: Estate, queues: WorkQueues) -> None:
+    `is_continued`: another leader had looked at the guests, and led until a moment ago.
+    """
+
+    def __init__(self, estate: Estate, queues: WorkQueues, *, is_continued: bool = False) -> None:
         self._estate = estate
+        self._is_continued = is_continued
         self.queues = queues
         self.cache = estate.cache
         self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
@@ -123,6 +127,7 @@ class LeaderTerm:
             reach=reach,
             opened=self._gate_opened,
             over_limit=self.notices.tell_over_limit,
+            is_continued=self._is_continued,
         )
         self.inspector = inspector
         self.pass_controller = self._build_pass_controller(estate)

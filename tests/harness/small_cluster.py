@@ -32,7 +32,7 @@ class Guests:
         self.services: dict[str, str] = {}
         self.silent: set[str] = set()
 
-    async def look(self, guest_id: str, _kubeconfig: bytes) -> InUseAddresses:
+    async def look(self, guest_id: str, _kubeconfig: bytes, **_: object) -> InUseAddresses:
         if guest_id in self.silent:
             raise ApiUnreachableError(verb="list", kind="ConfigMap", name="", reason="no answer")
         config_map = {

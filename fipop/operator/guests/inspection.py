@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fipop.errors import ApiError, GuestUnreadableError, KubeAccessError
+from fipop.errors import ApiError, GuestUnreadableError, KubeAccessError, PassTimeoutError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address
@@ -55,7 +55,7 @@ class GuestInspector:
         guest = self.guests.known(guest_id)
         return guest is not None and guest.connected
 
-    async def read_in_use(self, guest_id: str) -> InUseAddresses:
+    async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
         """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
         guest = self.guests.known(guest_id)
         if guest is None:
@@ -68,6 +68,6 @@ class GuestInspector:
             )
         kubeconfig = await read_kubeconfig(self.client, guest)
         try:
-            return await self.sessions.look(guest_id, kubeconfig)
-        except (ApiError, KubeAccessError) as error:
+            return await self.sessions.look(guest_id, kubeconfig, seconds=seconds)
+        except (ApiError, KubeAccessError, PassTimeoutError) as error:
             raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error

@@ -29,9 +29,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK_SECONDS = 60.0
+CONTINUED_LOOK_SECONDS = 5.0
+"""What each guest is given where another fipop led until a moment ago: no store was restored behind its back."""
+CONTINUED_WITHIN_SECONDS = 60.0
+"""So long ago its Lease may have been renewed last."""
 AGAIN_SECONDS = 60.0
 """How often a connected guest is asked again that did not answer yet."""
-LOOK_CONCURRENCY = 50
+LOOK_CONCURRENCY = 320
 _BACKOFF = Backoff(first_seconds=0.5, limit_seconds=5.0)
 
 
@@ -41,8 +45,8 @@ class Inspector(Protocol):
     async def can_be_asked(self, guest_id: str) -> bool:
         """Resolve the guest's links, and tell whether Rancher is connected to it."""
 
-    async def read_in_use(self, guest_id: str) -> InUseAddresses:
-        """Give what a guest carries; GuestError for what is the guest's own fault."""
+    async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
+        """Give what a guest carries; GuestError for what is the guest's own fault, more than `seconds` too."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +70,8 @@ class GuestScan:
     reach: Reach
     over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
     backoff: Backoff = _BACKOFF
+    is_continued: bool = False
+    """Whether another fipop had looked at the guests and led until a moment ago; for the first look of a term."""
     ignored: dict[str, int] = field(default_factory=dict)
     """How many addresses of nobody a guest carries beyond those that count, as of the last look."""
     _rescan_required: bool = False
@@ -120,7 +126,9 @@ class GuestScan:
                 self._rescan_required = self._ranges_changed = False
                 self._seen.clear()
                 self._late.clear()
-                await self._look_at(self._all())
+                # Whatever asks for another look later is a reason to distrust what is known.
+                seconds, self.is_continued = CONTINUED_LOOK_SECONDS if self.is_continued else None, False
+                await self._look_at(self._all(), seconds)
             elif self._ranges_changed:
                 self._ranges_changed = False
                 await self._compare_with_ranges()
@@ -159,12 +167,13 @@ class GuestScan:
         }
         await self._look_at(suspects)
 
-    async def _look_at(self, guest_ids: Collection[str]) -> None:
+    async def _look_at(self, guest_ids: Collection[str], seconds: float | None = None) -> None:
         """Ask these guests for at most a minute, and quarantine the addresses that they carry and nobody owns.
 
-        Of a guest that does not answer, what was seen before stays in force: it may carry it still.
+        `seconds`: what one guest has for its answer. Of a guest that does not answer, what was seen before stays in
+        force: it may carry it still.
         """
-        seen = await self._ask(guest_ids)
+        seen = await self._ask(guest_ids, seconds)
         self._seen |= {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
         self._missed.difference_update(self._seen)
         await self._keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
@@ -198,7 +207,7 @@ class GuestScan:
         if ignored:
             self.ignored[guest_id] = ignored
 
-    async def _ask(self, guest_ids: Collection[str]) -> dict[str, InUseAddresses]:
+    async def _ask(self, guest_ids: Collection[str], seconds: float | None) -> dict[str, InUseAddresses]:
         slots = asyncio.Semaphore(LOOK_CONCURRENCY)
         seen: dict[str, InUseAddresses] = {}
 
@@ -208,7 +217,7 @@ class GuestScan:
                     self._missed.discard(guest_id)  # one that connects later is told of
                     return
                 self._missed.add(guest_id)
-                carried = await self._retry(lambda: self.inspector.read_in_use(guest_id))
+                carried = await self._retry(lambda: self.inspector.read_in_use(guest_id, seconds=seconds))
                 if carried is not None:
                     seen[guest_id] = carried
                     self._missed.discard(guest_id)

@@ -60,6 +60,7 @@ class Looking:
         guests = GuestDirectory(cache=cache, client=self.api)  # type: ignore[arg-type]
         reach = Reach(cache=cache, guests=guests)
         self.over_limit: list[tuple[str, int]] = []
+        self.patience: list[float | None] = []
         self.scan = GuestScan(
             cache=cache,
             gate=AllocationGate(adopted=True),
@@ -87,8 +88,9 @@ class Looking:
         self._trouble()
         return guest_id not in self.unconnected
 
-    async def read_in_use(self, guest_id: str) -> InUseAddresses:
+    async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
         self.looked_at.append(guest_id)
+        self.patience.append(seconds)
         value = self.carried[guest_id]
         if value is None:
             raise GuestUnreadableError(guest_id=guest_id, cause="no answer")
@@ -303,7 +305,7 @@ async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(lo
     hangs, answers = asyncio.Event(), asyncio.Event()
     look = start.read_in_use
 
-    async def look_late(guest_id: str) -> InUseAddresses:
+    async def look_late(guest_id: str, **_: object) -> InUseAddresses:
         if guest_id == "c-m-1":
             hangs.set()
             await answers.wait()
@@ -375,13 +377,22 @@ async def test_what_a_guest_that_cannot_be_asked_was_seen_to_carry_is_kept_from_
     assert start.looked_at == [], "what is kept already needs no other look"
 
 
+async def test_only_the_first_look_after_another_leader_is_a_short_one(looking: type[Looking]) -> None:
+    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
+    start.scan.is_continued = True
+    await start.first()
+    assert start.patience == [5.0]
+    await start.first()
+    assert start.patience == [5.0, None], "what asks for another look is a reason to distrust"
+
+
 async def test_a_look_that_takes_too_long_leaves_in_force_what_was_seen_before(
     looking: type[Looking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fipop.operator.guests.scan.LOOK_SECONDS", 0.05)
     start = await holding(looking)
 
-    async def hang(_guest_id: str) -> InUseAddresses:
+    async def hang(_guest_id: str, **_: object) -> InUseAddresses:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -414,7 +425,7 @@ async def test_a_guest_that_goes_while_it_is_looked_at_is_not_remembered(looking
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
     look = start.read_in_use
 
-    async def look_and_lose(guest_id: str) -> InUseAddresses:
+    async def look_and_lose(guest_id: str, **_: object) -> InUseAddresses:
         found = await look(guest_id)
         start.remove(guest_id)
         start.scan.forget(guest_id)
