@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
 from fipop.backoff import Backoff
-from fipop.errors import ApiForbiddenError
-from fipop.jsons import JsonView
-from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
+from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS
 from fipop.rancher.credentials import parse_credential
+from fipop.rancher.link_reader import LinkReader, Unreadable
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     LABEL_PROVIDER,
@@ -99,13 +98,6 @@ class Links:
     known: Guest | None = None
 
 
-class ObjectGetter(Protocol):
-    """What discovery needs of the management cluster's API: one object by its name."""
-
-    async def get(self, resource: Resource, name: str, /, *, namespace: str) -> JsonView | None:
-        """Give the object, None where there is none; raises ApiForbiddenError where it may not be read."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Infrastructure:
     """What a guest stands on, as its range is chosen by."""
@@ -147,7 +139,7 @@ def retry_delay_seconds(age_seconds: float, failures: int) -> float:
     return _BACKOFF.step_seconds(failures + 1)
 
 
-async def discover_guest(client: ObjectGetter, links: Links) -> Discovery:
+async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
     """Resolve the links of one provisioning Cluster, with at most two requests.
 
     Raises ApiError where the API server did not answer as it should (a refused or missing object is no error).
@@ -155,7 +147,7 @@ async def discover_guest(client: ObjectGetter, links: Links) -> Discovery:
     settled = _settle_without_requests(links)
     if settled is not None:
         return settled
-    infrastructure = await _look_up_infrastructure(client, links)
+    infrastructure = await _look_up_infrastructure(reader, links)
     if not isinstance(infrastructure, Waiting):
         return _build_guest(links, infrastructure)
     known = links.known
@@ -196,14 +188,14 @@ def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     return None
 
 
-async def _look_up_infrastructure(client: ObjectGetter, links: Links) -> _Infrastructure | Waiting:
+async def _look_up_infrastructure(reader: LinkReader, links: Links) -> _Infrastructure | Waiting:
     pool = links.cluster.harvester_pool
     if pool is None:
         return _Infrastructure(on_harvester=False)
-    networks = await _get_networks(client, links, pool)
+    networks = await _get_networks(reader, links, pool)
     if isinstance(networks, Waiting):
         return networks
-    harvester_id = await _get_harvester_id(client, links, pool)
+    harvester_id = await _get_harvester_id(reader, links, pool)
     if isinstance(harvester_id, Waiting):
         return harvester_id
     if harvester_id is None:
@@ -218,38 +210,27 @@ async def _look_up_infrastructure(client: ObjectGetter, links: Links) -> _Infras
     )
 
 
-async def _get_networks(client: ObjectGetter, links: Links, pool: MachinePool) -> tuple[str, ...] | Waiting:
+async def _get_networks(reader: LinkReader, links: Links, pool: MachinePool) -> tuple[str, ...] | Waiting:
     ref = object_ref(links.cluster.namespace, pool.config_name)
     if ref is None:
         return _wait(links, Missing.MACHINE_CONFIG, "", "the machine pool names no HarvesterConfig")
-    config = await _get(client, HARVESTER_CONFIGS, ref)
-    if isinstance(config, str):
-        return _wait(links, Missing.MACHINE_CONFIG, ref.name, config, needs_retry=True)
-    networks = parse_harvester_networks(config)
+    networks = await reader.read(HARVESTER_CONFIGS, ref, parse_harvester_networks)
+    if isinstance(networks, Unreadable):
+        return _wait(links, Missing.MACHINE_CONFIG, ref.name, networks.message, needs_retry=True)
     if isinstance(networks, MalformedField):
         message = f"the {networks.field} of HarvesterConfig {ref.namespace}/{ref.name} {networks.reason}"
         return _wait(links, Missing.MACHINE_CONFIG, ref.name, message, needs_retry=True)
     return networks
 
 
-async def _get_harvester_id(client: ObjectGetter, links: Links, pool: MachinePool) -> str | Waiting | None:
+async def _get_harvester_id(reader: LinkReader, links: Links, pool: MachinePool) -> str | Waiting | None:
     ref = credential_ref(pool.credential or links.cluster.credential, links.cluster.namespace)
     if ref is None:
         return _wait(links, Missing.CREDENTIAL, "", "the cluster names no cloud credential")
-    secret = await _get(client, SECRETS, ref)
-    if isinstance(secret, str):
-        return _wait(links, Missing.CREDENTIAL, ref.name, secret, needs_retry=True)
-    return parse_credential(secret)
-
-
-async def _get(client: ObjectGetter, resource: Resource, ref: ObjectRef) -> JsonView | str:
-    """Give the object, or why it cannot be had."""
-    what = f"{resource.kind} {ref.namespace}/{ref.name}"
-    try:
-        found = await client.get(resource, ref.name, namespace=ref.namespace)
-    except ApiForbiddenError:
-        return f"may not read {what}: is its namespace among those that the chart grants?"
-    return found if found is not None else f"there is no {what}"
+    harvester_id = await reader.read(SECRETS, ref, parse_credential)
+    if isinstance(harvester_id, Unreadable):
+        return _wait(links, Missing.CREDENTIAL, ref.name, harvester_id.message, needs_retry=True)
+    return harvester_id
 
 
 def _wait(links: Links, what: Missing, name: str, message: str, *, needs_retry: bool = False) -> Waiting:

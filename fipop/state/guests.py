@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fipop.kube.client import KubeClient
 from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest
+from fipop.rancher.link_reader import LinkReader
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster
 from fipop.state.cache import ClusterCache
@@ -21,9 +22,13 @@ class GuestDirectory:
 
     cache: ClusterCache
     client: KubeClient
+    _reader: LinkReader = field(init=False)
     _known: dict[str, Guest] = field(default_factory=dict)
     _partly_known: dict[str, Guest] = field(default_factory=dict)
     _observations: dict[str, GuestObservation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._reader = LinkReader(self.client)
 
     async def discover(self, guest_id: str) -> Discovery | None:
         """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).
@@ -38,7 +43,7 @@ class GuestDirectory:
                 self._known.pop(guest_id, None)
                 self._partly_known.pop(guest_id, None)
                 return None
-            found = await discover_guest(self.client, links)
+            found = await discover_guest(self._reader, links)
             if self._links(guest_id) == links:
                 self._note(guest_id, found)
                 break

@@ -19,6 +19,7 @@ from typing import Protocol
 from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Reservation
 from fipop.api.rendering import render_reservation
+from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
 from fipop.ipam.addresses import explode_address
 from fipop.jsons import Json
@@ -202,8 +203,13 @@ class ReservationStore:
         return True
 
     async def is_held_by(self, name: str, owner: Owner) -> bool:
-        """Ask the API server, right before a guest is written, whether the address is still this owner's."""
-        live = await self._read(name)
+        """Ask the API server, right before a guest is written, whether the address is still this owner's.
+
+        The answer to our own write of a moment ago says so as well.
+        """
+        known = self._known.get_reservation(name)
+        is_fresh = known is not None and self.seconds_since_write(known) < PERMIT_SECONDS
+        live = known if is_fresh else await self._read(name)
         return (
             live is not None and live.is_held and live.owner.key == owner.key and live.owner.uid == owner.uid
         )

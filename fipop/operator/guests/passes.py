@@ -9,6 +9,7 @@ from fipop.api.models import FloatingIP, Reservation
 from fipop.control.runs import Priority, RetryAfter
 from fipop.errors import PASSING_ERRORS
 from fipop.guest.configmap.keys import WantedAddress
+from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address, parse_address
 from fipop.metrics import GuestEvent
@@ -24,6 +25,9 @@ from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.observations import GuestObservation, observe, unreachable
 
 logger = logging.getLogger(__name__)
+
+NEW_GUEST_SECONDS = 30.0
+"""A status is written when it is known, not in steps on the way there."""
 
 
 class PassController:
@@ -99,8 +103,14 @@ class PassController:
             self._parts.metrics.forget_guest(guest.cluster_name)
             self.forget(guest_id)
             return None
-        self._note(guest_id, observation)
+        if observation.reachable or self._is_told(guest):
+            self._note(guest_id, observation)
         return RetryAfter(self._next(retry_seconds))
+
+    def _is_told(self, guest: Guest) -> bool:
+        """Whether it is told that a guest cannot be reached: a new one is not expected to be, for a moment."""
+        is_new = (self._parts.now() - guest.created).total_seconds() < NEW_GUEST_SECONDS
+        return not is_new or self._parts.guests.observation(guest.id) is not None
 
     def last_pass_at(self, guest_id: str) -> float | None:
         """Give the Unix time of the last whole pass; None before it."""
@@ -203,12 +213,13 @@ class PassController:
         ]
         granted = frozenset(_text(each) for each in held)
         settings = self._parts.settings()
-        gate = self._parts.rollout.gate(guest)
+        opted_in = installs(settings, guest) and bool(floating_ips)
+        gate = self._parts.rollout.gate(guest) if opted_in else ReleaseGate()
         return GuestTask(
             guest_id=guest.id,
             cluster_name=guest.cluster_name,
             kubeconfig=kubeconfig,
-            opted_in=installs(settings, guest) and bool(floating_ips),
+            opted_in=opted_in,
             wanted=tuple(
                 wanted for each in floating_ips if (wanted := build_wanted(each, granted)) is not None
             ),

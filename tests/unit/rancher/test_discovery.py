@@ -20,6 +20,7 @@ from fipop.rancher.discovery import (
     discover_guest,
     retry_delay_seconds,
 )
+from fipop.rancher.link_reader import LinkReader
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     ManagementCluster,
@@ -76,12 +77,12 @@ class Rancher:
         return parse_management_cluster(found[0]) if found else None
 
     async def guest(self) -> Guest:
-        found = await discover_guest(self, self.links)
+        found = await discover_guest(LinkReader(self), self.links)
         assert isinstance(found, Guest), found
         return found
 
     async def waiting(self) -> Waiting:
-        found = await discover_guest(self, self.links)
+        found = await discover_guest(LinkReader(self), self.links)
         assert isinstance(found, Waiting), found
         return found
 
@@ -159,19 +160,21 @@ async def test_an_id_of_any_form_makes_a_guest(rancher: Rancher) -> None:
 
 async def test_local_is_never_a_guest(rancher: Rancher) -> None:
     rancher.cluster["status"]["clusterName"] = "local"
-    assert await discover_guest(rancher, rancher.links) == NotAGuest(reason=NotAGuestReason.LOCAL)
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(reason=NotAGuestReason.LOCAL)
 
     assert rancher.management is not None
     rancher.cluster["status"]["clusterName"] = "c-m-4xk8q2vz"
     rancher.management["spec"]["internal"] = True
-    assert await discover_guest(rancher, rancher.links) == NotAGuest(reason=NotAGuestReason.LOCAL)
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(reason=NotAGuestReason.LOCAL)
 
 
 async def test_a_harvester_cluster_is_never_a_guest(examples: Examples, rancher: Rancher) -> None:
     rancher.cluster = examples.mirror
     rancher.cluster["status"]["clusterName"] = "c-m-9hb2c7rr"
     rancher.management = examples.harvester
-    assert await discover_guest(rancher, rancher.links) == NotAGuest(reason=NotAGuestReason.HARVESTER)
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(
+        reason=NotAGuestReason.HARVESTER
+    )
 
 
 async def test_an_imported_harvester_is_no_guest_before_it_ever_connected(
@@ -184,7 +187,9 @@ async def test_an_imported_harvester_is_no_guest_before_it_ever_connected(
     assert (await rancher.waiting()).what is Missing.PROVIDER
 
     rancher.cluster["metadata"]["labels"] = {"provider.cattle.io": "harvester"}
-    assert await discover_guest(rancher, rancher.links) == NotAGuest(reason=NotAGuestReason.HARVESTER)
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(
+        reason=NotAGuestReason.HARVESTER
+    )
 
 
 async def test_a_label_makes_no_harvester_of_a_guest_that_rancher_knows_better(rancher: Rancher) -> None:
@@ -329,7 +334,7 @@ async def test_an_api_server_that_does_not_answer_is_an_error_and_not_a_missing_
             raise ApiUnreachableError(verb="get", kind=resource.kind, name=name, namespace=namespace)
 
     with pytest.raises(ApiUnreachableError):
-        await discover_guest(Away(), rancher.links)
+        await discover_guest(LinkReader(Away()), rancher.links)
 
 
 def test_of_several_clusters_that_claim_a_guest_the_one_of_its_workspace_is_it(examples: Examples) -> None:

@@ -1,0 +1,66 @@
+"""Reads what links point at, and remembers what it said for a moment: many guests have the same credential."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, cast
+
+from fipop.errors import ApiForbiddenError
+from fipop.jsons import JsonView
+from fipop.kube.resources import SECRETS, Resource
+from fipop.rancher.objects import ObjectRef
+
+T = TypeVar("T")
+
+CREDENTIAL_SECONDS = 60.0
+CONFIG_SECONDS = 10.0
+"""A new guest's links are resolved several times within seconds, whenever one of its objects changes."""
+_MOST = 10_000
+
+
+class ObjectGetter(Protocol):
+    """What links need of the management cluster's API: one object by its name."""
+
+    async def get(self, resource: Resource, name: str, /, *, namespace: str) -> JsonView | None:
+        """Give the object, None where there is none; raises ApiForbiddenError where it may not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object cannot be had, and why in a sentence."""
+
+    message: str
+
+
+@dataclass(slots=True)
+class LinkReader:
+    """Keeps what objects said, never the objects: there are secrets in them."""
+
+    client: ObjectGetter
+    monotonic: Callable[[], float] = time.monotonic
+    _known: dict[tuple[Resource, ObjectRef], tuple[float, Any]] = field(default_factory=dict)
+
+    async def read(
+        self, resource: Resource, ref: ObjectRef, parse: Callable[[JsonView], T]
+    ) -> T | Unreadable:
+        """Give what an object says; what is not there is asked for each time."""
+        until, said = self._known.get((resource, ref), (0.0, None))
+        now = self.monotonic()
+        if now < until:
+            return cast("T", said)
+        what = f"{resource.kind} {ref.namespace}/{ref.name}"
+        try:
+            found = await self.client.get(resource, ref.name, namespace=ref.namespace)
+        except ApiForbiddenError:
+            return Unreadable(f"may not read {what}: is its namespace among those that the chart grants?")
+        if found is None:
+            self._known.pop((resource, ref), None)
+            return Unreadable(f"there is no {what}")
+        parsed = parse(found)
+        if len(self._known) >= _MOST:
+            self._known = {key: value for key, value in self._known.items() if value[0] > now}
+        seconds = CREDENTIAL_SECONDS if resource == SECRETS else CONFIG_SECONDS
+        self._known[resource, ref] = now + seconds, parsed
+        return parsed

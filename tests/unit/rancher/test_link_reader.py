@@ -1,0 +1,49 @@
+"""What links point at is read once for all guests, for a moment, and what is missing each time."""
+
+from typing import Any
+
+from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
+from fipop.rancher.link_reader import LinkReader, Unreadable
+from fipop.rancher.objects import ObjectRef
+
+REF = ObjectRef(namespace="cattle-global-data", name="cc-1")
+
+
+class Api:
+    def __init__(self) -> None:
+        self.asked = 0
+        self.found: dict[str, Any] | None = {"data": "harv1"}
+
+    async def get(self, resource: Resource, name: str, *, namespace: str) -> dict[str, Any] | None:
+        del resource, name, namespace
+        self.asked += 1
+        return self.found
+
+
+async def test_a_credential_is_read_once_for_all_its_guests_and_again_after_a_minute() -> None:
+    api, now = Api(), 0.0
+    reader = LinkReader(api, monotonic=lambda: now)
+    for _ in range(50):
+        assert await reader.read(SECRETS, REF, lambda found: found["data"]) == "harv1"
+    assert api.asked == 1
+    now = 61.0
+    api.found = {"data": "harv2"}
+    assert await reader.read(SECRETS, REF, lambda found: found["data"]) == "harv2"
+
+
+async def test_a_harvester_config_is_remembered_for_seconds_only() -> None:
+    api, now = Api(), 0.0
+    reader = LinkReader(api, monotonic=lambda: now)
+    await reader.read(HARVESTER_CONFIGS, REF, lambda found: found)
+    now = 11.0
+    await reader.read(HARVESTER_CONFIGS, REF, lambda found: found)
+    assert api.asked == 2
+
+
+async def test_what_is_missing_is_asked_for_each_time() -> None:
+    api = Api()
+    api.found = None
+    reader = LinkReader(api)
+    for _ in range(3):
+        assert isinstance(await reader.read(SECRETS, REF, lambda found: found), Unreadable)
+    assert api.asked == 3
