@@ -15,6 +15,12 @@ X = "10.0.0.10"
 NAME = f"default.{X}"
 
 
+@pytest.fixture(autouse=True)
+def guests_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new guest is given a moment before its first pass."""
+    monkeypatch.setattr("fipop.operator.guests.passes.NEW_GUEST_SECONDS", 0.0)
+
+
 class SlowPass:
     """A pass that has asked whether it may write, and writes when it is let."""
 

@@ -10,8 +10,7 @@ from fipop.errors import ApiError, GuestUnreadableError, KubeAccessError, PassTi
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address
-from fipop.kube.client import KubeClient
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, KubeconfigReader
 from fipop.rancher.discovery import NotAGuest
 from fipop.state.guests import GuestDirectory
 
@@ -20,7 +19,7 @@ from fipop.state.guests import GuestDirectory
 class GuestInspector:
     """Looks into guests, and knows what passes may be about to write there."""
 
-    client: KubeClient
+    kubeconfigs: KubeconfigReader
     guests: GuestDirectory
     sessions: GuestSessions
     _under_way: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -66,7 +65,7 @@ class GuestInspector:
             raise KubeconfigMissingError(
                 secret=f"of guest {guest_id}", problem="is not in use: not connected"
             )
-        kubeconfig = await read_kubeconfig(self.client, guest)
+        kubeconfig = await self.kubeconfigs.read(guest)
         try:
             return await self.sessions.look(guest_id, kubeconfig, seconds=seconds)
         except (ApiError, KubeAccessError, PassTimeoutError) as error:

@@ -15,7 +15,7 @@ from fipop.ipam.addresses import format_address, parse_address
 from fipop.metrics import GuestEvent
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.ownership import address_of
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
 from fipop.rancher.discovery import retry_delay_seconds
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 NEW_GUEST_SECONDS = 30.0
 """A status is written when it is known, not in steps on the way there."""
+FIRST_PASS_SECONDS = 0.5
 
 
 class PassController:
@@ -93,6 +94,9 @@ class PassController:
             # The deep checks of a fleet are spread over their hour, also after a restart.
             spread = self._parts.random.uniform(0.0, DEEP_CHECK_SECONDS)
             schedule = self._schedules[guest_id] = PassSchedule(deep_at=self._parts.monotonic() - spread)
+            if self._is_new(guest):
+                # Its kubeconfig and its token come with it, one after the other.
+                return RetryAfter(FIRST_PASS_SECONDS)
         began = self._parts.monotonic()
         observation, retry_seconds = await self._try(
             guest, floating_ips, retired, schedule, may_run_helm=may_run_helm
@@ -109,8 +113,10 @@ class PassController:
 
     def _is_told(self, guest: Guest) -> bool:
         """Whether it is told that a guest cannot be reached: a new one is not expected to be, for a moment."""
-        is_new = (self._parts.now() - guest.created).total_seconds() < NEW_GUEST_SECONDS
-        return not is_new or self._parts.guests.observation(guest.id) is not None
+        return not self._is_new(guest) or self._parts.guests.observation(guest.id) is not None
+
+    def _is_new(self, guest: Guest) -> bool:
+        return (self._parts.now() - guest.created).total_seconds() < NEW_GUEST_SECONDS
 
     def last_pass_at(self, guest_id: str) -> float | None:
         """Give the Unix time of the last whole pass; None before it."""
@@ -132,7 +138,7 @@ class PassController:
             message = "Rancher is not connected to the guest"
             return unreachable("GuestDisconnected", message, installs=installing), None
         try:
-            kubeconfig = await read_kubeconfig(self._parts.client, guest)
+            kubeconfig = await self._parts.kubeconfigs.read(guest)
         except KubeconfigMissingError as error:
             schedule.failures += 1
             self._note_rollout(guest, None, installing=installing)

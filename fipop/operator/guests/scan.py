@@ -35,6 +35,8 @@ CONTINUED_WITHIN_SECONDS = 60.0
 """So long ago its Lease may have been renewed last."""
 AGAIN_SECONDS = 60.0
 """How often a connected guest is asked again that did not answer yet."""
+LATE_SECONDS = 0.5
+"""So long guests that connect are gathered: their kubeconfigs come with them, one after the other."""
 LOOK_CONCURRENCY = 320
 _BACKOFF = Backoff(first_seconds=0.5, limit_seconds=5.0)
 
@@ -145,6 +147,7 @@ class GuestScan:
                     await self._wake_for_late.wait()
             except TimeoutError:
                 self._late |= self._missed
+            await asyncio.sleep(LATE_SECONDS)
             self._wake_for_late.clear()
             if not self.gate.looked:
                 continue  # the look at all comes first, and wakes us at its end

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
+
 from fipop.api.conditions import Verdict
 from fipop.errors import FipopError
 from fipop.guest.helm.charts import Role
@@ -19,6 +21,12 @@ NOW = datetime(2026, 8, 20, tzinfo=UTC)
 RELEASE = ReleaseReport(
     role=Role.KUBE_VIP, name="vip", namespace="kube-system", readiness=Readiness(ready=False, message="")
 )
+
+
+@pytest.fixture(autouse=True)
+def guests_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new guest is given a moment before its first pass."""
+    monkeypatch.setattr("fipop.operator.guests.passes.NEW_GUEST_SECONDS", 0.0)
 
 
 def report(error: FipopError | None = None, **changes: Any) -> PassReport:
