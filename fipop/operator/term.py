@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from random import SystemRandom
 from typing import Any
 
@@ -62,6 +63,7 @@ class LeaderTerm:
     def __init__(self, estate: Estate, queues: WorkQueues, *, is_continued: bool = False) -> None:
         self._estate = estate
         self._is_continued = is_continued
+        self._began: datetime | None = None
         self.queues = queues
         self.cache = estate.cache
         self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
@@ -243,6 +245,7 @@ class LeaderTerm:
     def begin(self) -> None:
         """Hear of changes from now on; nothing new is given out before the guests were looked at."""
         self.cache.attach(self)
+        self._began = self._estate.client.server_now()
         self.scan.require_rescan()
 
     def end(self) -> None:
@@ -311,7 +314,9 @@ class LeaderTerm:
     def _guest_learned(self, guest: Guest) -> None:
         self.router.add_guest_floating_ips(guest.id)
         self.router.add_pass(guest.id)
-        if guest.connected:
+        # Machines that Rancher made since then carry nothing yet; what was imported may be older than its objects.
+        is_newborn = not guest.imported and self._began is not None and guest.created > self._began
+        if guest.connected and not is_newborn:
             self.scan.note_guest(guest.id)
 
     def _guest_lost(self, guest: Guest) -> None:
