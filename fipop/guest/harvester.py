@@ -42,7 +42,16 @@ def needs_parking(harvester: Workload, ours: Iterable[Workload], *, deployed: bo
 
 def build_parking_patch(harvester: Workload) -> Json:
     """Give the merge patch that parks it; 409 when it changed since it was read."""
+    return _build_patch(harvester, "true")
+
+
+def build_unparking_patch(harvester: Workload) -> Json:
+    """Give the merge patch that gives it its pods back."""
+    return _build_patch(harvester, None)
+
+
+def _build_patch(harvester: Workload, value: str | None) -> Json:
     return {
         "metadata": {"resourceVersion": harvester.resource_version},
-        "spec": {"template": {"spec": {"nodeSelector": {PARKED_LABEL: "true"}}}},
+        "spec": {"template": {"spec": {"nodeSelector": {PARKED_LABEL: value}}}},
     }

@@ -15,7 +15,13 @@ from fipop.errors import (
     GuestError,
 )
 from fipop.guest.configmap.writer import find_namespace, settle_config_maps
-from fipop.guest.harvester import build_parking_patch, find_harvester, is_parked, needs_parking
+from fipop.guest.harvester import (
+    build_parking_patch,
+    build_unparking_patch,
+    find_harvester,
+    is_parked,
+    needs_parking,
+)
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm.runner import HelmTarget
@@ -24,11 +30,13 @@ from fipop.guest.memory import Place
 from fipop.guest.missing_objects import find_missing
 from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state, read_restarts
 from fipop.guest.release_inspection import Inspector
-from fipop.guest.release_installer import Outcome, ReleaseInstaller
-from fipop.guest.release_return import ReleaseReturn
-from fipop.guest.report_building import SOONEST_SECONDS, build_events, sum_up_release, waits_for_pods
+from fipop.guest.release_installer import Outcome
+from fipop.guest.release_removal import find_ours
+from fipop.guest.release_work import ReleaseWork
+from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
-from fipop.guest.workloads import judge_readiness, parse_daemon_set
+from fipop.guest.workloads import Workload, parse_daemon_set
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_SESSION_BYTES, Allowance
@@ -87,7 +95,7 @@ class PassRun:
             self.reachable = True
             home = find_namespace(config_maps)
             wanted_home = self.task.settings.kubevip_namespace
-            if self.task.opted_in or home not in (None, wanted_home):
+            if self.task.opted_in or self.task.leaving or home not in (None, wanted_home):
                 # The cloud provider reads the namespace of its release, which need not be the wanted one.
                 await self._read_observed_state(client)
                 provider = (
@@ -105,6 +113,8 @@ class PassRun:
             if self.config_map.outcome is ConfigMapOutcome.WITHHELD and self.config_map.error is None:
                 # Nothing failed, so nothing else brings it back: a lease that was renewed late, a ledger that moved.
                 self.waits.append(CONFLICT_SECONDS)
+            if self.task.may_remove and self.observed is not None:
+                await self._unpark(client, self.observed)
             if self.task.opted_in and self.observed is not None:
                 await self._find_missing(client, self.observed)
                 await self._park(client, self.observed)
@@ -119,7 +129,7 @@ class PassRun:
 
     async def run_helm(self, connection: Connection) -> bool:
         """Have helm tell what is not known of releases, and settle them; give whether it changed any."""
-        if not self.task.opted_in or self.observed is None:
+        if self.observed is None or not (self.task.opted_in or self.task.leaving):
             return False
         target = HelmTarget(
             connection=connection,
@@ -127,36 +137,21 @@ class PassRun:
             deadline=asyncio.get_running_loop().time() + HELM_TURN_SECONDS,
             on_request=self.limits.observe_request,
         )
-        if self.observed.unknown or self.unlisted:
+        if self.task.opted_in and (self.observed.unknown or self.unlisted):
             if self.may_run_helm:
                 await self._inspect(self.observed, target)
             else:
                 self.awaits_helm = True
-        installer = ReleaseInstaller(
+        work = ReleaseWork(
             task=self.task,
             limits=self.limits,
             target=target,
             observed=self.observed,
             missing=self.missing,
             may_run_helm=self.may_run_helm,
+            take=self._take,
         )
-        gate = self.task.gate
-        if gate.going_back is not None:
-            going_back = ReleaseReturn(
-                task=self.task,
-                limits=self.limits,
-                target=target,
-                observed=self.observed,
-                may_run_helm=self.may_run_helm,
-            )
-            for wanted in reversed(self.wanted):
-                self._take(wanted.role, await going_back.settle(wanted, gate.going_back))
-        elif gate.is_open:
-            for wanted in self.wanted:
-                if wanted.role is Role.CLOUD_PROVIDER and gate.in_turn and not self._kube_vip_serves():
-                    self.waits.append(SOONEST_SECONDS)
-                    break
-                self._take(wanted.role, await installer.settle(wanted))
+        await work.run()
         return any(outcome.ran for outcome in self.outcomes.values())
 
     def _take(self, role: Role, outcome: Outcome) -> None:
@@ -165,20 +160,6 @@ class PassRun:
         self.awaits_helm = self.awaits_helm or outcome.awaits_helm
         if outcome.wait_seconds is not None:
             self.waits.append(outcome.wait_seconds)
-
-    def _kube_vip_serves(self) -> bool:
-        """Whether kube-vip is at the aim and ready, as it was seen before helm ran in this pass."""
-        observed, aim = self.observed, self.task.gate.aim
-        state = observed.managed.get(Role.KUBE_VIP) if observed is not None else None
-        if observed is None or state is None or aim is None or Role.KUBE_VIP in self.ran:
-            return False
-        serves = judge_readiness(observed.workloads_of(Role.KUBE_VIP)).ready
-        return serves and aim.is_reached(Role.KUBE_VIP, state)
-
-    @property
-    def ran(self) -> frozenset[Role]:
-        """For which releases helm ran in this pass."""
-        return frozenset(role for role, outcome in self.outcomes.items() if outcome.ran)
 
     async def _inspect(self, observed: ObservedState, target: HelmTarget) -> None:
         inspector = Inspector(task=self.task, limits=self.limits, target=target)
@@ -203,7 +184,7 @@ class PassRun:
         """See what helm made, and let Harvester's make room for it."""
         async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
             await self._read_observed_state(client)
-            if self.observed is not None:
+            if self.observed is not None and self.task.opted_in:
                 await self._park(client, self.observed)
 
     def report(self) -> PassReport:
@@ -243,6 +224,7 @@ class PassRun:
             awaits_helm=self.awaits_helm,
             restarts=self.restarts,
             is_back=self._is_back(),
+            has_ours=bool(find_ours(self.observed)) if self.observed is not None else None,
         )
 
     def _is_back(self) -> bool:
@@ -296,16 +278,29 @@ class PassRun:
         for harvester in find_harvester(observed.workloads):
             if not needs_parking(harvester, ours, deployed=deployed):
                 continue
-            try:
-                parked = await client.merge_patch(
-                    DAEMON_SETS, harvester.name, build_parking_patch(harvester), namespace=harvester.namespace
-                )
-            except ApiError as error:
-                self.note(error)
-            else:
+            if await self._patch(client, harvester, build_parking_patch(harvester)):
                 log.info("parked Harvester's kube-vip", extra={"cluster": self.task.cluster_name})
-                others = tuple(one for one in observed.workloads if one is not harvester)
-                self.observed = replace(observed, workloads=(*others, parse_daemon_set(parked)))
+
+    async def _unpark(self, client: KubeClient, observed: ObservedState) -> None:
+        """Give Harvester's kube-vip its pods back, before ours goes."""
+        for harvester in find_harvester(observed.workloads) if find_ours(observed) else ():
+            if is_parked(harvester) and await self._patch(
+                client, harvester, build_unparking_patch(harvester)
+            ):
+                log.info("gave Harvester's kube-vip its pods back", extra={"cluster": self.task.cluster_name})
+
+    async def _patch(self, client: KubeClient, harvester: Workload, patch: Json) -> bool:
+        try:
+            found = await client.merge_patch(
+                DAEMON_SETS, harvester.name, patch, namespace=harvester.namespace
+            )
+        except ApiError as error:
+            self.note(error)
+            return False
+        if self.observed is not None:
+            others = tuple(one for one in self.observed.workloads if one is not harvester)
+            self.observed = replace(self.observed, workloads=(*others, parse_daemon_set(found)))
+        return True
 
     def _count(self, record: RequestRecord) -> None:
         self.requests += 1

@@ -34,6 +34,7 @@ class GuestTask:
     `before_write` is asked right before addresses are written, after the guest was read: whether the reservations
     are still ours, live, and so is the lead. A write that does not follow at once does not follow at all.
     `settings` have the charts and values of the gate's aim. `on_helm` hears when helm begins to change a release.
+    `leaving`: it is looked for releases of ours, as it is to have none; `may_remove`: they are uninstalled.
     """
 
     guest_id: str
@@ -47,6 +48,8 @@ class GuestTask:
     before_write: Callable[[], Awaitable[bool]]
     gate: ReleaseGate = field(default_factory=ReleaseGate)
     on_helm: Callable[[], None] = lambda: None
+    leaving: bool = False
+    may_remove: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ class PassReport:
     `checked`: a deep look for deleted objects, where it was wanted, does not wait for helm any more.
     `awaits_helm`: the guest wants a pass that may run helm. `restarts`: by uid of a pod of the releases, how often its
     containers restarted; None where they were not looked at. `is_back`: nothing is left of what it goes back from.
+    `has_ours`: whether releases by fipop are there; None where they were not looked for.
     """
 
     guest_id: str
@@ -133,6 +137,7 @@ class PassReport:
     awaits_helm: bool = False
     restarts: Mapping[str, int] | None = None
     is_back: bool = False
+    has_ours: bool | None = None
 
     @property
     def mends_soon(self) -> bool:

@@ -70,7 +70,22 @@ class Notices:
             message += ", after taking away the one that served for an earlier loss"
         self.configuration.complain("MassReleaseWithheld", message)
 
+    def tell_mass_removal(self, count: int) -> None:
+        """Tell that guests are not left, and how that is confirmed."""
+        message = (
+            f"{count} guests are to lose what fipop installed there: so many at once lose nothing; to remove it all "
+            f'the same set annotation {names.ANNOTATION_CONFIRM_REMOVE}: "{count}" here'
+        )
+        self.configuration.complain("MassRemovalWithheld", message)
+
     def confirmed_releases(self) -> int:
         """Give the number of releases that people confirmed; 0 where there is none."""
-        text = self.configuration.annotations.get(names.ANNOTATION_CONFIRM_RELEASE, "")
+        return self._number(names.ANNOTATION_CONFIRM_RELEASE)
+
+    def confirmed_removals(self) -> int:
+        """Give the number of guests that people confirmed to be left; 0 where there is none."""
+        return self._number(names.ANNOTATION_CONFIRM_REMOVE)
+
+    def _number(self, annotation: str) -> int:
+        text = self.configuration.annotations.get(annotation, "")
         return int(text) if text.isascii() and text.isdigit() else 0

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fipop.operator.configuration import Configuration
-from fipop.operator.guests.passes import installs, served_floating_ips
+from fipop.operator.guests.opting import installs
+from fipop.operator.guests.passes import served_floating_ips
 from fipop.operator.rollout.plan import Notice
 from fipop.operator.routing import Router
 from fipop.rancher.matching import Guest

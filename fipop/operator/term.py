@@ -31,6 +31,7 @@ from fipop.operator.adoption import Adoption
 from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
 from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.install_progress import InstallProgress
@@ -162,6 +163,12 @@ class LeaderTerm:
                 conflicts=self.conflicts,
                 requests=self.router,
                 rollout=self.rollout,
+                departures=Departures(
+                    settings=lambda: estate.configuration.settings,
+                    guests=self.guests.all,
+                    confirmed=self.notices.confirmed_removals,
+                    tell=self.notices.tell_mass_removal,
+                ),
                 now=estate.client.server_now,
                 monotonic=time.monotonic,
                 random=SystemRandom(),

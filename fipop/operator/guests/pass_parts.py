@@ -15,6 +15,7 @@ from fipop.guest.reports import PassReport
 from fipop.metrics import Metrics
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.kubeconfigs import KubeconfigReader
 from fipop.rancher.matching import Guest
@@ -77,6 +78,7 @@ class PassParts:
     requests: PassRequests
     inspector: GuestInspector
     rollout: Rollout
+    departures: Departures
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
     random: Random

@@ -16,11 +16,11 @@ from fipop.metrics import GuestEvent
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.ownership import address_of
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError
+from fipop.operator.guests.opting import installs
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
-from fipop.settings.options import GuestInstall, Settings
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.observations import GuestObservation, observe, unreachable
 
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 NEW_GUEST_SECONDS = 30.0
 """A status is written when it is known, not in steps on the way there."""
 FIRST_PASS_SECONDS = 0.5
+LEAVING_SECONDS = 15.0
+"""How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
 
 
 class PassController:
@@ -81,13 +83,15 @@ class PassController:
             return None
         floating_ips = served_floating_ips(self._parts.cache, guest)
         retired = self._retired(guest_id)
-        if not (floating_ips or retired):
+        leaving = self._parts.departures.is_leaving(guest)
+        if not (floating_ips or retired or leaving):
             # Nobody looks at it any more: what was found last would be told for good.
             self._schedules.pop(guest_id, None)
             self._parts.guests.forget_observation(guest_id)
             return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
         if guest.paused or any(each.paused for each in floating_ips):
+            self._parts.departures.note(guest_id, None)
             return None
         schedule = self._schedules.get(guest_id)
         if schedule is None:
@@ -159,15 +163,23 @@ class PassController:
                 may_run_helm=may_run_helm,
             )
         self._note_rollout(guest, report, installing=task.opted_in)
+        if task.leaving:
+            self._parts.departures.note(guest.id, report.has_ours)
+        elif task.opted_in:
+            self._parts.departures.forget(guest.id)
         if report.awaits_helm:
             self._parts.requests.add_install(guest.id, judge_urgency(task, report))
         retry = self._record(guest, report, schedule, deep=deep)
+        if task.leaving and report.has_ours:
+            retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
         contested = self._contested(guest.id, task.granted)
         return observe(report, served, installs=task.opted_in, contested=contested), retry
 
     def _note_rollout(self, guest: Guest, report: PassReport | None, *, installing: bool) -> None:
         if installing:
             self._parts.rollout.note(guest.id, report)
+        elif report is None:
+            self._parts.departures.note(guest.id, None)
 
     def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
         """Give the guests that claim addresses which this one holds, by address."""
@@ -221,6 +233,7 @@ class PassController:
         settings = self._parts.settings()
         opted_in = installs(settings, guest) and bool(floating_ips)
         gate = self._parts.rollout.gate(guest) if opted_in else ReleaseGate()
+        leaving = self._parts.departures.is_leaving(guest)
         return GuestTask(
             guest_id=guest.id,
             cluster_name=guest.cluster_name,
@@ -235,6 +248,8 @@ class PassController:
             before_write=lambda: self._confirm(guest.id, held),
             gate=gate,
             on_helm=lambda: self._parts.rollout.note_helm(guest.id),
+            leaving=leaving,
+            may_remove=leaving and self._parts.departures.may_remove(guest.id),
         )
 
     async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
@@ -264,6 +279,7 @@ class PassController:
         """Drop what is remembered of a guest that is gone."""
         self._schedules.pop(guest_id, None)
         self._parts.sessions.forget(guest_id)
+        self._parts.departures.forget(guest_id)
         self._parts.guests.forget(guest_id)
 
 
@@ -274,12 +290,6 @@ def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
         for floating_ip in cache.floating_ips_of(guest.id)
         if floating_ip.status.addresses and bind_guest(cache, floating_ip).blocker is None
     ]
-
-
-def installs(settings: Settings, guest: Guest) -> bool:
-    """Whether fipop keeps kube-vip and its cloud provider in a guest."""
-    install = settings.kubevip_guest_install
-    return install is GuestInstall.ENABLED or (install is GuestInstall.CLUSTER_LABEL and guest.opted_in)
 
 
 def judge_urgency(task: GuestTask, report: PassReport) -> Priority:

@@ -71,6 +71,8 @@ class GuestBench:
     before_write: Callable[[], Awaitable[bool]] = always
     extra_wanted: tuple[WantedAddress, ...] = field(default=())
     gate: ReleaseGate | None = None
+    leaving: bool = False
+    may_remove: bool = False
 
     @property
     def client(self) -> ApiClient:
@@ -102,6 +104,8 @@ class GuestBench:
             settings=self.settings,
             before_write=self.before_write,
             gate=self.gate or gate_of_settings(self.settings),
+            leaving=self.leaving,
+            may_remove=self.may_remove,
         )
 
     def kubeconfig(self) -> bytes:
