@@ -70,11 +70,8 @@ test: setup ## Run everything: checks, unit tests, tests on real control planes
 bench: setup ## Measure the IPAM core beside netaddr and ipaddress; writes bench/RESULTS.md
 	$(BIN)/python -m bench.ipam
 
-bench-fleet: setup assets ## Measure bursts, new guests and passes over 1,000 simulated guests; writes bench/RESULTS.md
+bench-fleet: setup assets ## Measure bursts, new guests, passes and starts with up to 2,000 simulated guests; writes bench/RESULTS.md
 	$(BIN)/python -m bench.fleet
-
-bench-start: setup assets ## Measure a start with 10,000 floating IPs and 2,000 simulated guests; writes bench/RESULTS.md
-	$(BIN)/python -m bench.start
 
 bench-look: setup assets ## Measure the command line and the page with 10,000 floating IPs; writes bench/RESULTS.md
 	$(BIN)/python -m bench.look
@@ -82,7 +79,7 @@ bench-look: setup assets ## Measure the command line and the page with 10,000 fl
 bench-services: setup assets ## Measure the cloud provider with 3,000 Services on a real API server; writes bench/RESULTS.md
 	$(BIN)/python -m bench.services
 
-.PHONY: bench bench-fleet bench-look bench-start bench-services
+.PHONY: bench bench-fleet bench-look bench-services
 
 faults: setup ## Disturb the operator in some 750 ways and judge every revision (under 45 minutes on 2 cores)
 	$(BIN)/python -m tests.faults

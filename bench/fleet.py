@@ -1,9 +1,10 @@
-"""How fast the operator is: new guests, bursts, passes over a large fleet.
+"""How fast the operator is, in ratios of one run: bursts, new guests, passes, guests that hang, starts.
 
 Real: etcd, kube-apiserver, the operator as a process under the chart's access. Fake, since thousands of them do not
-fit on one machine: the guests, which answer after 50 ms from memory (localfleet.simulated).
+fit on one machine: the guests, which answer after 50 ms from memory (localfleet.simulated). What kube-fip-operator did
+is played beside it: one guest after the other, four requests each, and 15 s of sleep for each new one.
 
-    python -m bench.fleet [--guests N] [--pace N] [--burst N]
+    python -m bench.fleet [--guests N] [--pace N] [--burst N] [--all-guests N] [--floating-ips N]
 """
 
 from __future__ import annotations
@@ -13,37 +14,62 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from bench.costs import read_costs
+from bench.load import (
+    UP_TO_LINK,
+    count_served,
+    hold_addresses,
+    in_parallel,
+    make_guests,
+    note_served,
+    time_bare_writes,
+)
 from bench.results import describe_machine, write_section
 from localfleet.arguments import positive
-from localfleet.client import ApiClient
 from localfleet.fleet import LocalFleet
 from localfleet.installation import OperatorProcess
-from localfleet.observation import parse_metrics
-from localfleet.rancher_plan import REAL_ORDER, Step
+from localfleet.rancher_plan import REAL_ORDER, Credential, Guest
+from localfleet.routes import Fault
 from localfleet.simulated import SimulatedGuest
-from localfleet.stack import (
-    ALL_FLOATING_IPS,
-    RANGES,
-    RESERVATIONS,
-    Stack,
-    build_floating_ip,
-    build_range,
-    floating_ips,
-    open_stack,
-)
+from localfleet.stack import RANGES, Stack, build_floating_ip, build_range, floating_ips, open_stack
 from localfleet.waiting import eventually
 
 BURST_NAMESPACES = 10
-WRITERS = 32
+CREDENTIALS = 10
+"""Guests share cloud credentials, as those of one team do."""
+HANGING_PERCENT = 10
 DEADLINE_SECONDS = 300.0
-UP_TO_LINK = REAL_ORDER[: REAL_ORDER.index(Step.LINK) + 1]
-"""What Rancher does until a guest can get its floating IP."""
+PREDECESSOR_SLEEP_SECONDS = 15.0
+PREDECESSOR_SAMPLE = 20
+PREDECESSOR_NEW_SAMPLE = 2
 
 
-async def main(guests: int, pace: int, burst: int) -> None:
+@dataclass(slots=True)
+class Figures:
+    """What the last line says, by name."""
+
+    found: dict[str, float] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Give them in their order."""
+        return "fleet: " + " ".join(f"{name}={value:.3g}" for name, value in self.found.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much of everything."""
+
+    guests: int
+    pace: int
+    burst: int
+    all_guests: int
+    floating_ips: int
+
+
+async def main(sizes: Sizes) -> None:
     """Measure, print, and record."""
     lines = [
         "## Fleet",
@@ -55,6 +81,7 @@ async def main(guests: int, pace: int, burst: int) -> None:
         "",
     ]
     print("\n".join(lines), flush=True)
+    figures = Figures()
     async with LocalFleet() as fleet:
         settings = {"operateGuestClusterInterval": "3600"}
         async with open_stack(fleet, "bench", settings=settings) as stack:
@@ -62,82 +89,43 @@ async def main(guests: int, pace: int, burst: int) -> None:
                 RANGES, build_range("bench", "10.0.0.0/14", harvester="harvester-cluster1")
             )
             await stack.client.create(RANGES, build_range("burst", "10.64.0.0/16"))
-            async for line in measure(stack, guests, pace, burst):
+            async for line in measure(stack, sizes, figures):
                 lines.append(f"- {line}")
                 print(lines[-1], flush=True)
+    lines += ["", f"`{figures.line()}`"]
+    print(figures.line(), flush=True)
     write_section("fleet", lines)
 
 
-async def measure(stack: Stack, guests: int, pace: int, burst: int) -> AsyncIterator[str]:
+async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator[str]:
     """Give a line for each result, as soon as it is there."""
-    bare = await time_bare_writes(stack, burst)
-    yield f"bare writes of a burst of {burst}, no operator running: {bare:.2f} s"
+    found = figures.found
+    bare = await time_bare_writes(stack, sizes.burst)
+    yield f"bare writes of a burst of {sizes.burst}, no operator running: {bare:.2f} s"
     operator = await stack.start_operator()
-    took = await time_burst(stack, burst)
-    yield f"burst of {burst} floating IPs: {took:.2f} s, {took / bare:.2f} times the bare writes"
-    yield await bring_up_guests(stack, operator, guests, pace)
-    for name, interval in (("first", "3599"), ("quiet", "3600")):
-        yield await time_pass(stack, name, interval, guests)
-
-
-async def in_parallel(work: Sequence[Callable[[], Awaitable[Any]]]) -> None:
-    """Do the work with a fixed number of writers."""
-    pending = iter(work)
-
-    async def write() -> None:
-        for each in pending:
-            await each()
-
-    await asyncio.gather(*(write() for _ in range(WRITERS)))
-
-
-async def time_bare_writes(stack: Stack, count: int) -> float:
-    """Do what an allocation writes (create, reservation, spec, status) with no operator behind it, then undo it."""
-    await stack.plane.create_namespace("bare")
-    client = stack.client
-
-    def one(number: int) -> Callable[[], Awaitable[None]]:
-        address = f"192.168.{number // 250}.{number % 250 + 1}"
-
-        async def write() -> None:
-            path = floating_ips("bare")
-            made = await client.create(path, build_floating_ip("bare", f"bare-{number}", range_name="none"))
-            owner = {
-                "namespace": "bare",
-                "name": f"bare-{number}",
-                "uid": made["metadata"]["uid"],
-                "cluster": "bare",
-            }
-            body = build_reservation(address, owner, space="bare", range_name="none")
-            await client.create(RESERVATIONS, body)
-            await client.patch(f"{path}/bare-{number}", {"metadata": {"labels": {"step": "1"}}})
-            await client.patch(f"{path}/bare-{number}", {"metadata": {"labels": {"step": "2"}}})
-
-        return write
-
-    began = time.monotonic()
-    await in_parallel([one(number) for number in range(count)])
-    took = time.monotonic() - began
-    for path in (floating_ips("bare"), RESERVATIONS):
-        await client.delete(path)
-    return took
-
-
-def build_reservation(address: str, owner: dict[str, str], *, space: str, range_name: str) -> dict[str, Any]:
-    """A reservation of a chosen address as the operator makes them."""
-    return {
-        "apiVersion": "kubefip.k8s.binbash.org/v1",
-        "kind": "FloatingIPReservation",
-        "metadata": {"name": f"{space}.{address}"},
-        "spec": {
-            "address": address,
-            "space": space,
-            "range": range_name,
-            "requested": "dynamic",
-            "since": "2026-01-01T00:00:00Z",
-            "owner": owner,
-        },
-    }
+    took = await time_burst(stack, sizes.burst)
+    found["burst_ratio"] = took / bare
+    yield f"burst of {sizes.burst} floating IPs: {took:.2f} s, {took / bare:.2f} times the bare writes"
+    yield await bring_up_guests(stack, operator, sizes.guests, sizes.pace, found)
+    await time_pass(stack, "3599")
+    calm = await time_pass(stack, "3600")
+    found["quiet_pass_s"] = calm.whole
+    yield f"quiet pass over {sizes.guests} guests: {calm.whole:.1f} s, {calm.requests:.2f} requests each"
+    with hanging(stack):
+        hurt = await time_pass(stack, "3598")
+    found["hang_ratio"] = hurt.p99 / calm.p99
+    yield (
+        f"with {HANGING_PERCENT} % of the guests hanging, p99 of the others: {hurt.p99:.2f} s, "
+        f"{hurt.p99 / calm.p99:.2f} times that of the quiet pass ({calm.p99:.2f} s)"
+    )
+    async for line in play_predecessor(stack, sizes.guests):
+        yield line
+    await operator.stop()
+    await make_guests(stack, sizes.all_guests - sizes.guests, first=sizes.guests, credentials=CREDENTIALS)
+    await hold_addresses(stack, sizes.floating_ips - sizes.guests - sizes.burst, range_name="bench")
+    yield await come_to_rest(stack)
+    async for line in time_starts(stack, found):
+        yield line
 
 
 async def time_burst(stack: Stack, count: int) -> float:
@@ -145,7 +133,7 @@ async def time_burst(stack: Stack, count: int) -> float:
     for number in range(BURST_NAMESPACES):
         await stack.plane.create_namespace(f"burst-{number}")
 
-    def one(number: int) -> Callable[[], Awaitable[Any]]:
+    def one(number: int) -> Callable[[], Awaitable[object]]:
         namespace = f"burst-{number % BURST_NAMESPACES}"
         body = build_floating_ip(namespace, f"burst-{number}", range_name="burst")
         return lambda: stack.client.create(floating_ips(namespace), body)
@@ -160,17 +148,9 @@ async def time_burst(stack: Stack, count: int) -> float:
     return time.monotonic() - began
 
 
-async def count_served(client: ApiClient, prefix: str) -> int:
-    """Count the floating IPs whose status has an address."""
-    items = await client.items(ALL_FLOATING_IPS)
-    return sum(
-        1
-        for each in items
-        if each["metadata"]["name"].startswith(prefix) and (each.get("status") or {}).get("addresses")
-    )
-
-
-async def bring_up_guests(stack: Stack, operator: OperatorProcess, count: int, per_second: float) -> str:
+async def bring_up_guests(
+    stack: Stack, operator: OperatorProcess, count: int, per_second: float, found: dict[str, float]
+) -> str:
     """Create guests at a fixed pace; the time from each one's last link to its address, and what it costs.
 
     The next guest does not wait for the ones before: where the operator falls behind, waits grow.
@@ -178,9 +158,11 @@ async def bring_up_guests(stack: Stack, operator: OperatorProcess, count: int, p
     linked: dict[str, float] = {}
     served: dict[str, float] = {}
     watching = asyncio.create_task(note_served(stack.client, served))
+    harvester = stack.player.harvesters[0]
+    credentials = [Credential(name=f"cc-{number}", harvester=harvester) for number in range(CREDENTIALS)]
 
     async def create(number: int) -> None:
-        plan = stack.player.plan_guest(f"guest-{number}")
+        plan = stack.player.plan_guest(f"guest-{number}", credential=credentials[number % CREDENTIALS])
         guest = await stack.player.create_guest(plan, SimulatedGuest(), order=UP_TO_LINK)
         linked[guest.cluster_id] = guest.changed_at
         for step in REAL_ORDER[len(UP_TO_LINK) :]:
@@ -201,81 +183,168 @@ async def bring_up_guests(stack: Stack, operator: OperatorProcess, count: int, p
     watching.cancel()
     cost = await read_costs(operator) - before
     waits = sorted(max(0.0, served[guest_id] - at) for guest_id, at in linked.items())
-    p99 = waits[int(len(waits) * 0.99) - 1]
+    found["p99_20_per_s"] = p99_of(waits)
+    found["requests_per_guest"] = cost.requests / count
+    found["cpu_ms_per_guest"] = 1000 * cost.processor_seconds / count
     return (
-        f"{count} new guests at {rate:.0f}/s: address p50 {statistics.median(waits):.3f} s, p99 {p99:.3f} s; "
-        f"of the operator {1000 * cost.processor_seconds / count:.0f} ms of processor time, "
-        f"{cost.requests / count:.1f} requests to Rancher and {cost.guest_requests / count:.1f} to the guest each"
+        f"{count} new guests at {rate:.0f}/s: address p50 {statistics.median(waits):.3f} s, "
+        f"p99 {p99_of(waits):.3f} s; of the operator {1000 * cost.processor_seconds / count:.0f} ms of processor "
+        f"time, {cost.requests / count:.1f} requests to Rancher and {cost.guest_requests / count:.1f} to the guest each"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """What an operator has cost so far; `requests` to the management cluster, watches apart."""
+class Pass:
+    """How long a pass over all that answer took, the p99 of when each was reached, and requests for each."""
 
-    processor_seconds: float
+    whole: float
+    p99: float
     requests: float
-    guest_requests: float
-
-    def __sub__(self, earlier: Costs) -> Costs:
-        return Costs(
-            processor_seconds=self.processor_seconds - earlier.processor_seconds,
-            requests=self.requests - earlier.requests,
-            guest_requests=self.guest_requests - earlier.guest_requests,
-        )
 
 
-async def read_costs(operator: OperatorProcess) -> Costs:
-    """Read them from its metrics."""
-    samples = parse_metrics(await operator.metrics())
-
-    def total(name: str, **labels: str) -> float:
-        return sum(
-            each.value for each in samples if each.name == name and labels.items() <= each.labels.items()
-        )
-
-    return Costs(
-        processor_seconds=total("process_cpu_seconds_total"),
-        requests=total("fipop_api_requests_total", target="management"),
-        guest_requests=total("fipop_api_requests_total", target="guest"),
-    )
-
-
-async def note_served(client: ApiClient, served: dict[str, float]) -> None:
-    """Note when each guest's floating IP has its address."""
-    async for event in client.watch(ALL_FLOATING_IPS):
-        found = event["object"]
-        namespace = found["metadata"].get("namespace", "")
-        if namespace not in served and (found.get("status") or {}).get("addresses"):
-            served[namespace] = time.monotonic()
-
-
-async def time_pass(stack: Stack, name: str, interval: str, count: int) -> str:
+async def time_pass(stack: Stack, interval: str) -> Pass:
     """Make a pass over every guest at once, by a change of the settings."""
+    guests = [
+        each for each in stack.player.guests.values() if stack.proxy.guests[each.cluster_id].fault is None
+    ]
     for guest in stack.player.guests.values():
         stack.proxy.forget_requests(guest.cluster_id)
     began = time.monotonic()
     await stack.set_options(operateGuestClusterInterval=interval)
 
     async def all_visited() -> bool:
-        return all(stack.proxy.requests_of(guest.cluster_id) for guest in stack.player.guests.values())
+        return all(stack.proxy.requests_of(guest.cluster_id) for guest in guests)
 
-    await eventually(all_visited, seconds=DEADLINE_SECONDS, what=f"the {name} pass")
-    took = time.monotonic() - began
-    requests = sum(len(stack.proxy.requests_of(each.cluster_id)) for each in stack.player.guests.values())
-    return f"{name} pass over {count} guests: {took:.1f} s, {requests / count:.1f} requests each"
+    await eventually(all_visited, seconds=DEADLINE_SECONDS, what="the pass")
+    whole = time.monotonic() - began
+    reached = sorted(stack.proxy.requests_of(each.cluster_id)[0].at - began for each in guests)
+    requests = sum(len(stack.proxy.requests_of(each.cluster_id)) for each in guests)
+    return Pass(whole=whole, p99=p99_of(reached), requests=requests / len(guests))
+
+
+class hanging:  # noqa: N801 - used as a function is
+    """Have a tenth of the guests give no answer."""
+
+    def __init__(self, stack: Stack) -> None:
+        ids = sorted(stack.proxy.guests)
+        self._routes = [stack.proxy.guests[each] for each in ids[:: 100 // HANGING_PERCENT]]
+
+    def __enter__(self) -> None:
+        for route in self._routes:
+            route.fault = Fault(hang=True)
+
+    def __exit__(self, *_: object) -> None:
+        for route in self._routes:
+            route.fault = None
+
+
+async def play_predecessor(stack: Stack, guests: int) -> AsyncIterator[str]:
+    """Do what kube-fip-operator did with a few guests, and say what that is for all of them.
+
+    Its connections and its helm are left out: only the requests, the order and the sleeps are played.
+    """
+    chosen = list(stack.player.guests.values())[:PREDECESSOR_SAMPLE]
+    began = time.monotonic()
+    for guest in chosen:
+        await ask_four_times(stack, guest)
+    each = (time.monotonic() - began) / len(chosen)
+    yield (
+        f"kube-fip-operator's shape, without its sleeps: {each:.2f} s a guest ({len(chosen)} played), "
+        f"{each * guests:.0f} s for {guests}"
+    )
+    began = time.monotonic()
+    for guest in chosen[:PREDECESSOR_NEW_SAMPLE]:
+        await asyncio.sleep(PREDECESSOR_SLEEP_SECONDS)
+        await ask_four_times(stack, guest)
+    each = (time.monotonic() - began) / PREDECESSOR_NEW_SAMPLE
+    yield (
+        f"the same with 15 s for each new guest: {each:.1f} s a guest ({PREDECESSOR_NEW_SAMPLE} played), "
+        f"{each * guests / 60:.0f} min for {guests}"
+    )
+
+
+async def ask_four_times(stack: Stack, guest: Guest) -> None:
+    """Send a guest four requests, one after the other."""
+    target = stack.proxy.guests[guest.cluster_id].target
+    assert isinstance(target, SimulatedGuest)
+    for path in ("/version", "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/configmaps"):
+        await target.answer("GET", path, {}, "application/json", "", b"")
+
+
+async def come_to_rest(stack: Stack) -> str:
+    """Have an operator work until every floating IP is ready, and time a pass over all."""
+    operator = await stack.start_operator()
+
+    async def are_ready() -> bool:
+        return await count_served(stack.client, "", is_ready=True) >= len(stack.player.guests)
+
+    await eventually(
+        are_ready, seconds=3 * DEADLINE_SECONDS, what="the floating IPs of all guests to be ready"
+    )
+    found = await time_pass(stack, "3597")
+    await operator.stop()
+    return f"pass over all {len(stack.player.guests)} guests: {found.whole:.1f} s"
+
+
+async def time_starts(stack: Stack, found: dict[str, float]) -> AsyncIterator[str]:
+    """Start the operator where all is at rest, then again where guests hang, a new guest with each start."""
+    ready, address = await time_start(stack, "new-1")
+    found["start_s"] = ready
+    rss = resident_mib(stack.operators[-1])
+    found["rss_mib"] = rss
+    whole = f"{len(stack.player.guests)} guests"
+    yield (
+        f"{whole}: ready {ready:.1f} s after the start, a new guest's address after {address:.1f} s; "
+        f"{rss:.0f} MiB resident"
+    )
+    await stack.operators[-1].stop()
+    with hanging(stack):
+        ready, address = await time_start(stack, "new-2")
+    found["restart_s"] = address
+    yield (
+        f"restarted with {HANGING_PERCENT} % hanging: ready after {ready:.1f} s, a new guest's address after "
+        f"{address:.1f} s"
+    )
+
+
+async def time_start(stack: Stack, name: str) -> tuple[float, float]:
+    """Start the operator, and a new guest with it; when it is ready, and when the guest has its address."""
+    served: dict[str, float] = {}
+    watching = asyncio.create_task(note_served(stack.client, served))
+    guest = await stack.player.create_guest(stack.player.plan_guest(name), SimulatedGuest(), order=UP_TO_LINK)
+    began = time.monotonic()
+    await stack.start_operator()
+    ready = time.monotonic() - began
+
+    async def is_served() -> bool:
+        return guest.cluster_id in served
+
+    await eventually(is_served, seconds=DEADLINE_SECONDS, what="the address of the new guest")
+    watching.cancel()
+    return ready, served[guest.cluster_id] - began
+
+
+def resident_mib(operator: OperatorProcess) -> float:
+    """Give the resident memory of a process."""
+    lines = Path(f"/proc/{operator.process.pid}/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def p99_of(ordered: Sequence[float]) -> float:
+    """Give the value that one in a hundred exceeds."""
+    return ordered[max(int(len(ordered) * 0.99) - 1, 0)]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--guests", type=positive, default=1000, help="new guests (default: %(default)s)")
-    parser.add_argument(
-        "--pace", type=positive, default=10, help="new guests a second (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--burst", type=positive, default=500, help="floating IPs at once (default: %(default)s)"
-    )
-    chosen = parser.parse_args()
-    asyncio.run(main(chosen.guests, chosen.pace, chosen.burst))
+    for option, default, said in (
+        ("--guests", 1000, "new guests"),
+        ("--pace", 20, "new guests a second"),
+        ("--burst", 500, "floating IPs at once"),
+        ("--all-guests", 2000, "guests at the starts"),
+        ("--floating-ips", 10_000, "floating IPs at the starts"),
+    ):
+        parser.add_argument(option, type=positive, default=default, help=f"{said} (default: %(default)s)")
+    asyncio.run(main(Sizes(**vars(parser.parse_args()))))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.fleet import build_reservation, in_parallel
+from bench.load import build_reservation, in_parallel
 from bench.results import describe_machine, write_section
 from localfleet.arguments import positive
 from localfleet.controlplane import ControlPlane

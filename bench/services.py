@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from bench.fleet import in_parallel
+from bench.load import in_parallel
 from bench.results import describe_machine, write_section
 from localfleet.arguments import positive
 from localfleet.assets import ensure
