@@ -69,6 +69,7 @@ class WorkQueue(Generic[K]):
         self._backoff = backoff or Backoff(first_seconds=0.5, limit_seconds=300.0)
         self._observe = observe
         self._ready: dict[K, _Ready] = {}
+        self._urgency: Counter[Priority] = Counter()
         self._heap: list[tuple[Priority, int, K]] = []
         self._delayed: dict[K, _Delayed] = {}
         self._active: dict[K, asyncio.Task[RetryAfter | None]] = {}
@@ -88,6 +89,10 @@ class WorkQueue(Generic[K]):
     def depth(self) -> int:
         """How many keys are due and wait for their turn."""
         return len(self._ready)
+
+    def waiting(self, priority: Priority) -> int:
+        """How many keys that are due are at least so urgent."""
+        return sum(self._urgency[each] for each in Priority if each <= priority)
 
     @property
     def delayed(self) -> int:
@@ -185,6 +190,9 @@ class WorkQueue(Generic[K]):
 
     def _push(self, key: K, priority: Priority, since: float) -> None:
         self._sequence += 1
+        if key in self._ready:
+            self._urgency[self._ready[key].priority] -= 1
+        self._urgency[priority] += 1
         self._ready[key] = _Ready(priority, self._sequence, since)
         heapq.heappush(self._heap, (priority, self._sequence, key))
         self._idle.clear()
@@ -203,6 +211,7 @@ class WorkQueue(Generic[K]):
             if ready is None or ready.sequence != sequence:
                 continue  # its priority was raised: another entry of the heap stands for it
             del self._ready[key]
+            self._urgency[ready.priority] -= 1
             self._start(key, self._handle, ready)
         if not self._ready and not self._active:
             self._heap.clear()

@@ -72,13 +72,15 @@ class GuestLimits:
         *,
         allowance: Allowance | None = None,
         seconds: float | None = None,
+        max_connections: int = 2,
     ) -> AsyncIterator[KubeClient]:
         """Lend a client for one session with a guest: in a slot, for a bounded time. Raises PassTimeoutError.
 
         `allowance` is what the guest may still send, where it is talked to more than once. `seconds`: the bound, where
-        it is another one than usual.
+        it is another one than usual. A connection costs a TLS handshake: `max_connections` 1 is slower, and cheaper.
         """
-        async with self._slot(), self._open_client(connection, on_request, allowance) as client:
+        client = self._open_client(connection, on_request, allowance, max_connections)
+        async with self._slot(), client:
             try:
                 async with asyncio.timeout(seconds or self.session_seconds):
                     yield client
@@ -125,6 +127,7 @@ class GuestLimits:
         connection: Connection,
         on_request: Callable[[RequestRecord], None] | None,
         allowance: Allowance | None,
+        max_connections: int,
     ) -> KubeClient:
         return KubeClient(
             connection,
@@ -132,7 +135,7 @@ class GuestLimits:
             limits=GUEST_LIMITS,
             allowance=allowance or Allowance(GUEST_SESSION_BYTES),
             budget=self.budget,
-            max_connections=2,
+            max_connections=max_connections,
             on_request=self.observe_all(on_request),
             user_agent="fipop",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
+FEW_WAITING = 8
+STAND_BACK_SECONDS = 0.1
+LONGEST_STAND_BACK_SECONDS = 10.0
 FAILED_CLAIM_SECONDS = 5.0
 """Until others try for an address whose claim came to nothing: what refused that one may refuse them all."""
 
@@ -70,6 +74,13 @@ class Router:
         self.queues.objects.add(
             Key(Kind.FLOATING_IP, *key), priority=Priority.BACKGROUND if is_served else Priority.NORMAL
         )
+
+    async def stand_back(self) -> None:
+        """Wait while more floating IPs wait for an address than are worked on: those come first, for a while."""
+        objects = self.queues.objects
+        until = asyncio.get_running_loop().time() + LONGEST_STAND_BACK_SECONDS
+        while objects.waiting(Priority.NORMAL) > FEW_WAITING and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - numbers have no event
+            await asyncio.sleep(STAND_BACK_SECONDS)
 
     def add_guest_floating_ips(self, guest_id: str) -> None:
         """Enqueue all floating IPs of a guest."""

@@ -164,6 +164,11 @@ async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
     return guest if links.cluster.deleting else replace(infrastructure, guest=guest)
 
 
+def glimpse_guest(links: Links) -> Guest | Waiting | NotAGuest:
+    """Resolve what needs no request: how a guest is reached, not what it stands on."""
+    return _settle_without_requests(links) or _build_guest(links, _Infrastructure(on_harvester=True))
+
+
 def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     cluster, management = links.cluster, links.management
     if cluster.cluster_name == "local" or (management is not None and management.is_internal):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fipop.kube.client import KubeClient
-from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest
+from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest, glimpse_guest
 from fipop.rancher.link_reader import LinkReader
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster
@@ -47,6 +47,17 @@ class GuestDirectory:
             if self._links(guest_id) == links:
                 self._note(guest_id, found)
                 break
+        return found
+
+    def glimpse(self, guest_id: str) -> Guest | None:
+        """Give a guest as far as it can be told without a request; None where there is none to be asked."""
+        links = self._links(guest_id)
+        found = glimpse_guest(links) if links is not None else None
+        if not isinstance(found, Guest):
+            return None
+        known = self.known(guest_id)
+        if known is None:
+            self._partly_known[guest_id] = found
         return found
 
     def _links(self, guest_id: str) -> Links | None:

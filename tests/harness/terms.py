@@ -13,6 +13,7 @@ from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
 from fipop.operator.estate import Estate
 from fipop.operator.queues import Key, WorkQueues
+from fipop.settings.options import DEFAULTS, Settings
 from fipop.state.cache import ClusterCache
 from tests.harness.memory import MemoryClient
 
@@ -26,6 +27,9 @@ class Pending:
         self.keys: dict[Any, None] = {}
         self.depth = self.active = 0
         self._put_off = put_off
+
+    def waiting(self, _priority: object) -> int:
+        return 0
 
     def add(self, key: object, *, delay_seconds: float = 0.0, **_: object) -> None:
         if delay_seconds and self._put_off is not None:
@@ -58,7 +62,7 @@ class FakeConfiguration:
 
     annotations: dict[str, str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
-    settings: Any = field(default_factory=lambda: SimpleNamespace(trace_ipam_data=False))
+    settings: Settings = DEFAULTS
 
     def complain(self, reason: str, _message: str) -> None:
         self.complaints.append(reason)

@@ -37,6 +37,9 @@ class PassRequests(Protocol):
     def add_install(self, guest_id: str, priority: Priority) -> None:
         """Want a pass that may run helm, when its turn comes."""
 
+    async def stand_back(self) -> None:
+        """Wait while floating IPs wait for an address: those come first."""
+
     def note_installed(self) -> None:
         """Hear that a pass that might run helm has ended."""
 

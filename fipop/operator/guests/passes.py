@@ -50,10 +50,12 @@ class PassController:
 
     async def visit(self, guest_id: str) -> RetryAfter | None:
         """Make a pass without helm, or note why there is none; the answer says when the next is due."""
+        await self._parts.requests.stand_back()
         return await self._visit_alone(guest_id, may_run_helm=False)
 
     async def install(self, guest_id: str) -> None:
         """Make a pass that may run helm: all is decided anew, as the guest may have waited for long."""
+        await self._parts.requests.stand_back()
         again = await self._visit_alone(guest_id, may_run_helm=True)
         self._parts.requests.note_installed()
         if again is not None:
