@@ -20,6 +20,7 @@ KINDS = {
     "deployments": "Deployment",
     "namespaces": "Namespace",
     "nodes": "Node",
+    "pods": "Pod",
     "secrets": "Secret",
     "services": "Service",
 }
@@ -73,7 +74,7 @@ class SimulatedGuest:
         """Answer one request after the latency; `path` begins with /api or /apis or is /version, /readyz."""
         await asyncio.sleep(self.latency_seconds)
         if path in ("/version", "/readyz", "/livez"):
-            return Answer(status=200, body={"major": "1", "minor": "36", "gitVersion": "v1.36.3"})
+            return Answer(status=200, body={"major": "1", "minor": "36", "gitVersion": "v1.36.3+simulated"})
         target = _parse(path)
         if target is None:
             return _failure(404, "NotFound", "the fake guest does not know this path")

@@ -28,7 +28,8 @@ from fipop.report.picture import Picture
 from fipop.report.ranges import RangeReport
 from fipop.report.reading import read_facts
 from fipop.report.rendering import Output, age, bar, table
-from fipop.report.status import RolloutReport, StatusReport, report_status
+from fipop.report.rollout import RolloutReport
+from fipop.report.status import StatusReport, report_status
 from fipop.texts import clean
 
 _POLL_SECONDS = 2.0

@@ -188,3 +188,11 @@ def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Drop what is often half of an object and nobody reads, before a whole list of them stands in memory."""
     obj["metadata"].pop("managedFields", None)
     return obj
+
+
+def build_resync_times(every_seconds: float) -> ResyncTimes:
+    """Compare with lists every so many seconds; what is asked for in between waits no longer than that either."""
+    usual = ResyncTimes()
+    return ResyncTimes(
+        every_seconds=every_seconds, least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fipop.deadlines import HELM_TURN_SECONDS
 from fipop.errors import (
@@ -15,13 +15,8 @@ from fipop.errors import (
     GuestError,
 )
 from fipop.guest.configmap.writer import find_namespace, settle_config_maps
-from fipop.guest.harvester import (
-    build_parking_patch,
-    build_unparking_patch,
-    find_harvester,
-    is_parked,
-    needs_parking,
-)
+from fipop.guest.harvester import find_harvester, is_parked
+from fipop.guest.harvester_parking import HarvesterParking
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm.runner import HelmTarget
@@ -35,12 +30,9 @@ from fipop.guest.release_removal import find_ours
 from fipop.guest.release_work import ReleaseWork
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
-from fipop.guest.workloads import Workload, parse_daemon_set
-from fipop.jsons import Json
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_SESSION_BYTES, Allowance
-from fipop.kube.resources import DAEMON_SETS
 
 log = logging.getLogger(__name__)
 
@@ -114,10 +106,10 @@ class PassRun:
                 # Nothing failed, so nothing else brings it back: a lease that was renewed late, a ledger that moved.
                 self.waits.append(CONFLICT_SECONDS)
             if self.task.may_remove and self.observed is not None:
-                await self._unpark(client, self.observed)
+                self.observed = await self._parking(client).unpark(self.observed)
             if self.task.opted_in and self.observed is not None:
                 await self._find_missing(client, self.observed)
-                await self._park(client, self.observed)
+                self.observed = await self._parking(client).park(self.observed)
                 if self.task.gate.watch_pods:
                     await self._count_restarts(client, self.observed)
 
@@ -185,7 +177,7 @@ class PassRun:
         async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
             await self._read_observed_state(client)
             if self.observed is not None and self.task.opted_in:
-                await self._park(client, self.observed)
+                self.observed = await self._parking(client).park(self.observed)
 
     def report(self) -> PassReport:
         """Sum up."""
@@ -271,36 +263,8 @@ class PassRun:
         else:
             memory.note_objects(guest_id, role, complete=not self.missing[role])
 
-    async def _park(self, client: KubeClient, observed: ObservedState) -> None:
-        state = observed.managed.get(Role.KUBE_VIP)
-        deployed = state is not None and state.latest.status is Status.DEPLOYED
-        ours = observed.workloads_of(Role.KUBE_VIP)
-        for harvester in find_harvester(observed.workloads):
-            if not needs_parking(harvester, ours, deployed=deployed):
-                continue
-            if await self._patch(client, harvester, build_parking_patch(harvester)):
-                log.info("parked Harvester's kube-vip", extra={"cluster": self.task.cluster_name})
-
-    async def _unpark(self, client: KubeClient, observed: ObservedState) -> None:
-        """Give Harvester's kube-vip its pods back, before ours goes."""
-        for harvester in find_harvester(observed.workloads) if find_ours(observed) else ():
-            if is_parked(harvester) and await self._patch(
-                client, harvester, build_unparking_patch(harvester)
-            ):
-                log.info("gave Harvester's kube-vip its pods back", extra={"cluster": self.task.cluster_name})
-
-    async def _patch(self, client: KubeClient, harvester: Workload, patch: Json) -> bool:
-        try:
-            found = await client.merge_patch(
-                DAEMON_SETS, harvester.name, patch, namespace=harvester.namespace
-            )
-        except ApiError as error:
-            self.note(error)
-            return False
-        if self.observed is not None:
-            others = tuple(one for one in self.observed.workloads if one is not harvester)
-            self.observed = replace(self.observed, workloads=(*others, parse_daemon_set(found)))
-        return True
+    def _parking(self, client: KubeClient) -> HarvesterParking:
+        return HarvesterParking(client=client, cluster_name=self.task.cluster_name, note=self.note)
 
     def _count(self, record: RequestRecord) -> None:
         self.requests += 1

@@ -39,22 +39,7 @@ def sum_up_release(
     error = outcome.error or observed.problems.get(wanted.role) or failure
     state = observed.managed.get(wanted.role)
     if state is None:
-        message = "there is no release yet"
-        unknown = observed.unknown.get(wanted.role)
-        if unknown is not None:
-            message = f"helm is still to be asked what release {'/'.join(unknown.latest.key)} is"
-        elif outcome.awaits_helm:
-            message += ": the guest is in line for helm"
-        if error is not None:
-            message = str(error)
-        return ReleaseReport(
-            role=wanted.role,
-            name=wanted.name,
-            namespace=wanted.namespace,
-            readiness=Readiness(ready=False, message=message),
-            error=error,
-            failed_runs=failed_runs,
-        )
+        return _report_absence(wanted, observed, outcome, error, failed_runs)
     readiness = judge_readiness(observed.workloads_of(wanted.role))
     if state.latest.status is not Status.DEPLOYED:
         readiness = Readiness(ready=False, message=f"the release is {state.latest.status.value}")
@@ -75,6 +60,31 @@ def sum_up_release(
         targets=frozenset(aim.target.name for aim in known if aim.is_reached(wanted.role, state)),
         failed_runs=failed_runs,
         left_because=outcome.reason,
+    )
+
+
+def _report_absence(
+    wanted: WantedRelease,
+    observed: ObservedState,
+    outcome: Outcome,
+    error: FipopError | None,
+    failed_runs: int,
+) -> ReleaseReport:
+    message = "there is no release yet"
+    unknown = observed.unknown.get(wanted.role)
+    if unknown is not None:
+        message = f"helm is still to be asked what release {'/'.join(unknown.latest.key)} is"
+    elif outcome.awaits_helm:
+        message += ": the guest is in line for helm"
+    if error is not None:
+        message = str(error)
+    return ReleaseReport(
+        role=wanted.role,
+        name=wanted.name,
+        namespace=wanted.namespace,
+        readiness=Readiness(ready=False, message=message),
+        error=error,
+        failed_runs=failed_runs,
     )
 
 

@@ -15,7 +15,7 @@ from fipop.control.health import HealthFacts, HealthServer
 from fipop.control.kopf.watcher import Watcher
 from fipop.control.leadership import Leadership, boottime
 from fipop.control.metrics_port import MetricsPort
-from fipop.control.resync import Resync, ResyncTimes
+from fipop.control.resync import Resync, build_resync_times
 from fipop.control.role import Role
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
@@ -29,10 +29,10 @@ from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.metrics import FleetSnapshot, Metrics, MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
+from fipop.operator.continuity import Continuity
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
 from fipop.operator.guests.chart_access import ChartAccessReader
-from fipop.operator.guests.scan import CONTINUED_WITHIN_SECONDS
 from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
@@ -78,8 +78,11 @@ class Operator:
             namespace=options.namespace,
             defaults=read_defaults(options.settings_defaults),
         )
-        self._lease_client = self._lease()
-        self._leadership = Leadership(self._lease_client, random=SystemRandom(), times=options.lease_times)
+        self._continuity = Continuity(looks=self._has_looked)
+        self._continuity.lease = self._lease()
+        self._leadership = Leadership(
+            self._continuity.lease, random=SystemRandom(), times=options.lease_times
+        )
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_port = MetricsPort(
             MetricsServer(MetricsPage(self._metrics.prepare)),
@@ -91,7 +94,6 @@ class Operator:
         self._cache = ClusterCache()
         self._estate = self._build_estate()
         self._term: LeaderTerm | None = None
-        self._has_looked = False
         self._resync = Resync(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
@@ -194,7 +196,9 @@ class Operator:
 
     async def _work_as_leader(self) -> None:
         self._term = LeaderTerm(
-            self._estate, build_queues(self._metrics, SystemRandom()), is_continued=self._is_continued()
+            self._estate,
+            build_queues(self._metrics, SystemRandom()),
+            is_continued=self._continuity.is_given(),
         )
         concurrency = Concurrency(
             objects=OBJECT_CONCURRENCY,
@@ -204,7 +208,7 @@ class Operator:
         try:
             await self._term.run(self._resync.refresh, concurrency)
         finally:
-            self._has_looked = self._term.gate.looked
+            self._continuity.end_term(self._term.gate.looked)
             self._term = None
 
     async def _settle_crds(self) -> None:
@@ -239,6 +243,9 @@ class Operator:
         if self._term is not None:
             self._term.queues.installs.resize(most)
 
+    def _has_looked(self) -> bool | None:
+        return self._term.gate.looked if self._term is not None else None
+
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""
         if self._term is not None:
@@ -254,26 +261,8 @@ class Operator:
             identity=self._options.identity,
             duration_seconds=self._options.lease_times.duration_seconds,
             monotonic=boottime,
-            note=self._note_on_lease,
+            note=self._continuity.note,
         )
-
-    def _note_on_lease(self) -> dict[str, str]:
-        """Say in the Lease whether all guests were looked at since we lead: who comes next may rely on that.
-
-        A store that went back (the Lease was seen older than before) may lack what guests carry: then nobody may.
-        """
-        if self._term is not None:
-            self._has_looked = self._term.gate.looked
-        went_back = self._lease_client is not None and self._lease_client.went_back
-        return {names.ANNOTATION_LOOKED: "true" if self._has_looked and not went_back else "false"}
-
-    def _is_continued(self) -> bool:
-        """Whether another fipop that had looked at the guests renewed the Lease until a moment ago."""
-        if self._lease_client is None:
-            return False
-        before = self._lease_client.before
-        is_fresh = before.age_seconds is not None and 0 <= before.age_seconds <= CONTINUED_WITHIN_SECONDS
-        return is_fresh and before.annotations.get(names.ANNOTATION_LOOKED) == "true"
 
     def _health(self) -> HealthFacts:
         watcher = self._watcher
@@ -313,11 +302,3 @@ class Operator:
             path = clean(record.path)  # helm's hold names that a guest gave
             fields = {"target": target, "verb": record.verb, "path": path, "status": record.status}
             requests.log(TRACE, "request", extra=fields)
-
-
-def build_resync_times(every_seconds: float) -> ResyncTimes:
-    """Compare with lists every so many seconds; what is asked for in between waits no longer than that either."""
-    usual = ResyncTimes()
-    return ResyncTimes(
-        every_seconds=every_seconds, least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2)
-    )

@@ -1,4 +1,4 @@
-"""What a rollout asks of the rest of the operator."""
+"""What rollouts and departures are given of the rest of the operator, in each term."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fipop.operator.configuration import Configuration
+from fipop.operator.estate import Estate
+from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.opting import installs
-from fipop.operator.guests.passes import served_floating_ips
+from fipop.operator.guests.tasks import served_floating_ips
+from fipop.operator.notices import Notices
+from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.plan import Notice
+from fipop.operator.rollout.store import RolloutStore
 from fipop.operator.routing import Router
 from fipop.rancher.matching import Guest
 from fipop.state.cache import ClusterCache
@@ -55,3 +60,28 @@ class RolloutParts:
     def _is_served(self, guest: Guest) -> bool:
         served = served_floating_ips(self.cache, guest)
         return bool(served) and not (guest.paused or any(each.paused for each in served))
+
+
+def build_rollout(
+    estate: Estate, *, cache: ClusterCache, guests: GuestDirectory, router: Router
+) -> RolloutController:
+    """Build what leads rollouts in one term."""
+    return RolloutController(
+        store=RolloutStore(client=estate.client, namespace=estate.namespace),
+        sessions=estate.sessions,
+        settings=lambda: estate.configuration.settings,
+        surroundings=RolloutParts(
+            cache=cache, guests=guests, router=router, configuration=estate.configuration
+        ),
+        now=lambda: estate.client.server_now().timestamp(),
+    )
+
+
+def build_departures(estate: Estate, *, guests: GuestDirectory, notices: Notices) -> Departures:
+    """Build what knows of the guests that are left in one term."""
+    return Departures(
+        settings=lambda: estate.configuration.settings,
+        guests=guests.all,
+        confirmed=notices.confirmed_removals,
+        tell=notices.tell_mass_removal,
+    )

@@ -31,7 +31,6 @@ from fipop.operator.adoption import Adoption
 from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
 from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.install_progress import InstallProgress
@@ -43,9 +42,7 @@ from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
 from fipop.operator.notices import Notices
 from fipop.operator.queues import Concurrency, Key, Kind, WorkQueues
-from fipop.operator.rollout.controller import RolloutController
-from fipop.operator.rollout.store import RolloutStore
-from fipop.operator.rollout_parts import RolloutParts
+from fipop.operator.rollout_parts import build_departures, build_rollout
 from fipop.operator.routing import Router, gives_out_more
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
@@ -71,11 +68,9 @@ class LeaderTerm:
         self.gate = AllocationGate()
         self.guests = GuestDirectory(cache=self.cache, client=estate.client)
         self.waiting_guests = WaitingGuests()
+        progress = InstallProgress(lambda message: estate.configuration.tell("InstallProgress", message))
         self.router = Router(
-            cache=self.cache,
-            queues=queues,
-            waiting_guests=self.waiting_guests,
-            progress=InstallProgress(lambda message: estate.configuration.tell("InstallProgress", message)),
+            cache=self.cache, queues=queues, waiting_guests=self.waiting_guests, progress=progress
         )
         self.notices = Notices(
             cache=self.cache,
@@ -92,7 +87,7 @@ class LeaderTerm:
             lives=self.guests.exists,
             count_release=estate.metrics.count_release,
         )
-        self.rollout = self._build_rollout(estate)
+        self.rollout = build_rollout(estate, cache=self.cache, guests=self.guests, router=self.router)
         self._build_guests(estate)
         self._build_addresses(estate)
         self.adoption = Adoption(
@@ -102,17 +97,6 @@ class LeaderTerm:
             discover=self.guests.discover,
         )
         self.first_rounds = FirstRounds(cache=self.cache, queues=queues, router=self.router)
-
-    def _build_rollout(self, estate: Estate) -> RolloutController:
-        return RolloutController(
-            store=RolloutStore(client=estate.client, namespace=estate.namespace),
-            sessions=estate.sessions,
-            settings=lambda: estate.configuration.settings,
-            surroundings=RolloutParts(
-                cache=self.cache, guests=self.guests, router=self.router, configuration=estate.configuration
-            ),
-            now=lambda: estate.client.server_now().timestamp(),
-        )
 
     def _build_guests(self, estate: Estate) -> None:
         client = estate.client
@@ -163,12 +147,7 @@ class LeaderTerm:
                 conflicts=self.conflicts,
                 requests=self.router,
                 rollout=self.rollout,
-                departures=Departures(
-                    settings=lambda: estate.configuration.settings,
-                    guests=self.guests.all,
-                    confirmed=self.notices.confirmed_removals,
-                    tell=self.notices.tell_mass_removal,
-                ),
+                departures=build_departures(estate, guests=self.guests, notices=self.notices),
                 now=estate.client.server_now,
                 monotonic=time.monotonic,
                 random=SystemRandom(),
@@ -321,10 +300,12 @@ class LeaderTerm:
     def _guest_learned(self, guest: Guest) -> None:
         self.router.add_guest_floating_ips(guest.id)
         self.router.add_pass(guest.id)
-        # Machines that Rancher made since then carry nothing yet; what was imported may be older than its objects.
-        is_newborn = not guest.imported and self._began is not None and guest.created > self._began
-        if guest.connected and not is_newborn:
+        if guest.connected and not self._is_newborn(guest):
             self.scan.note_guest(guest.id)
+
+    def _is_newborn(self, guest: Guest) -> bool:
+        """Whether Rancher made a guest's machines in this term: they carry nothing yet. Imported ones may be older."""
+        return not guest.imported and self._began is not None and guest.created > self._began
 
     def _guest_lost(self, guest: Guest) -> None:
         self._estate.metrics.forget_guest(guest.cluster_name)

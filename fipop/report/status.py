@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from fipop.api import names
 from fipop.api.conditions import Verdict
-from fipop.operator.rollout.progress import Phase, RolloutState
+from fipop.operator.rollout.progress import Phase
 from fipop.report.addresses import AddressState, report_contended
 from fipop.report.facts import SCHEMA_REVISIONS, Facts, Installation, Unread
 from fipop.report.fleet import (
@@ -22,6 +22,7 @@ from fipop.report.fleet import (
 )
 from fipop.report.picture import Picture
 from fipop.report.ranges import RangeReport, report_ranges
+from fipop.report.rollout import RolloutReport, report_rollout
 from fipop.settings.options import BadOption
 
 NEARLY_FULL_PERCENT = 90.0
@@ -45,20 +46,6 @@ class OperatorReport:
     predecessor_runs: bool
     bad_options: tuple[BadOption, ...]
     unwise_options: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutReport:
-    """The rollout that goes on, or ended last; `guests` counts those of the wave by their step."""
-
-    target: str
-    stable: str
-    phase: str
-    wave: int
-    size: int
-    started: datetime
-    guests: dict[str, int]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +96,7 @@ def report_status(picture: Picture) -> StatusReport:
             "unreachable": reachable[False],
             "unknown": reachable[None],
         },
-        rollout=_rollout(facts.installation.rollout),
+        rollout=report_rollout(facts.installation.rollout),
         problems=tuple(problems),
         unread=facts.unread,
     )
@@ -134,21 +121,6 @@ def _operator(facts: Facts) -> OperatorReport:
         predecessor_runs=predecessor_runs(found),
         bad_options=found.bad_options,
         unwise_options=found.unwise_options,
-    )
-
-
-def _rollout(state: RolloutState | None) -> RolloutReport | None:
-    if state is None:
-        return None
-    return RolloutReport(
-        target=state.target,
-        stable=state.stable,
-        phase=state.phase.value,
-        wave=state.wave,
-        size=state.size,
-        started=datetime.fromtimestamp(state.started_at, UTC),
-        guests=dict(sorted(Counter(each.step.value for each in state.guests.values()).items())),
-        reason=state.reason,
     )
 
 

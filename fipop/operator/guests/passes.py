@@ -8,20 +8,18 @@ from collections.abc import Callable
 from fipop.api.models import FloatingIP, Reservation
 from fipop.control.runs import Priority, RetryAfter
 from fipop.errors import PASSING_ERRORS
-from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
-from fipop.ipam.addresses import format_address, parse_address
+from fipop.ipam.addresses import parse_address
 from fipop.metrics import GuestEvent
-from fipop.operator.addresses.guest_binding import bind_guest
-from fipop.operator.addresses.ownership import address_of
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError
 from fipop.operator.guests.opting import installs
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
+from fipop.operator.guests.tasks import build_wanted, judge_urgency, served_floating_ips, text_of
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
-from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.cache import BY_OWNER_NAMESPACE
 from fipop.state.observations import GuestObservation, observe, unreachable
 
 logger = logging.getLogger(__name__)
@@ -220,7 +218,7 @@ class PassController:
     def _retired(self, guest_id: str) -> frozenset[str]:
         reservations = self._parts.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
         # What was only found there was never given by us: it is somebody else's, and so are its keys.
-        return frozenset(_text(each) for each in reservations if not each.is_held and each.owner.name)
+        return text_of(each for each in reservations if not each.is_held and each.owner.name)
 
     def _task(
         self, guest: Guest, floating_ips: list[FloatingIP], retired: frozenset[str], kubeconfig: bytes
@@ -231,7 +229,7 @@ class PassController:
             for each in self._parts.cache.reservations_of(floating_ip.meta.key)
             if each.is_held and each.owner.uid == floating_ip.uid
         ]
-        granted = frozenset(_text(each) for each in held)
+        granted = text_of(held)
         settings = self._parts.settings()
         opted_in = installs(settings, guest) and bool(floating_ips)
         gate = self._parts.rollout.gate(guest) if opted_in else ReleaseGate()
@@ -283,40 +281,3 @@ class PassController:
         self._parts.sessions.forget(guest_id)
         self._parts.departures.forget(guest_id)
         self._parts.guests.forget(guest_id)
-
-
-def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
-    """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
-    return [
-        floating_ip
-        for floating_ip in cache.floating_ips_of(guest.id)
-        if floating_ip.status.addresses and bind_guest(cache, floating_ip).blocker is None
-    ]
-
-
-def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
-    """Say how soon a guest is to have helm: what goes back first, guests without releases next, upgrades last."""
-    if task.gate.going_back is not None:
-        return Priority.URGENT
-    is_new = any(not release.deployed_revision for release in report.releases)
-    return Priority.NORMAL if is_new else Priority.BACKGROUND
-
-
-def build_wanted(floating_ip: FloatingIP, granted: frozenset[str]) -> WantedAddress | None:
-    """Say what a floating IP asks of the ConfigMap: of its addresses only those that reservations back."""
-    addresses = tuple(address for address in floating_ip.status.addresses if address in granted)
-    if not addresses:
-        return None
-    return WantedAddress(
-        floating_ip=floating_ip.meta.key,
-        created=floating_ip.meta.created,
-        addresses=addresses,
-        service_namespace=floating_ip.service_namespace,
-        allow_share=floating_ip.allow_share,
-        interface=floating_ip.interface,
-        update_config_map=floating_ip.update_config_map,
-    )
-
-
-def _text(reservation: Reservation) -> str:
-    return format_address(address_of(reservation))

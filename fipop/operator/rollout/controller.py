@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fipop.api import names
-from fipop.errors import ApiConflictError, ChartError, FipopError
+from fipop.errors import ApiConflictError, FipopError
 from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.helm.charts import wanted_releases
-from fipop.guest.helm.targets import Target, build_target, hash_asked, pin_versions
-from fipop.guest.release_gate import Aim, ReleaseGate, build_aim
+from fipop.guest.helm.targets import Target
+from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import PassReport
 from fipop.operator.rollout.gates import GateKeeper
 from fipop.operator.rollout.plan import Member, Notice, advance, begin, complete
 from fipop.operator.rollout.progress import Phase, RolloutState, Step
 from fipop.operator.rollout.sightings import Sightings
 from fipop.operator.rollout.store import RolloutStore
+from fipop.operator.rollout.targets import Targets
 from fipop.rancher.matching import Guest
 from fipop.settings.options import RolloutType, Settings
 
@@ -63,15 +63,15 @@ class RolloutController:
     now: Callable[[], float]
     sightings: Sightings = field(default_factory=Sightings)
     state: RolloutState | None = None
-    _targets: dict[str, Target] = field(default_factory=dict)
-    _aims: dict[str, Aim] = field(default_factory=dict)
-    _applied: Settings | None = None
+    targets: Targets = field(init=False)
     _loaded: bool = False
-    _written: RolloutState | None = None
     _written_at: float = 0.0
     _advanced_at: float | None = None
     _began_at: float = 0.0
     _refused: str = ""
+
+    def __post_init__(self) -> None:
+        self.targets = Targets(store=self.store, charts=self.sessions.charts)
 
     async def run(self) -> None:
         """Lead rollouts until cancelled; what fails is tried again."""
@@ -93,8 +93,8 @@ class RolloutController:
         keeper = GateKeeper(
             settings=settings,
             state=state,
-            current=self._aim(state.target) if state is not None else None,
-            stable=self._aim(state.stable) if state is not None else None,
+            current=self.targets.aim(state.target, settings) if state is not None else None,
+            stable=self.targets.aim(state.stable, settings) if state is not None else None,
         )
         return keeper.gate(
             progress=state.guests.get(guest.id) if state is not None else None,
@@ -135,7 +135,7 @@ class RolloutController:
         fleet = self.surroundings.fleet()
         if not settings.kubevip_update or not fleet:
             return
-        target = await self._find_target(settings)
+        target = await self.targets.find(settings, self.state.target if self.state is not None else "")
         if target is None:
             return
         state, notices = self._follow(target, settings)
@@ -148,9 +148,8 @@ class RolloutController:
         await self._publish(state, notices)
 
     async def _load(self) -> None:
-        self._targets = await self.store.load_targets()
-        self.state = self._written = await self.store.load()
-        self._aims.clear()
+        await self.targets.load()
+        self.state = await self.store.load()
         self._began_at = self.now()
         self._loaded = True
 
@@ -173,7 +172,7 @@ class RolloutController:
 
     def _recall(self, target: Target) -> RolloutState | None:
         """Make the state again where it is gone: of the two targets that are kept the other one was the stable one."""
-        others = [name for name in self._targets if name != target.name]
+        others = [name for name in self.targets.known if name != target.name]
         if len(others) != 1:
             return None
         return RolloutState(
@@ -222,7 +221,7 @@ class RolloutController:
         is_step = before is None or _landmarks(state) != _landmarks(before)
         if is_step or self.now() - self._written_at >= WRITE_SECONDS:
             await self.store.save(state)
-            self._written, self._written_at = state, self.now()
+            self._written_at = self.now()
         self.state = state
         if before is None or before.number != state.number:
             self.sightings.begin(self.now())
@@ -233,7 +232,7 @@ class RolloutController:
             self.surroundings.tell(notice)
         if is_step:
             self._wake_changed(before, state)
-            await self._drop_unneeded(state)
+            await self.targets.keep_only(state.target, state.stable)
 
     def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
         if state.phase is Phase.COMPLETED:
@@ -245,47 +244,6 @@ class RolloutController:
             old = known.get(guest_id)
             if old is None or old.step is not progress.step or (before and before.phase is not state.phase):
                 self.surroundings.wake(guest_id, urgent=progress.step is Step.FAILED)
-
-    async def _drop_unneeded(self, state: RolloutState) -> None:
-        for name in [name for name in self._targets if name not in (state.target, state.stable)]:
-            del self._targets[name]
-            self._aims.pop(name, None)
-            await self.store.drop_target(name)
-
-    async def _find_target(self, settings: Settings) -> Target | None:
-        """Give what the settings ask for, with the charts there are; the one before where they cannot be had."""
-        known = self._targets.get(self.state.target) if self.state is not None else None
-        asked = hash_asked(settings)
-        if known is None or known.asked != asked:
-            known = next((each for each in self._targets.values() if each.asked == asked), known)
-        pinned = pin_versions(settings, known)
-        try:
-            charts = {
-                one.role: (await self.sessions.charts.get(one.source)).identity
-                for one in wanted_releases(pinned)
-            }
-        except ChartError as error:
-            logger.debug("no target", extra={"error": str(error)})
-            return known if known is not None and known.asked == asked else None
-        found = build_target(settings, charts)
-        if known is not None and known.name == found.name:
-            return known
-        kept = self._targets.get(found.name)
-        if kept is None or kept.asked != found.asked:
-            await self.store.save_target(found)
-            self._targets[found.name] = found
-            self._aims.pop(found.name, None)
-        return found
-
-    def _aim(self, name: str) -> Aim | None:
-        settings = self.settings()
-        if settings is not self._applied:
-            self._aims.clear()
-            self._applied = settings
-        target = self._targets.get(name)
-        if target is not None and name not in self._aims:
-            self._aims[name] = build_aim(target, settings)
-        return self._aims.get(name)
 
     def _is_busy(self) -> bool:
         state = self.state
