@@ -32,9 +32,6 @@ class Guests:
         self.services: dict[str, str] = {}
         self.silent: set[str] = set()
 
-    charts: Any = None
-    """No release is kept here."""
-
     async def look(self, guest_id: str, _kubeconfig: bytes, **_: object) -> InUseAddresses:
         if guest_id in self.silent:
             raise ApiUnreachableError(verb="list", kind="ConfigMap", name="", reason="no answer")

@@ -71,7 +71,7 @@ class RolloutController:
     _refused: str = ""
 
     def __post_init__(self) -> None:
-        self.targets = Targets(store=self.store, charts=self.sessions.charts)
+        self.targets = Targets(store=self.store, sessions=self.sessions)
 
     async def run(self) -> None:
         """Lead rollouts until cancelled; what fails is tried again."""

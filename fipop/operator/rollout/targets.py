@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from fipop.errors import ChartError
-from fipop.guest.helm.chart_cache import ChartCache
+from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.charts import wanted_releases
 from fipop.guest.helm.targets import Target, build_target, hash_asked, pin_versions
 from fipop.guest.release_gate import Aim, build_aim
@@ -21,7 +21,7 @@ class Targets:
     """The targets that are kept, by name."""
 
     store: RolloutStore
-    charts: ChartCache
+    sessions: GuestSessions
     known: dict[str, Target] = field(default_factory=dict)
     _aims: dict[str, Aim] = field(default_factory=dict)
     _applied: Settings | None = None
@@ -41,7 +41,7 @@ class Targets:
             before = next((each for each in self.known.values() if each.asked == asked), before)
         wanted = wanted_releases(pin_versions(settings, before))
         try:
-            charts = {one.role: (await self.charts.get(one.source)).identity for one in wanted}
+            charts = {one.role: (await self.sessions.charts.get(one.source)).identity for one in wanted}
         except ChartError as error:
             logger.debug("no target", extra={"error": str(error)})
             return before if before is not None and before.asked == asked else None
