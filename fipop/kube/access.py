@@ -95,16 +95,24 @@ def _read(path: str | None) -> str | None:
     return Path(path).read_text(encoding="ascii") if path else None
 
 
+_ASK_SECONDS = 1.0
+
+
 class _TokenSource:
     """The current token, renewed by the kubernetes package; the last good one while it cannot be renewed."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._token = ""
+        self._asked_at = float("-inf")
 
     def __call__(self) -> str:
         from kubernetes.config import ConfigException  # noqa: PLC0415
 
+        now = time.monotonic()
+        if self._token and now - self._asked_at < _ASK_SECONDS:
+            return self._token  # to ask takes as long as a request does
+        self._asked_at = now
         try:
             authorization = self._configuration.get_api_key_with_prefix("BearerToken") or ""
         except (ConfigException, OSError):
