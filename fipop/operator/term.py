@@ -34,7 +34,6 @@ from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.install_progress import InstallProgress
-from fipop.operator.guests.kubeconfigs import KubeconfigReader
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.pass_triggers import PassTriggers
 from fipop.operator.guests.passes import PassController
@@ -100,8 +99,7 @@ class LeaderTerm:
 
     def _build_guests(self, estate: Estate) -> None:
         client = estate.client
-        self.kubeconfigs = KubeconfigReader(client)
-        inspector = GuestInspector(kubeconfigs=self.kubeconfigs, guests=self.guests, sessions=estate.sessions)
+        inspector = GuestInspector(client=client, guests=self.guests, sessions=estate.sessions)
         reach = Reach(cache=self.cache, guests=self.guests)
         self.conflicts = AddressConflicts(
             cache=self.cache, guests=self.guests, inspector=inspector, reach=reach
@@ -134,7 +132,7 @@ class LeaderTerm:
     def _build_pass_controller(self, estate: Estate) -> PassController:
         return PassController(
             PassParts(
-                kubeconfigs=self.kubeconfigs,
+                client=estate.client,
                 cache=self.cache,
                 guests=self.guests,
                 inspector=self.inspector,

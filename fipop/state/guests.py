@@ -53,12 +53,7 @@ class GuestDirectory:
         """Give a guest as far as it can be told without a request; None where there is none to be asked."""
         links = self._links(guest_id)
         found = glimpse_guest(links) if links is not None else None
-        if not isinstance(found, Guest):
-            return None
-        known = self.known(guest_id)
-        if known is None:
-            self._partly_known[guest_id] = found
-        return found
+        return found if isinstance(found, Guest) else None
 
     def _links(self, guest_id: str) -> Links | None:
         management = self._management(guest_id)

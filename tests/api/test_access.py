@@ -7,6 +7,7 @@ not grant, it cannot do.
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -19,6 +20,7 @@ from localfleet.installation import NAMESPACE, RELEASE
 from localfleet.rancher_plan import Guest
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
+    ALL_FLOATING_IPS,
     RANGES,
     RESERVATIONS,
     Stack,
@@ -29,6 +31,7 @@ from localfleet.stack import (
     open_stack,
 )
 from localfleet.waiting import eventually
+from tests.api.chart_source import pack_charts
 from tests.api.proxied import Asked, Proxied, SeeingProxy, proxied
 from tests.chart.test_access import BASE, CRD_UPDATE, LEASE, Grant
 
@@ -167,6 +170,49 @@ class Story:
 
         await eventually(is_free, seconds=STEP_SECONDS)
 
+    async def roll_out_twice(self, folder: Path) -> None:
+        """Ask for releases and then for other ones: a rollout begins, is written again, and gives way to another."""
+        vip, provider = (await pack_charts(folder))[1::2]
+        await self.stack.set_options(
+            kubevipGuestInstall="enabled",
+            kubevipUpdate="true",
+            kubevipChartRef=f"file://{vip}",
+            kubevipCloudProviderChartRef=f"file://{provider}",
+        )
+        kept = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
+        async def targets() -> set[str]:
+            items = await self.stack.client.items(kept)
+            return {name for each in items if (name := each["metadata"]["name"]).startswith("fipop-target-")}
+
+        first = await eventually(targets, seconds=STEP_SECONDS, what="a target")
+        await self.stack.set_options(kubevipChartValues="env: {vip_interface: eth7}\n")
+
+        async def has_given_way() -> bool:
+            return bool(await targets()) and not first & await targets()
+
+        await eventually(has_given_way, seconds=STEP_SECONDS, what="the first target to be dropped")
+
+    async def write_again(self) -> None:
+        """Have the guest written long after its address was claimed: its reservation is asked for first."""
+        path = f"{ALL_FLOATING_IPS}"
+        served = next(
+            each
+            for each in await self.stack.client.items(path)
+            if each["metadata"]["name"] == "served-kubevip"
+        )
+        namespace = served["metadata"]["namespace"]
+        item = f"{floating_ips(namespace)}/served-kubevip"
+        await self.stack.client.patch(item, {"spec": {"serviceNamespace": "late"}})
+        guest = self.stack.proxy.guests[namespace].target
+        assert isinstance(guest, SimulatedGuest)
+
+        async def is_written() -> bool:
+            found = guest.get("configmaps", "kube-system", "kubevip")
+            return found is not None and "cidr-late" in found["data"]
+
+        await eventually(is_written, seconds=STEP_SECONDS, what="the guest's ConfigMap")
+
     async def complain_twice(self) -> None:
         """Have a bad option in two lives of the operator: an old event about it gets its count raised."""
         event = await eventually(self.complain, seconds=STEP_SECONDS, what="an event about a bad option")
@@ -193,7 +239,7 @@ class Story:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def story(fleet: LocalFleet) -> AsyncIterator[Story]:
+async def story(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story]:
     async with open_stack(fleet, "access") as stack, proxied(stack, "watched") as watched:
         rights = Rights(stack=stack, all=BASE | CRD_UPDATE | LEASE)
         story = Story(stack, watched, rights)
@@ -205,6 +251,8 @@ async def story(fleet: LocalFleet) -> AsyncIterator[Story]:
             await story.use_a_stale_view()
             await story.let_go()
             await story.complain_twice()
+            await story.write_again()
+            await story.roll_out_twice(tmp_path_factory.mktemp("charts"))
         except DeadlineError as error:
             error.add_note(watched.operator.process.read_log())
             raise

@@ -10,7 +10,8 @@ from fipop.errors import ApiError, GuestUnreadableError, KubeAccessError, PassTi
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, KubeconfigReader
+from fipop.kube.client import KubeClient
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest
 from fipop.state.guests import GuestDirectory
 
@@ -19,7 +20,7 @@ from fipop.state.guests import GuestDirectory
 class GuestInspector:
     """Looks into guests, and knows what passes may be about to write there."""
 
-    kubeconfigs: KubeconfigReader
+    client: KubeClient
     guests: GuestDirectory
     sessions: GuestSessions
     _under_way: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class GuestInspector:
 
     async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
         """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
-        guest = self.guests.known(guest_id)
+        guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id)
         if guest is None:
             if isinstance(await self.guests.discover(guest_id), NotAGuest):
                 return InUseAddresses()  # no pass is ever made there, nothing was written
@@ -64,7 +65,7 @@ class GuestInspector:
             raise KubeconfigMissingError(
                 secret=f"of guest {guest_id}", problem="is not in use: not connected"
             )
-        kubeconfig = await self.kubeconfigs.read(guest)
+        kubeconfig = await read_kubeconfig(self.client, guest)
         try:
             return await self.sessions.look(guest_id, kubeconfig, seconds=seconds)
         except (ApiError, KubeAccessError, PassTimeoutError) as error:

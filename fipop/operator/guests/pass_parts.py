@@ -12,12 +12,12 @@ from fipop.control.runs import Priority
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import PassReport
+from fipop.kube.client import KubeClient
 from fipop.metrics import Metrics
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.inspection import GuestInspector
-from fipop.operator.guests.kubeconfigs import KubeconfigReader
 from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 from fipop.state.cache import ClusterCache
@@ -68,7 +68,7 @@ class PassParts:
     seen to carry.
     """
 
-    kubeconfigs: KubeconfigReader
+    client: KubeClient
     cache: ClusterCache
     guests: GuestDirectory
     sessions: GuestSessions

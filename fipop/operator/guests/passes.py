@@ -12,7 +12,7 @@ from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import parse_address
 from fipop.metrics import GuestEvent
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
 from fipop.operator.guests.opting import installs
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
@@ -24,7 +24,7 @@ from fipop.state.observations import GuestObservation, observe, unreachable
 
 logger = logging.getLogger(__name__)
 
-NEW_GUEST_SECONDS = 30.0
+NEW_GUEST_SECONDS = 5.0
 """A status is written when it is known, not in steps on the way there."""
 FIRST_PASS_SECONDS = 0.5
 LEAVING_SECONDS = 15.0
@@ -111,8 +111,9 @@ class PassController:
             self._parts.metrics.forget_guest(guest.cluster_name)
             self.forget(guest_id)
             return None
-        if observation.reachable or self._is_told(guest):
-            self._note(guest_id, observation)
+        if not (observation.reachable or self._is_told(guest)):
+            return RetryAfter(self._next(min(retry_seconds or NEW_GUEST_SECONDS, NEW_GUEST_SECONDS)))
+        self._note(guest_id, observation)
         return RetryAfter(self._next(retry_seconds))
 
     def _is_told(self, guest: Guest) -> bool:
@@ -142,7 +143,7 @@ class PassController:
             message = "Rancher is not connected to the guest"
             return unreachable("GuestDisconnected", message, installs=installing), None
         try:
-            kubeconfig = await self._parts.kubeconfigs.read(guest)
+            kubeconfig = await read_kubeconfig(self._parts.client, guest)
         except KubeconfigMissingError as error:
             schedule.failures += 1
             self._note_rollout(guest, None, installing=installing)

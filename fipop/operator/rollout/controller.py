@@ -146,6 +146,7 @@ class RolloutController:
             notices = (*notices, *more)
         self._advanced_at = self.now()
         await self._publish(state, notices)
+        await self.targets.keep_only(state.target, state.stable)
 
     async def _load(self) -> None:
         await self.targets.load()
@@ -232,7 +233,6 @@ class RolloutController:
             self.surroundings.tell(notice)
         if is_step:
             self._wake_changed(before, state)
-            await self.targets.keep_only(state.target, state.stable)
 
     def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
         if state.phase is Phase.COMPLETED:

@@ -68,6 +68,6 @@ class Targets:
     async def keep_only(self, *names: str) -> None:
         """Drop all others."""
         for name in [name for name in self.known if name not in names]:
+            await self.store.drop_target(name)
             del self.known[name]
             self._aims.pop(name, None)
-            await self.store.drop_target(name)
