@@ -50,8 +50,14 @@ class GuestInspector:
         return (await self.read_in_use(guest_id)).carrier_of(format_address(address)) is not None
 
     async def can_be_asked(self, guest_id: str) -> bool:
-        """Tell whether Rancher is connected to a guest; for thousands of them, so without a request."""
-        guest = self.guests.glimpse(guest_id)
+        """Tell whether Rancher is connected to a guest: without a request, where its floating IPs have their ranges."""
+        floating_ips = self.guests.cache.floating_ips_of(guest_id)
+        if floating_ips and all(each.range or each.status.range for each in floating_ips):
+            guest = self.guests.glimpse(guest_id)
+        else:
+            # What a range is chosen by is known before the first round over a floating IP, whose status says so.
+            await self.guests.discover(guest_id)
+            guest = self.guests.known(guest_id)
         return guest is not None and guest.connected
 
     async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
