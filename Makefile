@@ -87,6 +87,9 @@ faults: setup ## Disturb the operator in some 750 ways and judge every revision 
 rollouts: setup assets ## Roll changes out over 200 guests, 5 of them real, past killed leaders and other harm (about 25 minutes)
 	FIPOP_ROLLOUT_SIMULATED=195 FIPOP_ROLLOUT_REAL=5 $(BIN)/pytest --numprocesses=0 tests/api/test_rollout_fleet.py
 
+faults-rollouts: setup assets ## Kill the leader at its writes while a change is rolled out, in 24 ways (about 15 minutes)
+	$(BIN)/python -m tests.faults.rollouts
+
 faults-services: setup ## Disturb several cloud providers at once in some 160 ways and judge every revision (about 10 minutes)
 	$(BIN)/python -m tests.faults.services
 
@@ -100,4 +103,4 @@ simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings ch
 hostile: setup assets ## Have hostile guests of 122 kinds beside 200 well-behaved ones, watched from outside (15 to 30 minutes)
 	$(BIN)/python -m tests.hostile
 
-.PHONY: faults faults-services rollouts faults-seeded simulation hostile
+.PHONY: faults faults-rollouts faults-services rollouts faults-seeded simulation hostile
