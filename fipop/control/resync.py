@@ -57,6 +57,10 @@ class Feed(Generic[P]):
             self.on_change(change, Source.LIST)
 
 
+FIRST_PAUSE_SECONDS = 1.5
+"""Who finds the Lease free has it by then."""
+
+
 class Lister(Protocol):
     """What a resync asks of the door to the API."""
 
@@ -72,12 +76,16 @@ class Lister(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResyncTimes:
-    """Seconds. `every` and the rest between two rounds are met within a tenth, so that replicas spread."""
+    """Seconds. `every` and the rest between two rounds are met within a tenth, so that replicas spread.
+
+    `first_pause`: so long at the start a leader's own lists are waited for, which are as good as a round.
+    """
 
     every_seconds: float = 300.0
     list_seconds: float = 60.0
     backoff: Backoff = _BACKOFF
     least_pause_seconds: float = 30.0
+    first_pause_seconds: float = 0.0
 
 
 class Resync:
@@ -104,6 +112,8 @@ class Resync:
         self._on_round = on_round
         self._requested = asyncio.Event()
         self._loaded = asyncio.Event()
+        self._refreshing = asyncio.Event()
+        self._refreshed = asyncio.Event()
         self._failing: set[str] = set()
 
     @property
@@ -121,22 +131,38 @@ class Resync:
 
     async def refresh(self) -> None:
         """List everything now, until all of it succeeded: a new leader must know what the former one did last."""
-        for feed in self._feeds:
-            await self._retry(feed)
-        self._loaded.set()
+        self._refreshing.set()
+        try:
+            for feed in self._feeds:
+                await self._retry(feed)
+            self._loaded.set()
+        finally:
+            self._refreshed.set()
 
     async def run(self) -> None:
         """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start afresh."""
         times, failures = self._times, 0
+        is_listed = await self._is_listed_by_leader()
         while True:
             self._requested.clear()
-            if await self._round():
+            if is_listed or await self._round():
+                is_listed = False
                 failures = 0
                 await asyncio.sleep(self._spread(times.least_pause_seconds))
                 await self._wait_requested(self._spread(times.every_seconds) - times.least_pause_seconds)
             else:
                 failures += 1
                 await asyncio.sleep(times.backoff.delay_seconds(failures, self._random))
+
+    async def _is_listed_by_leader(self) -> bool:
+        """Wait for the lists of a leader that begins now: to list everything twice at once would take twice as long."""
+        try:
+            async with asyncio.timeout(self._times.first_pause_seconds):
+                await self._refreshing.wait()
+        except TimeoutError:
+            return False
+        await self._refreshed.wait()
+        return self.loaded
 
     async def _round(self) -> bool:
         """List every resource once; True where all succeeded."""
@@ -194,5 +220,7 @@ def build_resync_times(every_seconds: float) -> ResyncTimes:
     """Compare with lists every so many seconds; what is asked for in between waits no longer than that either."""
     usual = ResyncTimes()
     return ResyncTimes(
-        every_seconds=every_seconds, least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2)
+        every_seconds=every_seconds,
+        least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2),
+        first_pause_seconds=FIRST_PAUSE_SECONDS,
     )

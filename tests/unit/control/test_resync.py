@@ -14,7 +14,7 @@ import pytest
 from fipop.api.models import FloatingIPRange
 from fipop.api.parsing import parse_range
 from fipop.control.kopf.bridge import EventType
-from fipop.control.resync import Feed, Resync, Source
+from fipop.control.resync import Feed, Resync, ResyncTimes, Source
 from fipop.control.store import Change, RestoredStoreError, Store
 from fipop.errors import ApiUnreachableError
 from fipop.kube.client import Listing
@@ -240,3 +240,30 @@ def test_a_refresh_lists_everything_at_once_and_insists(virtually: Virtually) ->
         assert bench.changes == [("+a", Source.LIST)] * 2
 
     virtually(scenario())
+
+
+def test_a_leader_that_begins_with_the_process_lists_everything_once(virtually: Virtually) -> None:
+    """Two rounds at once took twice as long, and every restart of a large fleet waited for that."""
+
+    async def play() -> None:
+        bench = Bench()
+        bench.resync._times = ResyncTimes(first_pause_seconds=1.5)
+        running = asyncio.create_task(bench.run_for(20))
+        await asyncio.sleep(1)
+        await bench.resync.refresh()
+        await running
+        assert bench.resync.loaded
+        assert len(bench.cluster.asked) == 1
+
+    virtually(play())
+
+
+def test_without_a_leader_the_first_round_begins_after_the_pause(virtually: Virtually) -> None:
+    async def play() -> None:
+        bench = Bench()
+        bench.resync._times = ResyncTimes(first_pause_seconds=1.5)
+        await bench.run_for(20)
+        assert [moment for moment, _ in bench.cluster.asked] == [2]
+        assert bench.rounds == 1
+
+    virtually(play())
