@@ -1,6 +1,5 @@
 """A rollout in real guests, by real helm: what it upgrades, what it takes back, and what stands in them at the end."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -117,17 +116,18 @@ async def test_a_bad_change_stops_at_the_canary_which_goes_back_and_a_good_one_r
     await pair.values(BAD)
     stopped = await pair.phase("Stopped", target_but=stable["target"])
 
+    count = len(before[0])
+
     async def is_back() -> bool:
-        return await interface(pair.canary) == "eth0"
+        # The bad revision, and the one that took it back, which says that it is ours.
+        return (await revisions(pair.canary, KUBE_VIP))[-1] == (count + 2, "deployed", str(count + 2))
 
     await eventually(is_back, seconds=SECONDS, what="the canary to go back")
+    assert await interface(pair.canary) == "eth0"
     assert await interface(pair.other) == "eth0"
     assert await revisions(pair.other, KUBE_VIP) == before[1]
-    count = len(before[0])
     after = await revisions(pair.canary, KUBE_VIP)
-    # The bad revision, and the one that took it back, which says that it is ours.
     assert [revision for revision, _, _ in after] == list(range(1, count + 3))
-    assert after[-1] == (count + 2, "deployed", str(count + 2))
     reasons = {each["reason"] for each in await pair.stack.client.items(EVENTS)}
     assert {"RolloutStarted", "WaveStarted", "RolloutStopped"} <= reasons
 
@@ -168,7 +168,10 @@ async def test_what_people_delete_is_there_again_by_a_roll_back_without_any_char
         return bool(await interface(pair.canary))
 
     await eventually(is_there, seconds=SECONDS, what="the DaemonSet")
-    await asyncio.gather(pair.canary.passes(2))
-    after = await revisions(pair.canary, KUBE_VIP)
-    assert after[-1] == (len(before) + 1, "deployed", str(len(before) + 1))
+    number = len(before) + 1
+
+    async def is_ours() -> bool:
+        return (await revisions(pair.canary, KUBE_VIP))[-1] == (number, "deployed", str(number))
+
+    await eventually(is_ours, seconds=SECONDS, what="the revision to be ours")
     assert (await pair.stack.client.get(SETTINGS))["data"]["kubevipUpdate"] == "true"
