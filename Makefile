@@ -87,7 +87,7 @@ faults: setup ## Disturb the operator in some 750 ways and judge every revision 
 rollouts: setup assets ## Roll changes out over 200 guests, 5 of them real, past killed leaders and other harm (about 25 minutes)
 	FIPOP_ROLLOUT_SIMULATED=195 FIPOP_ROLLOUT_REAL=5 $(BIN)/pytest --numprocesses=0 tests/api/test_rollout_fleet.py
 
-faults-rollouts: setup assets ## Kill the leader at its writes while a change is rolled out, in 24 ways (about 15 minutes)
+faults-rollouts: setup assets ## Kill the leader at its writes while a change is rolled out, in 24 ways (about 25 minutes)
 	$(BIN)/python -m tests.faults.rollouts
 
 faults-services: setup ## Disturb several cloud providers at once in some 160 ways and judge every revision (about 10 minutes)
