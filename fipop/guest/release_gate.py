@@ -62,7 +62,8 @@ class ReleaseGate:
     one that runs is brought there, too; else only what is missing or broken is. `mend`: what people deleted or changed
     is put right. `is_proven`: the aim was completed before, so a guest with something deployed may be repaired towards
     it. `is_open`: helm may run at all. `in_turn`: the provider follows once kube-vip is ready. `watch_pods`: restarts
-    are counted. `reason`, `message`: why a release that differs is left so. `known`: what releases are compared with.
+    are counted. `reason`: that of the condition where a release that differs is left so. `known`: what releases are
+    compared with.
     """
 
     aim: Aim | None = None
@@ -75,7 +76,6 @@ class ReleaseGate:
     going_back: Return | None = None
     known: tuple[Aim, ...] = ()
     reason: str = ""
-    message: str = ""
     recheck_seconds: float | None = field(default=None, compare=False)
 
     def may_change(self, state: ReleaseState) -> bool:

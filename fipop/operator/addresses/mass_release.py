@@ -44,7 +44,7 @@ class MassReleaseGuard:
             return True
         suspicious, held = self._count()
         confirmed = self._confirmed()
-        if _are_few(suspicious, held):
+        if are_few(suspicious, held):
             if self._told and self._told == confirmed:
                 self._used = confirmed
             self._told = 0
@@ -67,7 +67,7 @@ class MassReleaseGuard:
         if not self._told:
             return 0
         suspicious, held = self._count()
-        return 0 if _are_few(suspicious, held) or suspicious == self._confirmed() else suspicious
+        return 0 if are_few(suspicious, held) or suspicious == self._confirmed() else suspicious
 
     def _confirmed(self) -> int:
         """Give the number that people confirmed; 0 for one that has served already and was not taken away since."""
@@ -94,5 +94,6 @@ class MassReleaseGuard:
         )
 
 
-def _are_few(suspicious: int, held: int) -> bool:
+def are_few(suspicious: int, held: int) -> bool:
+    """Whether so many at once, of so many in all, are no reason to ask people: ten, or a tenth."""
     return suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held)

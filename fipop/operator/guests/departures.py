@@ -6,14 +6,12 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from fipop.operator.addresses.mass_release import are_few
 from fipop.operator.guests.opting import installs
 from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 
 logger = logging.getLogger(__name__)
-
-LEAST_SUSPICIOUS = 10
-SUSPICIOUS_PERCENT = 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +71,7 @@ class Departures:
 
     def _are_confirmed(self, with_ours: set[str], fleet: int) -> bool:
         asked = with_ours - self._granted
-        if len(asked) <= max(LEAST_SUSPICIOUS, fleet * SUSPICIOUS_PERCENT // 100):
+        if are_few(len(asked), fleet):
             self._told = 0
             self._granted |= asked
             return True

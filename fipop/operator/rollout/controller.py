@@ -117,14 +117,14 @@ class RolloutController:
         """Count the guests of the fleet by their step: `pending` wait for their turn, `done` are at the target."""
         counts = dict.fromkeys(("pending", "done", *(step.value for step in Step)), 0)
         state = self.state
-        for guest_id in self.surroundings.fleet() if state is not None else ():
-            progress = state.guests.get(guest_id) if state is not None else None
+        if state is None:
+            return counts
+        for guest_id in self.surroundings.fleet():
+            progress = state.guests.get(guest_id)
             if progress is not None:
                 counts[progress.step.value] += 1
-            elif state is not None and self.sightings.reached(guest_id, state.target):
-                counts["done"] += 1
             else:
-                counts["pending"] += 1
+                counts["done" if self.sightings.reached(guest_id, state.target) else "pending"] += 1
         return counts
 
     async def step(self) -> None:

@@ -73,33 +73,26 @@ class GateKeeper:
 
     def _stopped(self, progress: GuestProgress, current: Aim) -> ReleaseGate:
         settings = self.settings
-        told = f"target {current.target.name} failed here"
         may_go = settings.kubevip_update and not settings.kubevip_rollout_paused
         if settings.kubevip_rollout_failure_strategy is FailureStrategy.STOP or not may_go:
-            return ReleaseGate(aim=current, known=self._known(), is_open=False, message=told)
+            return ReleaseGate(aim=current, known=self._known(), is_open=False)
         kube_vip, provider = progress.revisions
         revisions = {Role.KUBE_VIP: kube_vip, Role.CLOUD_PROVIDER: provider}
         return ReleaseGate(
             aim=self.stable or current,
             known=self._known(),
             going_back=Return(revisions=revisions, leaving=current),
-            message=told,
         )
 
     def _waiting(self, reason: str = "RolloutPending") -> ReleaseGate:
         """Give the gate of a guest whose turn has not come: what runs is left, what is broken is mended."""
         aim = self.stable or self.current
         assert aim is not None, "asked only where there is a target"
-        assert self.current is not None, "asked only where there is a target"
-        message = f"target {self.current.target.name} has not reached this guest"
-        if reason == "RolledBack":
-            message = f"target {self.current.target.name} was taken back here"
         return self._build(
             aim,
             mend=self.settings.kubevip_update,
             is_proven=self.stable is not None,
             reason=reason,
-            message=message,
         )
 
     def _build(self, aim: Aim, *, update: bool = False, mend: bool = False, **more: object) -> ReleaseGate:

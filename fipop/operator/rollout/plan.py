@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
-from fipop.settings.options import Settings
+from fipop.settings.options import FailureStrategy, Settings
 
 HELM_ATTEMPTS = 3
 _LOST_PERCENT = 10
+_BACK = "; all of them went back"
+"""Ends the reason of a stopped rollout once that was told."""
 _LOST_AT_LEAST = 2
 _AT_THE_SAME_TIME_SECONDS = 120.0
 """So long before a guest of the wave others may have been found out of reach; those that are looked at later count."""
@@ -104,7 +106,7 @@ def advance(
         guests[guest_id] = _judge(timed, member, settings, now, phase=state.phase)
     state = replace(state, guests=guests)
     if state.phase is Phase.STOPPED:
-        return _settle_stopped(state, settings)
+        return _settle_stopped(state)
     failed = state.count(Step.FAILED)
     if failed > _allowed(state, settings):
         return _stop(state, failed, settings)
@@ -157,7 +159,7 @@ def _allowed(state: RolloutState, settings: Settings) -> int:
 
 
 def _goes_back(settings: Settings) -> bool:
-    return settings.kubevip_rollout_failure_strategy.value == "Rollback"
+    return settings.kubevip_rollout_failure_strategy is FailureStrategy.ROLLBACK
 
 
 def _stop(state: RolloutState, failed: int, settings: Settings) -> tuple[RolloutState, tuple[Notice, ...]]:
@@ -175,9 +177,8 @@ def _stop(state: RolloutState, failed: int, settings: Settings) -> tuple[Rollout
     return stopped, (Notice("RolloutStopped", f"target {state.target}: {reason}; {hint}", is_warning=True),)
 
 
-def _settle_stopped(state: RolloutState, settings: Settings) -> tuple[RolloutState, tuple[Notice, ...]]:
+def _settle_stopped(state: RolloutState) -> tuple[RolloutState, tuple[Notice, ...]]:
     """Tell once when all that failed is back."""
-    del settings
     back = [one for one in state.guests.values() if one.step is Step.ROLLED_BACK]
     waits = any(one.step in (Step.FAILED, Step.UPGRADING) for one in state.guests.values())
     told = state.reason.endswith(_BACK)
@@ -185,9 +186,6 @@ def _settle_stopped(state: RolloutState, settings: Settings) -> tuple[RolloutSta
         return state, ()
     message = f"target {state.target}: {len(back)} guests are as they were before"
     return replace(state, reason=state.reason + _BACK), (Notice("RolledBack", message),)
-
-
-_BACK = "; all of them went back"
 
 
 def _next_wave(
