@@ -85,5 +85,5 @@ class GuestSessions:
         return self._limits.charts
 
     async def close(self) -> None:
-        """Stop fetching charts and remove them from the disk. Passes are ended by who started them."""
-        await self._limits.charts.close()
+        """Stop fetching charts, remove them from the disk, and close connections. Who began passes ends them."""
+        await self._limits.close()

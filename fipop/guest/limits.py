@@ -18,6 +18,7 @@ from fipop.guest.memory import GuestMemory
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance, ByteBudget
+from fipop.kube.sessions import SharedSession
 
 _USUAL_KUBECONFIG = 16 * 1024
 
@@ -48,6 +49,16 @@ class GuestLimits:
     monotonic: Callable[[], float] = time.monotonic
     observe_request: Callable[[RequestRecord], None] | None = None
     _slow_sessions: int = field(default=0, init=False, repr=False)
+    _shared: SharedSession = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """All guests lie behind a Rancher, most of them behind the same one."""
+        self._shared = SharedSession(local_addresses_allowed=self.allow_loopback)
+
+    async def close(self) -> None:
+        """Stop fetching charts, remove them from the disk, and close connections. Who began passes ends them."""
+        await self.charts.close()
+        await self._shared.close()
 
     @property
     def grace_seconds(self) -> float:
@@ -138,4 +149,5 @@ class GuestLimits:
             max_connections=max_connections,
             on_request=self.observe_all(on_request),
             user_agent="fipop",
+            shared=self._shared,
         )

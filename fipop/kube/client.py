@@ -39,6 +39,7 @@ from fipop.kube.connection import Connection
 from fipop.kube.limits import Allowance, ByteBudget, ReadLimits
 from fipop.kube.listing import Listing, PageReader
 from fipop.kube.resources import Resource
+from fipop.kube.sessions import SharedSession
 from fipop.kube.transport import RequestRecord, Transport
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class KubeClient:
     No method retries: that belongs to the work queue. A timeout is for the whole call, all pages of a list
     included. After an error whose `outcome_unknown` is true a write may have been committed: look first.
     `limits` bound each answer and list, `allowance` all answers together, `budget` those of several clients at once.
+    Connections are taken from `shared` where it serves this one.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class KubeClient:
         max_connections: int = 32,
         on_request: Callable[[RequestRecord], None] | None = None,
         user_agent: str | None = None,
+        shared: SharedSession | None = None,
     ) -> None:
         self.connection = connection
         self._timeout_seconds = timeout_seconds
@@ -92,6 +95,7 @@ class KubeClient:
             on_request=on_request,
             user_agent=user_agent,
             budget=budget,
+            shared=shared,
         )
         self._may_write: Callable[[], bool] = lambda: True
 

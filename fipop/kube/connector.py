@@ -42,7 +42,11 @@ def asked(before_send: Callable[[], None] | None) -> Iterator[None]:
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    """Asks, when a request has its connection, whether it may still be sent."""
+    """Asks, when a request has its connection, whether it may still be sent.
+
+    A connection on which something came that nobody asked for serves no one else: aiohttp would take it for the answer
+    of whoever comes next.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -52,7 +56,11 @@ class GuardedConnector(aiohttp.TCPConnector):
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
         """Give a connection for a request, a new one or one from the pool."""
-        connection = await super().connect(req, traces, timeout)
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is None or not connection.protocol.should_close:
+                break
+            connection.close()
         check = _before_send.get()
         if check is not None:
             try:

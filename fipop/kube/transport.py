@@ -26,18 +26,15 @@ from fipop.kube.connection import Connection, build_ssl_context
 from fipop.kube.connector import (
     TOO_LARGE,
     CutError,
-    GuardedConnector,
     asked,
     body_of,
-    guarded_socket,
     send_once,
     unreachable_reason,
 )
 from fipop.kube.limits import ByteBudget, ByteShare
+from fipop.kube.sessions import SharedSession, open_session
 
 _CHUNK_BYTES = 64 * 1024
-_KEEPALIVE_SECONDS = 30.0
-"""Shorter than the 60 s and more after which servers and load balancers drop an idle connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +65,8 @@ class AnswerStream:
 class Transport:
     """Sends calls to one API server; opened by its first call, given back by `close`.
 
+    At most `max_connections` are in use at once. With `shared` they are taken from there and go back there, where it
+    may serve this connection.
     `last_good_answer_at` is the monotonic time of the last answer that was no failure of the server (below 500).
     """
 
@@ -79,13 +78,15 @@ class Transport:
         on_request: Callable[[RequestRecord], None] | None,
         user_agent: str | None,
         budget: ByteBudget | None = None,
+        shared: SharedSession | None = None,
     ) -> None:
         if not connection.server.startswith("https://"):
             raise KubeAccessError(server=connection.server, problem="the server is no https URL")
         self._connection = connection
         self._base = connection.server.rstrip("/")
         self._ssl_context = build_ssl_context(connection)
-        self._max_connections = max_connections
+        self._turns = asyncio.Semaphore(max_connections)
+        self._shared = shared if shared is not None and shared.serves(connection) else None
         self._budget = budget or ByteBudget(sys.maxsize)
         self._on_request = on_request
         self._user_agent = user_agent or "fipop"
@@ -95,11 +96,11 @@ class Transport:
         self.last_good_answer_at: float | None = None
 
     async def close(self) -> None:
-        """Give the connections back; what is under way is cut."""
+        """Give the connections back; what is under way is cut; where they are shared, who asked ends that."""
         self._closed = True
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None and self._shared is None:
+            await session.close()
 
     async def exchange(
         self,
@@ -189,42 +190,32 @@ class Transport:
         if call.if_none_match:
             headers["If-None-Match"] = call.if_none_match
         query = f"?{call.query}" if call.query else ""
-        sent_at = time.monotonic()
-        async with self._open_session().request(
-            call.method,
-            URL(f"{self._base}{call.path}{query}", encoded=True),
-            data=body_of(call),
-            headers=headers,
-            allow_redirects=False,
-            server_hostname=self._connection.tls_server_name,
-            middlewares=() if call.method == "GET" else (send_once,),
-        ) as response:
-            received_at = time.monotonic()
-            self.clock.observe(response.headers.get("Date"), sent_at=sent_at, received_at=received_at)
-            if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                self.last_good_answer_at = received_at
-            yield response
+        async with self._turns:
+            sent_at = time.monotonic()
+            async with self._open_session().request(
+                call.method,
+                URL(f"{self._base}{call.path}{query}", encoded=True),
+                data=body_of(call),
+                headers=headers,
+                allow_redirects=False,
+                ssl=self._ssl_context,
+                server_hostname=self._connection.tls_server_name,
+                middlewares=() if call.method == "GET" else (send_once,),
+            ) as response:
+                received_at = time.monotonic()
+                self.clock.observe(response.headers.get("Date"), sent_at=sent_at, received_at=received_at)
+                if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    self.last_good_answer_at = received_at
+                yield response
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._closed:
             raise RuntimeError("the client is closed")
-        if self._session is None:
-            connector = GuardedConnector(
-                ssl=self._ssl_context,
-                limit=self._max_connections,
-                keepalive_timeout=_KEEPALIVE_SECONDS,
-                socket_factory=None if self._connection.local_addresses_allowed else guarded_socket,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=None
-                ),  # each call has its own deadline
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=False,
-                # Compressed answers are neither asked for nor unpacked, so that no small answer becomes a large one.
-                auto_decompress=False,
-            )
+        if self._session is None and self._shared is not None:
+            self._session = self._shared.lend()
+        elif self._session is None:
+            allowed = self._connection.local_addresses_allowed
+            self._session = open_session(local_addresses_allowed=allowed)
         return self._session
 
     @contextmanager

@@ -164,11 +164,12 @@ async def rehearse(
     for resource, listing in listings.items():
         cache.feed(resource).take_list(listing, seen_before=0)
     cache.inheritance.ours_since = ours_since or client.server_now() + timedelta(seconds=1)
-    term = LeaderTerm(
-        _build_estate(rehearsal, cache, namespace, allow_loopback=allow_loopback),
-        build_queues(_metrics(), SystemRandom()),
-    )
-    await _play(term, ask_guests=ask_guests, progress=progress)
+    estate = _build_estate(rehearsal, cache, namespace, allow_loopback=allow_loopback)
+    try:
+        term = LeaderTerm(estate, build_queues(_metrics(), SystemRandom()))
+        await _play(term, ask_guests=ask_guests, progress=progress)
+    finally:
+        await estate.sessions.close()
     return Rehearsed(
         ranges=tuple(cache.ranges.all()),
         floating_ips=tuple(cache.floating_ips.all()),

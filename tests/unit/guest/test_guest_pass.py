@@ -39,13 +39,15 @@ async def proxy() -> AsyncIterator[RancherProxy]:
         yield proxy
 
 
-@pytest.fixture
-def limits(tmp_path: Path) -> GuestLimits:
+@pytest_asyncio.fixture
+async def limits(tmp_path: Path) -> AsyncIterator[GuestLimits]:
     stub = tmp_path / "helm"
     stub.write_text("#!/bin/sh\nsleep 1\nexit 1\n")
     stub.chmod(0o755)
     runner = HelmRunner(str(stub))
-    return GuestLimits(helm=runner, charts=ChartCache(runner), allow_loopback=True)
+    limits = GuestLimits(helm=runner, charts=ChartCache(runner), allow_loopback=True)
+    yield limits
+    await limits.close()
 
 
 async def permit() -> bool:
@@ -255,9 +257,12 @@ class Charts:
         identity = ChartIdentity(name=source.name, version="1.2.3", content="c0ffee")
         return CachedChart(identity=identity, path=self._folder, sha256="")
 
+    async def close(self) -> None:
+        """Nothing was fetched."""
 
-@pytest.fixture
-def installing(tmp_path: Path) -> tuple[GuestSessions, HelmRunner]:
+
+@pytest_asyncio.fixture
+async def installing(tmp_path: Path) -> AsyncIterator[tuple[GuestSessions, HelmRunner]]:
     stop, stub = tmp_path / "stop", tmp_path / "helm"
     stub.write_text(f"#!/bin/sh\nwhile [ ! -e {stop} ]; do sleep 0.05; done; echo '{{}}'\n")
     stub.chmod(0o755)
@@ -267,7 +272,8 @@ def installing(tmp_path: Path) -> tuple[GuestSessions, HelmRunner]:
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
         allow_loopback=True,
     )
-    return GuestSessions(limits), runner
+    yield GuestSessions(limits), runner
+    await limits.close()
 
 
 async def test_who_is_in_line_for_helm_gets_its_addresses_and_tells_that_it_waits(
@@ -375,8 +381,8 @@ class TellingRoom:
 MANIFEST = "apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: settings}\\n"
 
 
-@pytest.fixture
-def telling(tmp_path: Path) -> TellingRoom:
+@pytest_asyncio.fixture
+async def telling(tmp_path: Path) -> AsyncIterator[TellingRoom]:
     asked, stub = tmp_path / "asked", tmp_path / "helm"
     stub.write_text(
         f"""#!/bin/sh
@@ -394,7 +400,8 @@ esac
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
         allow_loopback=True,
     )
-    return TellingRoom(sessions=GuestSessions(limits), asked=asked)
+    yield TellingRoom(sessions=GuestSessions(limits), asked=asked)
+    await limits.close()
 
 
 def add_old_release(proxy: RancherProxy, guest_id: str) -> SimulatedGuest:
