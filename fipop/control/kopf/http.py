@@ -14,19 +14,23 @@ Idleness is another matter: nobody even asks. It tells that whoever reads the st
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import ssl
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import aiohttp
 from yarl import URL
 
+from fipop.control.kopf.bridge import EventType
+from fipop.control.kopf.content import ListContent, WatchContent
 from fipop.control.kopf.liveness import Liveness
 from fipop.errors import KubeAccessError
+from fipop.jsons import JsonView
 from fipop.kube.connection import Connection, build_ssl_context
 from fipop.kube.resources import Resource
 
@@ -34,54 +38,10 @@ logger = logging.getLogger(__name__)
 
 _PACE_SECONDS = 0.5
 """Between two openings of one watch: a server that ends each at once must not be hammered."""
-_PROVEN_SECONDS = 10.0
-"""A stream that was cut after so long had been working: idle connections are cut on the way at times."""
 
 
 class RefusedError(aiohttp.ClientConnectionError):
     """An answer that is none for us; by its base class whoever sent the request tries again."""
-
-
-class _HeardContent:
-    """The body of a watch, which tells what it hears; everything else is the real one's."""
-
-    def __init__(self, content: aiohttp.StreamReader, signs: Liveness, resource: Resource) -> None:
-        self._content = content
-        self._signs = signs
-        self._resource = resource
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._content, name)
-
-    def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Iterate over the body as it comes."""
-        return _HeardChunks(self._content.iter_chunked(n), self._signs, self._resource)
-
-
-class _HeardChunks:
-    """An iterator object and no generator: the reader drops it half-way without closing it."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], signs: Liveness, resource: Resource) -> None:
-        self._chunks = chunks
-        self._signs = signs
-        self._resource = resource
-        self._opened = signs.now()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            chunk = await anext(self._chunks)
-        except StopAsyncIteration:
-            self._signs.show(self._resource)
-            raise
-        except aiohttp.ClientError:
-            if self._signs.now() - self._opened >= _PROVEN_SECONDS:
-                self._signs.show(self._resource)
-            raise
-        self._signs.show(self._resource)
-        return chunk
 
 
 Transports = weakref.WeakSet[asyncio.Transport]
@@ -149,14 +109,21 @@ class Traffic:
 
 
 class StreamSessions:
-    """Builds the HTTP sessions in which lists and watches of some resources are read, and hears them."""
+    """Builds the HTTP sessions in which lists and watches of some resources are read, hears and delivers them."""
 
-    def __init__(self, connection: Connection, resources: Collection[Resource], signs: Liveness) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        resources: Collection[Resource],
+        signs: Liveness,
+        deliver: Callable[[Resource, EventType, JsonView], None],
+    ) -> None:
         self._connection = connection
         self._base = URL(connection.server)
         prefix = self._base.path.rstrip("/")
         self._resource_of = {prefix + resource.path(): resource for resource in resources}
         self._signs = signs
+        self._deliver = deliver
         self._opened: dict[Resource, float] = {}
         self._transports: Transports = weakref.WeakSet()
         self._sessions: weakref.WeakSet[aiohttp.ClientSession] = weakref.WeakSet()
@@ -213,11 +180,14 @@ class StreamSessions:
         if resource is None or not response.ok:
             return response
         self._signs.succeed(resource)
+        deliver = functools.partial(self._deliver, resource)
+        content: WatchContent | ListContent
         if watching:
-            heard = _HeardContent(response.content, self._signs, resource)
-            response.content = cast("aiohttp.StreamReader", heard)
+            content = WatchContent(response.content, deliver, self._signs, resource)
         else:
             response.content.on_eof(lambda: self._signs.show(resource))
+            content = ListContent(response.content, deliver)
+        response.content = cast("aiohttp.StreamReader", content)
         return response
 
     async def _send(

@@ -24,6 +24,7 @@ from fipop.control.kopf.http import StreamSessions
 from fipop.control.kopf.liveness import Liveness
 from fipop.control.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 from fipop.errors import WatcherEndedError
+from fipop.jsons import JsonView
 from fipop.kube.connection import Connection
 from fipop.kube.resources import Resource
 
@@ -75,7 +76,8 @@ class Watcher:
         self._on_recovery = on_recovery
         self._main_loop: asyncio.AbstractEventLoop | None = None
         self._signs = Liveness(self._callbacks, clock=clock, on_recovery=self._recover)
-        self._sessions = StreamSessions(connection, self._callbacks, self._signs)
+        self._bridge: EventBridge | None = None
+        self._sessions = StreamSessions(connection, self._callbacks, self._signs, self._put)
         self._server = connection.server
         self._runs = False
         self._waiting_for: tuple[str, ...] = ()
@@ -98,13 +100,13 @@ class Watcher:
         """Watch until cancelled."""
         main_loop = self._main_loop = asyncio.get_running_loop()
         kopf_loop = asyncio.new_event_loop()
-        event_bridge = EventBridge(self._callbacks, main_loop)
+        self._bridge = EventBridge(self._callbacks, main_loop)
         stop, ended = asyncio.Event(), asyncio.Event()
 
         def work() -> None:
             try:
                 with asyncio.Runner(loop_factory=lambda: kopf_loop) as runner:
-                    runner.run(self._serve(event_bridge, stop))
+                    runner.run(self._serve(stop))
                     self._sessions.abort()
             finally:
                 self._runs = False
@@ -124,13 +126,18 @@ class Watcher:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), self._times.stop_seconds)
 
+    def _put(self, resource: Resource, event_type: EventType, obj: JsonView) -> None:
+        """Called in kopf's thread."""
+        if self._bridge is not None:
+            self._bridge.put(resource, event_type, obj)
+
     def _recover(self) -> None:
         """Called in kopf's thread."""
         if self._main_loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._main_loop.call_soon_threadsafe(self._on_recovery)
 
-    async def _serve(self, event_bridge: EventBridge, stop: asyncio.Event) -> None:
+    async def _serve(self, stop: asyncio.Event) -> None:
         """Run in kopf's thread: start kopf as often as it ends, until `stop`."""
         quieten_kopf()
         loop = asyncio.get_running_loop()
@@ -138,7 +145,7 @@ class Watcher:
         waits = iter(self._delays)
         while True:
             started = loop.time()
-            attempt = asyncio.create_task(self._watch(event_bridge))
+            attempt = asyncio.create_task(self._watch())
             await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 attempt.cancel()
@@ -160,7 +167,7 @@ class Watcher:
             await self._end_kopf(stopping)
             await asyncio.wait({stopping}, timeout=pause)
 
-    async def _watch(self, event_bridge: EventBridge) -> None:
+    async def _watch(self) -> None:
         """Run kopf until one of its tasks ends, or hangs; what is left of it then is for `_end_kopf`.
 
         `kopf.operator` would wait 5 s for its watches, cancel each once, and wait for ever: a watch that waits for
@@ -169,7 +176,7 @@ class Watcher:
         await self._wait_until_served()
         # Without a stop flag: kopf would wait 5 s for its waiter whenever a watch of its died.
         roots = await kopf.spawn_tasks(
-            registry=self._build_registry(event_bridge),
+            registry=self._build_registry(),
             settings=build_kopf_settings(self._times, self._delays),
             clusterwide=True,
             standalone=True,
@@ -271,7 +278,7 @@ class Watcher:
             answer = await response.json()
         return frozenset(entry["name"] for entry in answer["resources"])
 
-    def _build_registry(self, event_bridge: EventBridge) -> kopf.OperatorRegistry:
+    def _build_registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
 
         # Nothing else logs in: kopf by itself would look for a kubeconfig on our disk.
@@ -279,15 +286,13 @@ class Watcher:
         async def login(**_: Any) -> kopf.AiohttpSession:
             return kopf.AiohttpSession(server=self._server, aiohttp_session=self._sessions.open())
 
-        def subscribe(resource: Resource) -> None:
-            @kopf.on.event(
-                group=resource.group, version=resource.version, plural=resource.plural, registry=registry
-            )
-            async def forward(event: kopf.RawEvent, **_: Any) -> None:
-                event_bridge.put(resource, EventType(event["type"] or EventType.LISTED), event["object"])
+        # kopf watches what it has handlers for; objects are taken out of its answers before they get here.
+        async def ignore(**_: Any) -> None:
+            pass
 
         for resource in self._callbacks:
-            subscribe(resource)
+            group, version, plural = resource.group, resource.version, resource.plural
+            kopf.on.event(group=group, version=version, plural=plural, registry=registry)(ignore)
         return registry
 
 

@@ -10,11 +10,13 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from fipop.control.kopf.bridge import EventType
 from fipop.control.kopf.http import RefusedError, StreamSessions
 from fipop.control.kopf.liveness import Liveness
 from fipop.errors import KubeAccessError
+from fipop.jsons import JsonView
 from fipop.kube.connection import Connection
-from fipop.kube.resources import FLOATING_IPS, NAMESPACES
+from fipop.kube.resources import FLOATING_IPS, NAMESPACES, Resource
 from tests.unit.control.conftest import Serve
 
 EVENT = b'{"type":"BOOKMARK","object":{}}\n'
@@ -35,7 +37,13 @@ class Bench:
     def open(self, *, prefix: str = "") -> aiohttp.ClientSession:
         self.signs = Liveness([NAMESPACES, FLOATING_IPS], clock=lambda: self.now, on_recovery=self.recover)
         connection = Connection(server=self.url + prefix, ca_pem=self.ca_pem, token_source=self.next_token)
-        self.sessions = StreamSessions(connection, [NAMESPACES, FLOATING_IPS], self.signs)
+        self.delivered: list[tuple[Resource, EventType, JsonView]] = []
+        self.sessions = StreamSessions(
+            connection,
+            [NAMESPACES, FLOATING_IPS],
+            self.signs,
+            deliver=lambda *event: self.delivered.append(event),
+        )
         return self.sessions.open()
 
     def recover(self) -> None:
