@@ -20,7 +20,7 @@ Name = tuple[str, str]
 
 
 class Projection(Protocol):
-    """What a store asks of the values it holds; they are immutable and comparable."""
+    """What a store asks of the values it holds: immutable, and equal where they differ in their version only."""
 
     @property
     def namespace(self) -> str | None:
@@ -36,7 +36,7 @@ class Projection(Protocol):
 
     @property
     def resource_version(self) -> int:
-        """The write that made the object what it is."""
+        """The write that made the object what it is; it takes no part in comparisons."""
 
 
 P = TypeVar("P", bound=Projection)
@@ -159,7 +159,7 @@ class Store(Generic[P]):
         old, new = self._living.get(name), self._project(obj)
         self._tombstones.pop(name, None)
         self._replace(name, old, new)
-        if old is not None and self._project(_at_version(obj, old.resource_version)) == old:
+        if new == old:
             return None
         return Change(old=old, new=new)
 
@@ -264,10 +264,6 @@ def _name_of(obj: JsonView) -> Name:
 def _version_of(obj: JsonView) -> int:
     # Opaque by the letter of the API, but etcd's revision in fact, and comparable by KEP-5504 since 1.35.
     return int(obj["metadata"]["resourceVersion"])
-
-
-def _at_version(obj: JsonView, version: int) -> JsonView:
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
 
 
 def _name_of_change(change: Change[P]) -> Name:

@@ -118,6 +118,12 @@ class WorkQueue(Generic[K]):
         self._schedule(key, asyncio.get_running_loop().time() + max(0.0, delay_seconds), priority)
         self._pump()
 
+    def cover(self, key: K) -> None:
+        """Have the run under way answer for what was added until now; its handler looks at all that is known, now."""
+        again = self._again.get(key)
+        if again is not None and again[0] <= asyncio.get_running_loop().time():
+            del self._again[key]
+
     async def run(self, handle: Handler[K], *, concurrency: int) -> None:
         """Work until `stop` or cancellation; what could not be finished then stays in the queue.
 

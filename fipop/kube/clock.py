@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -26,12 +27,9 @@ class ServerClock:
         """Take in the Date header of an answer; `sent_at` and `received_at` are monotonic seconds."""
         if date is None:
             return
-        try:
-            seconds = parsedate_to_datetime(date).timestamp()
-        except (ValueError, OverflowError, TypeError, IndexError):
+        seconds = _read_seconds(date)
+        if seconds is None:
             return
-        if not 0 <= seconds < _LATEST_SECONDS:
-            return  # a time to which nothing can be added: as if it had said none
         low = seconds - received_at
         high = seconds + _RESOLUTION_SECONDS - sent_at
         if low > self._high or high < self._low:
@@ -44,3 +42,14 @@ class ServerClock:
         if self._low == float("-inf"):
             return None
         return datetime.fromtimestamp(self._low + monotonic_seconds, tz=UTC)
+
+
+@functools.lru_cache(maxsize=64)
+def _read_seconds(date: str) -> float | None:
+    """Give the Unix time of a Date header, None for what is none: all answers of a second have the same."""
+    try:
+        seconds = parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+    # A time to which nothing can be added: as if it had said none.
+    return seconds if 0 <= seconds < _LATEST_SECONDS else None

@@ -31,6 +31,8 @@ from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 FEW_WAITING = 8
 STAND_BACK_SECONDS = 0.1
 LONGEST_STAND_BACK_SECONDS = 10.0
+COUNT_SECONDS = 0.2
+"""So long changes of what a range holds are gathered: its status counts them together."""
 FAILED_CLAIM_SECONDS = 5.0
 """Until others try for an address whose claim came to nothing: what refused that one may refuse them all."""
 
@@ -59,6 +61,10 @@ class Router:
             NAMESPACES: self._namespace_changed,
         }
         routes[resource](change)
+
+    def note_decided_on(self, key: tuple[str, str]) -> None:
+        """Have the round over a floating IP that is under way answer for all that is known by now."""
+        self.queues.objects.cover(Key(Kind.FLOATING_IP, *key))
 
     def note_waiting(self, floating_ip: FloatingIP, is_waiting: bool) -> None:
         """Remember who waits for an address to become free."""
@@ -215,7 +221,8 @@ class Router:
 
     def _add_range(self, name: str) -> None:
         if self.cache.ranges.get("", name) is not None:
-            self.queues.objects.add(Key(Kind.RANGE, "", name), priority=Priority.BACKGROUND)
+            key = Key(Kind.RANGE, "", name)
+            self.queues.objects.add(key, delay_seconds=COUNT_SECONDS, priority=Priority.BACKGROUND)
 
 
 def gives_out_more(change: Change[FloatingIPRange]) -> bool:

@@ -175,6 +175,7 @@ class LeaderTerm:
                 carrier_of=self.quarantine.carrier_of,
             ),
             callbacks=Callbacks(
+                deciding=self.router.note_decided_on,
                 settled=self.pass_triggers.note_settled,
                 gone=self.router.add_reservation,
                 waiting=self.router.note_waiting,

@@ -37,6 +37,9 @@ class Pending:
         else:
             self.keys[key] = None
 
+    def cover(self, key: object) -> None:
+        self.keys.pop(key, None)
+
 
 @dataclass
 class Listener:

@@ -56,6 +56,8 @@ class ContendedError(FipopError):
 class Callbacks:
     """What a round over a floating IP sets off elsewhere."""
 
+    deciding: Callable[[tuple[str, str]], None]
+    """It is decided on now: what is known by now needs no round of its own, the answers to our own writes neither."""
     settled: Callable[[FloatingIP], None]
     """Its addresses, or what its guest is to be told of them, are settled: the guest wants a pass."""
     gone: Callable[[Reservation], None]
@@ -100,6 +102,7 @@ class FloatingIPReconciler:
         this = _Round()
         try:
             for _ in range(MAX_STEPS):
+                self._callbacks.deciding(key)
                 floating_ip = self._cache.floating_ips.get(*key)
                 if floating_ip is None:
                     self._let_go(key)

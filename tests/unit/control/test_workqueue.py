@@ -92,6 +92,36 @@ class TestAdding:
 
         virtually(scenario())
 
+    def test_what_was_added_before_its_handler_looked_causes_no_further_run(
+        self, virtually: Virtually
+    ) -> None:
+        async def scenario() -> None:
+            runs: list[float] = []
+            queue = new_queue()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+
+            async def look_late(key: str) -> None:
+                runs.append(loop.time() - began)
+                await asyncio.sleep(1)
+                queue.cover(key)
+
+            working = asyncio.create_task(queue.run(look_late, concurrency=1))
+            queue.add("a")
+            await asyncio.sleep(0.5)
+            queue.add("a")
+            await queue.wait_idle()
+            assert runs == [0], "what was added is known to the run that looked after it"
+            queue.add("a")
+            await asyncio.sleep(0.5)
+            queue.add("a", delay_seconds=20)
+            await asyncio.sleep(60)
+            assert runs == [0, 1, 21.5], "what is to be looked at later is"
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+        virtually(scenario())
+
     def test_the_earliest_of_several_delays_wins(self, virtually: Virtually) -> None:
         async def scenario() -> None:
             queue, journal = new_queue(), Journal()

@@ -81,6 +81,9 @@ async def _drain(queue: WorkQueue[Any]) -> set[Any]:
 
     running = asyncio.create_task(queue.run(note, concurrency=1))
     await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while queue.delayed:  # noqa: ASYNC110 - what is gathered for a moment counts, too
+            await asyncio.sleep(0.01)
     await queue.wait_idle()
     queue.stop(deadline_seconds=1)
     await running

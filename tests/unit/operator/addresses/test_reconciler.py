@@ -5,6 +5,7 @@ import pytest
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.addresses.reconciler import ContendedError
 from fipop.operator.addresses.steps import ReadAgain
+from fipop.operator.queues import Kind
 from tests.harness.small_operator import SmallOperator
 
 A, B = "c-m-a", "c-m-b"
@@ -27,6 +28,15 @@ async def test_candidates_that_others_took_meanwhile_are_passed_over() -> None:
     operator.ask(A)
     await operator.settle()
     assert operator.holders("10.0.0.12") == {A}
+
+
+async def test_what_a_round_wrote_itself_needs_no_round_of_its_own() -> None:
+    operator = await leading()
+    operator.ask(A)
+    operator._pending.keys.clear()
+    await operator.term.floating_ips.reconcile(KEY)
+    assert operator.holders("10.0.0.10") == {A}
+    assert [key for key in operator._pending.keys if key.kind is Kind.FLOATING_IP] == []
 
 
 async def test_a_claim_that_the_api_server_denied_is_told_and_not_asked_for_again_in_the_round() -> None:
