@@ -31,7 +31,7 @@ from fipop.guest.workloads import (
     running_releases,
 )
 from fipop.jsons import Json
-from fipop.kube.client import KubeClient
+from fipop.kube.reader import KubeReader
 from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, PODS, SECRETS, SERVICES
 
 _OF_HELM = "app.kubernetes.io/managed-by=Helm"
@@ -63,7 +63,7 @@ class ObservedState:
         return max((self.now - state.latest.created).total_seconds(), 0.0)
 
 
-async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
+async def read_config_maps(client: KubeReader) -> tuple[Json, ...]:
     """Give the guest's ConfigMaps named `kubevip`, of all namespaces: fipop or its predecessor wrote elsewhere once."""
     listing = await client.list(
         CONFIG_MAPS, field_selector=f"metadata.name={names.GUEST_CONFIG_MAP}", project=parse_config_map
@@ -71,7 +71,7 @@ async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     return listing.items
 
 
-async def read_restarts(client: KubeClient, states: Iterable[ReleaseState]) -> dict[str, int]:
+async def read_restarts(client: KubeReader, states: Iterable[ReleaseState]) -> dict[str, int]:
     """Give by uid of each pod of these releases how often its containers restarted.
 
     The charts have no probes: a pod that crashes again and again is ready in between.
@@ -87,7 +87,7 @@ async def read_restarts(client: KubeClient, states: Iterable[ReleaseState]) -> d
     return restarts
 
 
-async def read_in_use(client: KubeClient) -> InUseAddresses:
+async def read_in_use(client: KubeReader) -> InUseAddresses:
     """Give all that the guest carries: in ConfigMaps, Services of type LoadBalancer, the cloud provider's ledger."""
     config_maps, services, ledger = await asyncio.gather(
         read_config_maps(client),
@@ -98,7 +98,7 @@ async def read_in_use(client: KubeClient) -> InUseAddresses:
 
 
 async def read_observed_state(
-    client: KubeClient,
+    client: KubeReader,
     guest_id: str,
     wanted: Sequence[WantedRelease],
     memory: GuestMemory,
@@ -226,7 +226,7 @@ def _is_adopted(found: ReleaseDescription, state: ReleaseState, wanted: WantedRe
     return wanted.name == state.latest.name or found.values.get("nameOverride") == state.latest.name
 
 
-async def _read_deployments(client: KubeClient, provider: ReleaseState | None) -> tuple[Workload, ...]:
+async def _read_deployments(client: KubeReader, provider: ReleaseState | None) -> tuple[Workload, ...]:
     """Give the cloud provider's Deployment, found by its name; without it, all that helm made."""
     if provider is not None:
         named = await client.list(
@@ -243,7 +243,7 @@ async def _read_deployments(client: KubeClient, provider: ReleaseState | None) -
     return listing.items
 
 
-async def _read_ledger(client: KubeClient) -> Json | None:
+async def _read_ledger(client: KubeReader) -> Json | None:
     """Give the cloud provider's ledger. A list: whether a 404 means the object or a path is for the guest to say."""
     listing = await client.list(
         CONFIG_MAPS,
@@ -254,7 +254,7 @@ async def _read_ledger(client: KubeClient) -> Json | None:
     return next(iter(listing.items), None)
 
 
-async def _read_services(client: KubeClient) -> tuple[Json, ...]:
+async def _read_services(client: KubeReader) -> tuple[Json, ...]:
     try:
         listing = await client.list(SERVICES, field_selector="spec.type=LoadBalancer", project=parse_service)
     except ApiInvalidError:

@@ -17,9 +17,9 @@ from fipop.guest.observed import read_config_maps
 from fipop.guest.workloads import Workload, parse_daemon_set, parse_deployment
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json, as_mapping, as_text
-from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance
+from fipop.kube.reader import KubeReader
 from fipop.kube.resources import DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES
 from fipop.report.picture import Picture, read_address
 from fipop.texts import clean
@@ -58,7 +58,7 @@ class GuestWords:
 
 
 async def read_guest_words(
-    client: KubeClient, picture: Picture, guest_id: str, *, allow_loopback: bool = False
+    client: KubeReader, picture: Picture, guest_id: str, *, allow_loopback: bool = False
 ) -> GuestWords:
     """Ask a guest; what fails is in the answer, with the step at which it failed."""
     cluster = next((each for each in picture.facts.clusters if each.cluster_name == guest_id), None)
@@ -84,7 +84,7 @@ async def read_guest_words(
 
 async def ask_guest(guest_id: str, connection: Connection) -> GuestWords:
     """Ask a guest that can be connected to, within the bounds that the operator has for guests."""
-    client = KubeClient(
+    client = KubeReader(
         connection,
         timeout_seconds=GUEST_REQUEST_SECONDS,
         limits=GUEST_LIMITS,

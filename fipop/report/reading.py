@@ -12,7 +12,7 @@ from fipop.api.conditions import parse_time
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
 from fipop.errors import ApiError, ApiForbiddenError, ApiNotFoundError, ApiUnreachableError
 from fipop.jsons import Json, as_list, as_mapping, as_text
-from fipop.kube.client import KubeClient
+from fipop.kube.reader import KubeReader
 from fipop.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -36,7 +36,7 @@ LIST_SECONDS = 60.0
 _OPERATOR_LABELS = "app.kubernetes.io/name=fipop,app.kubernetes.io/component!=web"
 
 
-async def read_facts(client: KubeClient, *, namespace: str, about_operator: bool = True) -> Facts:
+async def read_facts(client: KubeReader, *, namespace: str, about_operator: bool = True) -> Facts:
     """Look once at the management cluster; the operator itself is in `namespace`.
 
     Raises ApiUnreachableError and ApiUnauthorizedError: who does not come in learns nothing.
@@ -63,7 +63,7 @@ async def read_facts(client: KubeClient, *, namespace: str, about_operator: bool
 class FactReader:
     """Reads one thing after the other, and notes in `unread` what it could not read."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeReader) -> None:
         self._client = client
         self.unread: list[Unread] = []
 

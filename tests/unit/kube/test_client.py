@@ -492,7 +492,7 @@ async def test_an_event_is_delivered_while_the_stream_stays_open(server, client)
 
 
 async def test_a_silent_watch_is_unreachable_after_its_time(server, client, monkeypatch):
-    monkeypatch.setattr("fipop.kube.client.WATCH_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("fipop.kube.reader.WATCH_GRACE_SECONDS", 0.2)
     server.answer = streaming(hold=True)
     with pytest.raises(ApiUnreachableError, match="Timeout"):
         [event async for event in client.watch(CONFIG_MAPS, timeout_seconds=0)]
