@@ -112,8 +112,7 @@ def operator(
         connection = connection_from_kubeconfig(kubeconfig) if kubeconfig else connection_in_cluster()
         options = OperatorOptions(
             connection=connection,
-            # A pod that is restarted is another process: it must not believe the Lease of the former one its own.
-            identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
+            identity=_build_identity(),
             version=importlib.metadata.version("fipop"),
             namespace=namespace,
             health_port=health_port,
@@ -129,6 +128,11 @@ def operator(
     except (FipopError, OSError) as error:
         logger.critical("the operator ends", extra={"error": str(error)})
         sys.exit(1)
+
+
+def _build_identity() -> str:
+    """A pod that is restarted is another process: it must not believe the Lease of the former one its own."""
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
 
 
 async def _run(options: OperatorOptions) -> None:

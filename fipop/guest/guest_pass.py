@@ -68,7 +68,7 @@ class GuestSessions:
         """
         limits = self._limits
         connection = await limits.connect(guest_id, kubeconfig)
-        async with limits.session(connection, seconds=seconds, max_connections=1) as client:
+        async with limits.look(connection, seconds=seconds) as client:
             return await read_in_use(client)
 
     def forget(self, guest_id: str) -> None:

@@ -40,7 +40,7 @@ class GuestLimits:
     allow_loopback: bool
     memory: GuestMemory = field(default_factory=GuestMemory)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
-    brisk_seconds: float = 2.0
+    brisk_seconds: float = 0.5
     slow_slots: int = 256
     request_seconds: float = GUEST_REQUEST_SECONDS
     session_seconds: float = GUEST_SESSION_SECONDS
@@ -82,21 +82,27 @@ class GuestLimits:
         on_request: Callable[[RequestRecord], None] | None = None,
         *,
         allowance: Allowance | None = None,
-        seconds: float | None = None,
-        max_connections: int = 2,
     ) -> AsyncIterator[KubeClient]:
         """Lend a client for one session with a guest: in a slot, for a bounded time. Raises PassTimeoutError.
 
-        `allowance` is what the guest may still send, where it is talked to more than once. `seconds`: the bound, where
-        it is another one than usual. A connection costs a TLS handshake: `max_connections` 1 is slower, and cheaper.
+        `allowance` is what the guest may still send, where it is talked to more than once.
         """
-        client = self._open_client(connection, on_request, allowance, max_connections)
-        async with self._slot(), client:
-            try:
-                async with asyncio.timeout(seconds or self.session_seconds):
-                    yield client
-            except TimeoutError as error:
-                raise PassTimeoutError(seconds=seconds or self.session_seconds) from error
+        client = self._open_client(connection, on_request, allowance, max_connections=2)
+        async with self._slot(), client, _bounded(self.session_seconds):
+            yield client
+
+    @asynccontextmanager
+    async def look(
+        self, connection: Connection, *, seconds: float | None = None
+    ) -> AsyncIterator[KubeClient]:
+        """Lend a client for a look into a guest, for `seconds` or what a session has. Raises PassTimeoutError.
+
+        It takes no slot from passes: who looks bounds how many guests are looked into at once. An open connection takes
+        a third of a MiB, so a look has but one.
+        """
+        client = self._open_client(connection, None, None, max_connections=1)
+        async with client, _bounded(seconds or self.session_seconds):
+            yield client
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
@@ -138,6 +144,7 @@ class GuestLimits:
         connection: Connection,
         on_request: Callable[[RequestRecord], None] | None,
         allowance: Allowance | None,
+        *,
         max_connections: int,
     ) -> KubeClient:
         return KubeClient(
@@ -151,3 +158,12 @@ class GuestLimits:
             user_agent="fipop",
             shared=self._shared,
         )
+
+
+@asynccontextmanager
+async def _bounded(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise PassTimeoutError(seconds=seconds) from error

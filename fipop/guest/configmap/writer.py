@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fipop.api import names
@@ -52,11 +52,7 @@ async def settle_config_maps(
     desired = build_keys(task.wanted)
     known = task.granted | task.retired
     by_namespace = {_namespace(item): item for item in config_maps}
-    ours = [place for place, item in by_namespace.items() if _is_annotated(item)]
-    stale = sorted({*ours, PREDECESSOR_NAMESPACE} & by_namespace.keys() - {namespace})
-    # Our predecessor's place first: it is the one that a cloud provider may read.
-    stale.sort(key=lambda place: place != PREDECESSOR_NAMESPACE)
-    places = [namespace, *stale][:MAX_NAMESPACES]
+    places = _find_places(by_namespace, namespace)
     # However many there are, what is read of them in one go is bounded.
     max_parts = MAX_PARTS // len(places)
     permit = _Permit(task)
@@ -85,6 +81,15 @@ async def settle_config_maps(
         contradictions=desired.contradictions,
         error=error,
     )
+
+
+def _find_places(by_namespace: Mapping[str, Json], namespace: str) -> list[str]:
+    """Give the namespace to write to, and those that may hold keys of ours."""
+    ours = [place for place, item in by_namespace.items() if _is_annotated(item)]
+    stale = sorted({*ours, PREDECESSOR_NAMESPACE} & by_namespace.keys() - {namespace})
+    # Our predecessor's place first: it is the one that a cloud provider may read.
+    stale.sort(key=lambda place: place != PREDECESSOR_NAMESPACE)
+    return [namespace, *stale][:MAX_NAMESPACES]
 
 
 @dataclass(slots=True)

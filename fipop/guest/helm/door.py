@@ -91,18 +91,7 @@ class Door:
             return _fail(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes are not passed on"
             )
-        headers = request.headers
-        call = Call(
-            verb=_VERBS[request.method],
-            kind="(helm)",
-            method=request.method,
-            path=below,
-            query=query,
-            body=body or None,
-            accept=headers.get("Accept", "application/json"),
-            content_type=headers.get("Content-Type", "application/json"),
-            if_none_match=headers.get("If-None-Match", ""),
-        )
+        call = _call_of(request, below, query, body)
         response: web.StreamResponse | None = None
         try:
             async with self._transport.stream(call, deadline=self._deadline) as answer:
@@ -165,6 +154,21 @@ async def open_door(
         server.pre_shutdown()
         await server.shutdown(timeout=_SHUT_SECONDS)
         await transport.close()
+
+
+def _call_of(request: web.BaseRequest, path: str, query: str, body: bytes) -> Call:
+    headers = request.headers
+    return Call(
+        verb=_VERBS[request.method],
+        kind="(helm)",
+        method=request.method,
+        path=path,
+        query=query,
+        body=body or None,
+        accept=headers.get("Accept", "application/json"),
+        content_type=headers.get("Content-Type", "application/json"),
+        if_none_match=headers.get("If-None-Match", ""),
+    )
 
 
 def _is_plain(path: str) -> bool:

@@ -85,15 +85,7 @@ async def run_process(
     """
     if not os.access(argv[0], os.X_OK):
         raise FileNotFoundError(argv[0])
-    process = await asyncio.create_subprocess_exec(
-        *_bound_to_us(argv, file_bytes),
-        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=dict(env),
-        cwd=folder,
-        start_new_session=True,
-    )
+    process = await _start(_bound_to_us(argv, file_bytes), env, folder, has_input=stdin is not None)
     assert process.stdout is not None
     assert process.stderr is not None
     stdout, stderr = _Kept(stdout_bytes), _Kept(STDERR_BYTES, is_tail=True)
@@ -113,6 +105,20 @@ async def run_process(
         stdout=bytes(stdout.kept),
         stderr=bytes(stderr.kept),
         is_cut=stdout.is_cut,
+    )
+
+
+async def _start(
+    argv: Sequence[str], env: Mapping[str, str], folder: Path, *, has_input: bool
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(env),
+        cwd=folder,
+        start_new_session=True,
     )
 
 

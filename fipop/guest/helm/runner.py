@@ -235,9 +235,7 @@ class HelmRunner:
         failed = functools.partial(helm_error, action, subject)
         try:
             async with self._slots[action]:
-                seconds = self.deadline_seconds
-                if deadline is not None:
-                    seconds = min(seconds, deadline - asyncio.get_running_loop().time())
+                seconds = self._seconds_until(deadline)
                 if seconds <= 0:
                     raise failed(HelmFailure.TIMED_OUT)
                 self.runs += 1
@@ -259,6 +257,12 @@ class HelmRunner:
             raise
         self._tell(arguments[0], success=True)
         return stdout
+
+    def _seconds_until(self, deadline: float | None) -> float:
+        """Give what a helm may take from now on, where all that is done has a deadline, too."""
+        if deadline is None:
+            return self.deadline_seconds
+        return min(self.deadline_seconds, deadline - asyncio.get_running_loop().time())
 
     def _tell(self, command: str, *, success: bool) -> None:
         if self._observe is not None:

@@ -31,6 +31,14 @@ LEAVING_SECONDS = 15.0
 """How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
 
 
+class _ClosedError(Exception):
+    """A guest cannot be reached now, for this reason of its condition."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason, self.message = reason, message
+        super().__init__(message)
+
+
 class PassController:
     """Makes passes; the work queue brings the ids of the guests, the deadlines are those of the guest's session."""
 
@@ -137,20 +145,18 @@ class PassController:
         *,
         may_run_helm: bool,
     ) -> tuple[GuestObservation, float | None]:
+        """Make a pass over a guest that can be reached; say what is observed, and when it is to be tried again."""
         installing = installs(self._parts.settings(), guest) and bool(floating_ips)
-        if not guest.connected:
-            self._note_rollout(guest, None, installing=installing)
-            message = "Rancher is not connected to the guest"
-            return unreachable("GuestDisconnected", message, installs=installing), None
         try:
-            kubeconfig = await read_kubeconfig(self._parts.client, guest)
-        except KubeconfigMissingError as error:
-            schedule.failures += 1
+            kubeconfig = await self._open(guest)
+        except _ClosedError as closed:
             self._note_rollout(guest, None, installing=installing)
-            self._count(guest, GuestEvent.API_CONNECTION, success=False)
-            age = (self._parts.now() - guest.created).total_seconds()
-            missing = unreachable("KubeconfigMissing", str(error), installs=installing)
-            return missing, retry_delay_seconds(age, schedule.failures)
+            retry = None
+            if guest.connected:
+                schedule.failures += 1
+                age = (self._parts.now() - guest.created).total_seconds()
+                retry = retry_delay_seconds(age, schedule.failures)
+            return unreachable(closed.reason, closed.message, installs=installing), retry
         deep = self._parts.monotonic() - schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         served = {each.meta.key: each.status.addresses for each in floating_ips}
@@ -175,6 +181,16 @@ class PassController:
             retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
         contested = self._contested(guest.id, task.granted)
         return observe(report, served, installs=task.opted_in, contested=contested), retry
+
+    async def _open(self, guest: Guest) -> bytes:
+        """Give the kubeconfig of a guest; raise _ClosedError for one that cannot be reached now."""
+        if not guest.connected:
+            raise _ClosedError("GuestDisconnected", "Rancher is not connected to the guest")
+        try:
+            return await read_kubeconfig(self._parts.client, guest)
+        except KubeconfigMissingError as error:
+            self._count(guest, GuestEvent.API_CONNECTION, success=False)
+            raise _ClosedError("KubeconfigMissing", str(error)) from error
 
     def _note_rollout(self, guest: Guest, report: PassReport | None, *, installing: bool) -> None:
         if installing:
