@@ -39,6 +39,7 @@ FipopError
 │   ├── ReleaseRecordError        a release's Secret cannot be read
 │   ├── ReleaseTakenError         a release of the wanted name is of another chart
 │   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
+│   ├── NotConnectedError         (operator.kubeconfigs) Rancher is not connected to the guest
 │   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
 │   └── CarriedElsewhereError     another guest carries the address that would be written
 └── in the modules that raise them: SettingsError and YamlRefusedError (one bad value of kube-fip-config),

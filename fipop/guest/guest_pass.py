@@ -60,15 +60,14 @@ class GuestSessions:
             run.note(error)
         return run.report()
 
-    async def look(self, guest_id: str, kubeconfig: bytes, *, seconds: float | None = None) -> InUseAddresses:
+    async def look(self, guest_id: str, kubeconfig: bytes) -> InUseAddresses:
         """Give all addresses that a guest carries, in ConfigMaps and Services.
 
-        `seconds`: what the guest has for that; None: what a session has. Raises ApiError, GuestError and
-        KubeAccessError: an address of a guest that did not answer is not free.
+        Raises ApiError, GuestError and KubeAccessError: an address of a guest that did not answer is not free.
         """
         limits = self._limits
         connection = await limits.connect(guest_id, kubeconfig)
-        async with limits.look(connection, seconds=seconds) as client:
+        async with limits.look(connection) as client:
             return await read_in_use(client)
 
     def forget(self, guest_id: str) -> None:

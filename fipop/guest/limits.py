@@ -92,16 +92,14 @@ class GuestLimits:
             yield client
 
     @asynccontextmanager
-    async def look(
-        self, connection: Connection, *, seconds: float | None = None
-    ) -> AsyncIterator[KubeClient]:
-        """Lend a client for a look into a guest, for `seconds` or what a session has. Raises PassTimeoutError.
+    async def look(self, connection: Connection) -> AsyncIterator[KubeClient]:
+        """Lend a client for a look into a guest, for a bounded time. Raises PassTimeoutError.
 
         It takes no slot from passes: who looks bounds how many guests are looked into at once. An open connection takes
         a third of a MiB, so a look has but one.
         """
         client = self._open_client(connection, None, None, max_connections=1)
-        async with client, _bounded(seconds or self.session_seconds):
+        async with client, _bounded(self.session_seconds):
             yield client
 
     @asynccontextmanager

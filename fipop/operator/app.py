@@ -33,7 +33,7 @@ from fipop.operator.continuity import Continuity
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
 from fipop.operator.guests.chart_access import ChartAccessReader
-from fipop.operator.memory_limit import most_helms, read_memory_limit
+from fipop.operator.memory_limit import HelmConcurrency
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import Concurrency, build_queues
@@ -73,12 +73,7 @@ class Operator:
         )
         self._role = Role(client=self._client, connection=options.connection)
         self._events = EventRecorder(self._client, instance=options.identity)
-        self._configuration = Configuration(
-            client=self._client,
-            events=self._events,
-            namespace=options.namespace,
-            defaults=read_defaults(options.settings_defaults),
-        )
+        self._configuration = self._build_configuration()
         self._continuity = Continuity(looks=self._has_looked)
         self._continuity.lease = self._lease()
         self._leadership = Leadership(
@@ -90,7 +85,7 @@ class Operator:
             wanted=lambda: self._configuration.settings.metrics_port,
             complain=lambda message: self._configuration.complain("PortTaken", message),
         )
-        self._most_helms = most_helms(read_memory_limit())
+        self._helm_concurrency = HelmConcurrency(self._configuration)
         self._limits = self._build_limits()
         self._cache = ClusterCache()
         self._estate = self._build_estate()
@@ -104,6 +99,14 @@ class Operator:
         )
         self._predecessor = Predecessor(self._client)
         self._working_since = 0.0
+
+    def _build_configuration(self) -> Configuration:
+        return Configuration(
+            client=self._client,
+            events=self._events,
+            namespace=self._options.namespace,
+            defaults=read_defaults(self._options.settings_defaults),
+        )
 
     def _build_limits(self) -> GuestLimits:
         helm = HelmRunner(
@@ -230,21 +233,10 @@ class Operator:
             self._metrics_port.move()
         if self._term is not None and after != before:
             self._term.pass_everywhere()
-        self._resize_helm()
-
-    def _helm_concurrency(self) -> int:
-        """Give how many helms run at once: as many as are wanted, and no more than our memory carries."""
-        wanted = self._configuration.settings.helm_concurrency
-        return wanted if self._most_helms is None else min(wanted, self._most_helms)
-
-    def _resize_helm(self) -> None:
-        wanted, most = self._configuration.settings.helm_concurrency, self._helm_concurrency()
-        if most < wanted:
-            message = f"helmConcurrency {wanted}: the memory limit of the pod carries {most}, and so many run"
-            self._configuration.complain("UnwiseOption", message)
-        self._limits.helm.resize(most)
+        resized = [self._limits.helm.resize]
         if self._term is not None:
-            self._term.queues.installs.resize(most)
+            resized.append(self._term.queues.installs.resize)
+        self._helm_concurrency.settle(*resized)
 
     def _has_looked(self) -> bool | None:
         return self._term.gate.looked if self._term is not None else None

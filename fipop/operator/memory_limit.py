@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from fipop.operator.configuration import Configuration
 
 _MIB = 1024 * 1024
 _OWN_BYTES = 256 * _MIB
@@ -27,3 +31,27 @@ def read_memory_limit(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
 def most_helms(limit: int | None) -> int | None:
     """Give how many helms a limit carries beside ourselves, at least one; None: as many as are asked for."""
     return None if limit is None else max(1, (limit - _OWN_BYTES) // _HELM_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class HelmConcurrency:
+    """How many helms run at once: as many as are wanted, and no more than our memory carries."""
+
+    configuration: Configuration
+    most: int | None = field(default_factory=lambda: most_helms(read_memory_limit()))
+
+    def __call__(self) -> int:
+        """Give how many run now."""
+        wanted = self.configuration.settings.helm_concurrency
+        return wanted if self.most is None else min(wanted, self.most)
+
+    def settle(self, *resize: Callable[[int], None]) -> None:
+        """Have so many run from now on, and tell people where that is fewer than they want."""
+        wanted, count = self.configuration.settings.helm_concurrency, self()
+        if count < wanted:
+            message = (
+                f"helmConcurrency {wanted}: the memory limit of the pod carries {count}, and so many run"
+            )
+            self.configuration.complain("UnwiseOption", message)
+        for each in resize:
+            each(count)

@@ -43,7 +43,7 @@ def build_snapshot(
         snapshot,
         queue_depths={each.name: each.depth for each in (queues.objects, queues.passes, queues.installs)},
         withheld_releases=term.mass_release.withheld(),
-        ignored_claims=sum(term.scan.ignored.values()),
+        ignored_claims=sum(term.unowned.ignored.values()),
         floating_ips=_count_floating_ips(cache),
         gives_out=term.gate.is_open,
         install_queue=queues.installs.depth + queues.installs.active,

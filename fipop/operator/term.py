@@ -21,12 +21,8 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.addresses.mass_release import MassReleaseGuard
-from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
-from fipop.operator.addresses.ranges import RangeReconciler
-from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
+from fipop.operator.address_parts import AddressParts, Neighbours
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.view_building import ViewBuilder
 from fipop.operator.adoption import Adoption
 from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
@@ -35,10 +31,10 @@ from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.install_progress import InstallProgress
 from fipop.operator.guests.pass_parts import PassParts
-from fipop.operator.guests.pass_triggers import PassTriggers
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
+from fipop.operator.guests.unowned import UnownedAddresses
 from fipop.operator.notices import Notices
 from fipop.operator.queues import Concurrency, Key, Kind, WorkQueues
 from fipop.operator.rollout_parts import build_departures, build_rollout
@@ -104,16 +100,21 @@ class LeaderTerm:
         self.conflicts = AddressConflicts(
             cache=self.cache, guests=self.guests, inspector=inspector, reach=reach
         )
+        self.unowned = UnownedAddresses(
+            cache=self.cache,
+            reservation_store=self.reservation_store,
+            conflicts=self.conflicts,
+            reach=reach,
+            over_limit=self.notices.tell_over_limit,
+        )
         self.scan = GuestScan(
             cache=self.cache,
             gate=self.gate,
             guests=self.guests,
             inspector=inspector,
-            reservation_store=self.reservation_store,
+            unowned=self.unowned,
             conflicts=self.conflicts,
-            reach=reach,
             opened=self._gate_opened,
-            over_limit=self.notices.tell_over_limit,
             is_continued=self._is_continued,
         )
         self.inspector = inspector
@@ -153,54 +154,19 @@ class LeaderTerm:
         )
 
     def _build_addresses(self, estate: Estate) -> None:
-        client = estate.client
-        self.mass_release = MassReleaseGuard(
-            cache=self.cache,
+        near = Neighbours(
             guests=self.guests,
-            confirmed=self.notices.confirmed_releases,
-            tell=self.notices.tell_mass_release,
-            monotonic=self.cache.monotonic,
-        )
-        self.quarantine = self._build_quarantine(estate)
-        self.pass_triggers = PassTriggers(cache=self.cache, add_pass=self.router.add_pass)
-        self.floating_ips = FloatingIPReconciler(
-            client=client,
-            cache=self.cache,
+            gate=self.gate,
+            router=self.router,
+            notices=self.notices,
             reservation_store=self.reservation_store,
-            views=ViewBuilder(
-                cache=self.cache,
-                reservation_store=self.reservation_store,
-                gate=self.gate,
-                guests=self.guests,
-                carrier_of=self.quarantine.carrier_of,
-            ),
-            callbacks=Callbacks(
-                deciding=self.router.note_decided_on,
-                settled=self.pass_triggers.note_settled,
-                gone=self.router.add_reservation,
-                waiting=self.router.note_waiting,
-                allocated=self.notices.tell_allocated,
-                blocked=estate.metrics.count_allocation,
-            ),
+            inspector=self.inspector,
+            conflicts=self.conflicts,
         )
-        self.ranges = RangeReconciler(client=client, cache=self.cache, monotonic=self.cache.monotonic)
-
-    def _build_quarantine(self, estate: Estate) -> QuarantineReconciler:
-        return QuarantineReconciler(
-            client=estate.client,
-            cache=self.cache,
-            reservation_store=self.reservation_store,
-            guests=self.guests,
-            surroundings=Surroundings(
-                look=self.inspector.find_carrier,
-                look_at_conflicts=self.conflicts.carrier_of,
-                may_release=self.mass_release.may_release,
-                clean=self.router.add_pass,
-                owner_changed=self.router.add_floating_ip,
-                still_carried=self.router.wake_waiting,
-            ),
-            now=estate.client.server_now,
-        )
+        parts = AddressParts(estate, near)
+        self.mass_release, self.quarantine = parts.mass_release, parts.quarantine
+        self.floating_ips, self.ranges = parts.floating_ips, parts.ranges
+        self.pass_triggers = parts.pass_triggers
 
     async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
         """Learn what is so (`refresh`), let what exists claim its own, the oldest first, then run everything."""

@@ -22,6 +22,7 @@ from fipop.backoff import Backoff, Delays
 from fipop.control.kopf.bridge import Callback, EventBridge, EventType
 from fipop.control.kopf.http import StreamSessions
 from fipop.control.kopf.liveness import Liveness
+from fipop.control.kopf.served import find_missing, full_name
 from fipop.control.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 from fipop.errors import WatcherEndedError
 from fipop.jsons import JsonView
@@ -42,7 +43,7 @@ class _HangError(Exception):
     """kopf runs, and does nothing for some resources."""
 
     def __init__(self, resources: tuple[Resource, ...]) -> None:
-        self.names = ", ".join(map(_full_name, resources))
+        self.names = ", ".join(map(full_name, resources))
         super().__init__(f"neither a request nor a watch for {self.names}")
 
 
@@ -94,7 +95,7 @@ class Watcher:
 
     def silences(self) -> dict[str, float]:
         """For how many seconds each stream has shown no sign of life, by `plural.group`."""
-        return {_full_name(resource): seconds for resource, seconds in self._signs.silences().items()}
+        return {full_name(resource): seconds for resource, seconds in self._signs.silences().items()}
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -243,7 +244,9 @@ class Watcher:
         async with self._sessions.open() as session:
             for pause in self._delays:
                 try:
-                    missing = await self._find_missing(session)
+                    missing = await find_missing(
+                        session, self._server, self._callbacks, seconds=self._times.request_seconds
+                    )
                 except (aiohttp.ClientError, TimeoutError) as error:
                     level = logging.DEBUG if failing else logging.WARNING
                     logger.log(level, "cannot ask what is served", extra={"error": type(error).__name__})
@@ -259,24 +262,6 @@ class Watcher:
                     # There is nothing to hear yet, and a restart would not help: readiness tells.
                     self._signs.forgive()
                 await asyncio.sleep(pause)
-
-    async def _find_missing(self, session: aiohttp.ClientSession) -> tuple[str, ...]:
-        served: dict[str, frozenset[str]] = {}
-        for path in sorted({_version_path(resource) for resource in self._callbacks}):
-            served[path] = await self._find_served(session, path)
-        return tuple(
-            _full_name(resource)
-            for resource in self._callbacks
-            if resource.plural not in served[_version_path(resource)]
-        )
-
-    async def _find_served(self, session: aiohttp.ClientSession, path: str) -> frozenset[str]:
-        timeout = aiohttp.ClientTimeout(total=self._times.request_seconds)
-        async with session.get(self._server.rstrip("/") + path, timeout=timeout) as response:
-            if not response.ok:
-                return frozenset()
-            answer = await response.json()
-        return frozenset(entry["name"] for entry in answer["resources"])
 
     def _build_registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -294,11 +279,3 @@ class Watcher:
             group, version, plural = resource.group, resource.version, resource.plural
             kopf.on.event(group=group, version=version, plural=plural, registry=registry)(ignore)
         return registry
-
-
-def _full_name(resource: Resource) -> str:
-    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-
-
-def _version_path(resource: Resource) -> str:
-    return resource.path().rpartition("/")[0]

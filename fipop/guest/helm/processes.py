@@ -78,10 +78,9 @@ async def run_process(
     """Run a program (`argv[0]` is its absolute path) in a process group of its own and give how it ended.
 
     On Linux it may map at most DATA_BYTES of memory and write files of at most `file_bytes`. Of its stdout
-    `stdout_bytes` are kept, of its stderr STDERR_BYTES.
-
-    At the deadline, or when the calling task is cancelled, the group gets SIGTERM, then SIGKILL; this returns or
-    raises only when the program is gone. Raises OSError where it cannot be started.
+    `stdout_bytes` are kept, of its stderr STDERR_BYTES. At the deadline, or when the calling task is cancelled, the
+    group gets SIGTERM, then SIGKILL; this returns or raises only when the program is gone. Raises OSError where it
+    cannot be started.
     """
     if not os.access(argv[0], os.X_OK):
         raise FileNotFoundError(argv[0])
@@ -89,9 +88,8 @@ async def run_process(
     assert process.stdout is not None
     assert process.stderr is not None
     stdout, stderr = _Kept(stdout_bytes), _Kept(STDERR_BYTES, is_tail=True)
-    talk = asyncio.gather(
-        stdout.read(process.stdout), stderr.read(process.stderr), _feed(process.stdin, stdin), process.wait()
-    )
+    reading = stdout.read(process.stdout), stderr.read(process.stderr)
+    talk = asyncio.gather(*reading, _feed(process.stdin, stdin), process.wait())
     try:
         await asyncio.wait({talk}, timeout=deadline_seconds)
         timed_out = not talk.done()

@@ -235,8 +235,7 @@ class HelmRunner:
         failed = functools.partial(helm_error, action, subject)
         try:
             async with self._slots[action]:
-                seconds = self._seconds_until(deadline)
-                if seconds <= 0:
+                if (seconds := self._seconds_until(deadline)) <= 0:
                     raise failed(HelmFailure.TIMED_OUT)
                 self.runs += 1
                 try:

@@ -11,7 +11,7 @@ from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
+from fipop.operator.guests.kubeconfigs import NotConnectedError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest
 from fipop.state.guests import GuestDirectory
 
@@ -60,19 +60,17 @@ class GuestInspector:
             guest = self.guests.known(guest_id)
         return guest is not None and guest.connected
 
-    async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
         """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
         guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id)
         if guest is None:
             if isinstance(await self.guests.discover(guest_id), NotAGuest):
                 return InUseAddresses()  # no pass is ever made there, nothing was written
             guest = self.guests.known(guest_id)
-        if guest is None or not guest.connected:
-            raise KubeconfigMissingError(
-                secret=f"of guest {guest_id}", problem="is not in use: not connected"
-            )
+        if guest is None:
+            raise NotConnectedError
         kubeconfig = await read_kubeconfig(self.client, guest)
         try:
-            return await self.sessions.look(guest_id, kubeconfig, seconds=seconds)
+            return await self.sessions.look(guest_id, kubeconfig)
         except (ApiError, KubeAccessError, PassTimeoutError) as error:
             raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error

@@ -20,11 +20,20 @@ class KubeconfigMissingError(GuestError):
         super().__init__(f"Secret {secret} {problem}")
 
 
+class NotConnectedError(GuestError):
+    """Rancher is not connected to the guest: a kubeconfig leads nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__("Rancher is not connected to the guest")
+
+
 async def read_kubeconfig(client: KubeClient, guest: Guest) -> bytes:
     """Read Rancher's Secret: anew for each use, as it is deleted and made again when URL, CA or token change.
 
-    Raises KubeconfigMissingError and ApiError.
+    Raises NotConnectedError, KubeconfigMissingError and ApiError.
     """
+    if not guest.connected:
+        raise NotConnectedError
     secret = guest.kubeconfig_secret
     name = f"{secret.namespace}/{secret.name}"
     try:

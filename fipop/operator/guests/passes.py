@@ -12,7 +12,7 @@ from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import parse_address
 from fipop.metrics import GuestEvent
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, read_kubeconfig
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.opting import installs
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
@@ -29,14 +29,6 @@ NEW_GUEST_SECONDS = 5.0
 FIRST_PASS_SECONDS = 0.5
 LEAVING_SECONDS = 15.0
 """How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
-
-
-class _ClosedError(Exception):
-    """A guest cannot be reached now, for this reason of its condition."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        self.reason, self.message = reason, message
-        super().__init__(message)
 
 
 class PassController:
@@ -129,7 +121,10 @@ class PassController:
         return not self._is_new(guest) or self._parts.guests.observation(guest.id) is not None
 
     def _is_new(self, guest: Guest) -> bool:
-        return (self._parts.now() - guest.created).total_seconds() < NEW_GUEST_SECONDS
+        return self._age_seconds(guest) < NEW_GUEST_SECONDS
+
+    def _age_seconds(self, guest: Guest) -> float:
+        return (self._parts.now() - guest.created).total_seconds()
 
     def last_pass_at(self, guest_id: str) -> float | None:
         """Give the Unix time of the last whole pass; None before it."""
@@ -148,15 +143,16 @@ class PassController:
         """Make a pass over a guest that can be reached; say what is observed, and when it is to be tried again."""
         installing = installs(self._parts.settings(), guest) and bool(floating_ips)
         try:
-            kubeconfig = await self._open(guest)
-        except _ClosedError as closed:
+            kubeconfig = await read_kubeconfig(self._parts.client, guest)
+        except NotConnectedError as error:
             self._note_rollout(guest, None, installing=installing)
-            retry = None
-            if guest.connected:
-                schedule.failures += 1
-                age = (self._parts.now() - guest.created).total_seconds()
-                retry = retry_delay_seconds(age, schedule.failures)
-            return unreachable(closed.reason, closed.message, installs=installing), retry
+            return unreachable("GuestDisconnected", str(error), installs=installing), None
+        except KubeconfigMissingError as error:
+            schedule.failures += 1
+            self._note_rollout(guest, None, installing=installing)
+            self._count(guest, GuestEvent.API_CONNECTION, success=False)
+            missing = unreachable("KubeconfigMissing", str(error), installs=installing)
+            return missing, retry_delay_seconds(self._age_seconds(guest), schedule.failures)
         deep = self._parts.monotonic() - schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         served = {each.meta.key: each.status.addresses for each in floating_ips}
@@ -169,6 +165,15 @@ class PassController:
                 early=lambda report: self._note(guest.id, observe(report, served, installs=task.opted_in)),
                 may_run_helm=may_run_helm,
             )
+        self._follow_up(guest, task, report)
+        retry = self._record(guest, report, schedule, deep=deep)
+        if task.leaving and report.has_ours:
+            retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
+        contested = self._contested(guest.id, task.granted)
+        return observe(report, served, installs=task.opted_in, contested=contested), retry
+
+    def _follow_up(self, guest: Guest, task: GuestTask, report: PassReport) -> None:
+        """Tell rollouts and departures, and put a guest that needs helm in line."""
         self._note_rollout(guest, report, installing=task.opted_in)
         if task.leaving:
             self._parts.departures.note(guest.id, report.has_ours)
@@ -176,21 +181,6 @@ class PassController:
             self._parts.departures.forget(guest.id)
         if report.awaits_helm:
             self._parts.requests.add_install(guest.id, judge_urgency(task, report))
-        retry = self._record(guest, report, schedule, deep=deep)
-        if task.leaving and report.has_ours:
-            retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
-        contested = self._contested(guest.id, task.granted)
-        return observe(report, served, installs=task.opted_in, contested=contested), retry
-
-    async def _open(self, guest: Guest) -> bytes:
-        """Give the kubeconfig of a guest; raise _ClosedError for one that cannot be reached now."""
-        if not guest.connected:
-            raise _ClosedError("GuestDisconnected", "Rancher is not connected to the guest")
-        try:
-            return await read_kubeconfig(self._parts.client, guest)
-        except KubeconfigMissingError as error:
-            self._count(guest, GuestEvent.API_CONNECTION, success=False)
-            raise _ClosedError("KubeconfigMissing", str(error)) from error
 
     def _note_rollout(self, guest: Guest, report: PassReport | None, *, installing: bool) -> None:
         if installing:

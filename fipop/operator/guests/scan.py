@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from fipop.api.models import FloatingIPRange, Owner, Requested
 from fipop.backoff import Backoff
 from fipop.control.retry import retry_passing
 from fipop.errors import FipopError
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, from_ip
-from fipop.operator.addresses.ownership import read_addresses
-from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.reach import MAX_CLAIMS, Reach
+from fipop.operator.guests.unowned import LOOK_BACKOFF, UnownedAddresses
 from fipop.state.cache import ClusterCache
-from fipop.state.claims import Claim
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
@@ -30,7 +25,8 @@ T = TypeVar("T")
 
 LOOK_SECONDS = 60.0
 CONTINUED_LOOK_SECONDS = 5.0
-"""What each guest is given where another fipop led until a moment ago: no store was restored behind its back."""
+"""What a look at all may take where another fipop had looked, and led until a moment ago: the ledger knows of all
+that guests carried then, and no store was restored behind its back. Who was not reached is looked at afterwards."""
 CONTINUED_WITHIN_SECONDS = 60.0
 """So long ago its Lease may have been renewed last."""
 AGAIN_SECONDS = 60.0
@@ -38,7 +34,6 @@ AGAIN_SECONDS = 60.0
 LATE_SECONDS = 0.5
 """So long guests that connect are gathered: their kubeconfigs come with them, one after the other."""
 LOOK_CONCURRENCY = 320
-_BACKOFF = Backoff(first_seconds=0.5, limit_seconds=5.0)
 
 
 class Inspector(Protocol):
@@ -47,8 +42,8 @@ class Inspector(Protocol):
     async def can_be_asked(self, guest_id: str) -> bool:
         """Resolve the guest's links, and tell whether Rancher is connected to it."""
 
-    async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
-        """Give what a guest carries; GuestError for what is the guest's own fault, more than `seconds` too."""
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
+        """Give what a guest carries; GuestError for what is the guest's own fault."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,25 +52,19 @@ class GuestScan:
 
     When ranges change, those are asked again that were seen to carry what would be given out now.
 
-    `opened` is called when new addresses may be given out.
-    `over_limit` hears of a guest that carries more of nobody's addresses than count, and of how many.
-    `backoff` is for trouble of our own API server.
+    `opened` is called when new addresses may be given out. `backoff` is for trouble of our own API server.
     """
 
     cache: ClusterCache
     gate: AllocationGate
-    reservation_store: ReservationStore
+    unowned: UnownedAddresses
     conflicts: AddressConflicts
     guests: GuestDirectory
     inspector: Inspector
     opened: Callable[[], None]
-    reach: Reach
-    over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
-    backoff: Backoff = _BACKOFF
+    backoff: Backoff = LOOK_BACKOFF
     is_continued: bool = False
     """Whether another fipop had looked at the guests and led until a moment ago; for the first look of a term."""
-    ignored: dict[str, int] = field(default_factory=dict)
-    """How many addresses of nobody a guest carries beyond those that count, as of the last look."""
     _rescan_required: bool = False
     _ranges_changed: bool = False
     _late: set[str] = field(default_factory=set)
@@ -110,7 +99,7 @@ class GuestScan:
         """Forget a guest of which Rancher has nothing left; should it be back, it is looked at like a new one."""
         self._seen.pop(guest_id, None)
         self._missed.discard(guest_id)
-        self.ignored.pop(guest_id, None)
+        self.unowned.ignored.pop(guest_id, None)
         self.conflicts.forget(guest_id)
 
     async def run(self) -> None:
@@ -129,7 +118,10 @@ class GuestScan:
                 self._seen.clear()
                 self._late.clear()
                 # Whatever asks for another look later is a reason to distrust what is known.
-                seconds, self.is_continued = CONTINUED_LOOK_SECONDS if self.is_continued else None, False
+                seconds, self.is_continued = (
+                    CONTINUED_LOOK_SECONDS if self.is_continued else LOOK_SECONDS,
+                    False,
+                )
                 await self._look_at(self._all(), seconds)
             elif self._ranges_changed:
                 self._ranges_changed = False
@@ -153,7 +145,7 @@ class GuestScan:
                 continue  # the look at all comes first, and wakes us at its end
             late, self._late = self._late - self._seen.keys(), set()
             if late:
-                await self._look_at(late)
+                await self._look_at(late, LOOK_SECONDS)
 
     def _all(self) -> set[str]:
         return {cluster.cluster_name for cluster in self.cache.clusters.all() if cluster.cluster_name}
@@ -166,20 +158,21 @@ class GuestScan:
         for guest_id in [each for each in self._seen if not self.guests.exists(each)]:
             self.forget(guest_id)
         suspects = {
-            guest_id for guest_id, addresses in self._seen.items() if self._is_suspect(guest_id, addresses)
+            guest_id
+            for guest_id, addresses in self._seen.items()
+            if self.unowned.is_suspect(guest_id, addresses)
         }
-        await self._look_at(suspects)
+        await self._look_at(suspects, LOOK_SECONDS)
 
-    async def _look_at(self, guest_ids: Collection[str], seconds: float | None = None) -> None:
-        """Ask these guests for at most a minute, and quarantine the addresses that they carry and nobody owns.
+    async def _look_at(self, guest_ids: Collection[str], seconds: float) -> None:
+        """Ask these guests for so long at most, and quarantine the addresses that they carry and nobody owns.
 
-        `seconds`: what one guest has for its answer. Of a guest that does not answer, what was seen before stays in
-        force: it may carry it still.
+        Of a guest that does not answer, what was seen before stays in force: it may carry it still.
         """
         seen = await self._ask(guest_ids, seconds)
         self._seen |= {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
         self._missed.difference_update(self._seen)
-        await self._keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
+        await self.unowned.keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
         self.conflicts.learn(seen)
         for guest_id in guest_ids:
             if not self.guests.exists(guest_id):
@@ -187,40 +180,19 @@ class GuestScan:
         if guest_ids:
             logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
 
-    async def _keep_all(self, found: Mapping[str, tuple[Address, ...]]) -> None:
-        for guest_id, addresses in sorted(found.items()):
-            await self._keep(guest_id, addresses)
-
-    async def _keep(self, guest_id: str, addresses: tuple[Address, ...]) -> None:
-        """Keep from others what a guest carries and nobody owns, as far as the guest's word counts."""
-        ranges = self.reach.ranges_for(guest_id)
-        left = MAX_CLAIMS - self.reach.found_for(guest_id)
-        ignored = 0
-        for address in addresses:
-            if not any(self._giving_out(address, guest_id, ranges)):
-                continue
-            if left <= 0:
-                ignored += 1
-                continue
-            left -= 1
-            await self._retry(functools.partial(self._keep_from_others, address, guest_id, ranges))
-        if ignored and ignored != self.ignored.get(guest_id):
-            self.over_limit(guest_id, ignored)
-        self.ignored.pop(guest_id, None)
-        if ignored:
-            self.ignored[guest_id] = ignored
-
-    async def _ask(self, guest_ids: Collection[str], seconds: float | None) -> dict[str, InUseAddresses]:
+    async def _ask(self, guest_ids: Collection[str], seconds: float) -> dict[str, InUseAddresses]:
         slots = asyncio.Semaphore(LOOK_CONCURRENCY)
         seen: dict[str, InUseAddresses] = {}
+        unreached = set(guest_ids)
 
         async def ask(guest_id: str) -> None:
             async with slots:
+                unreached.discard(guest_id)
                 if not await self._retry(lambda: self.inspector.can_be_asked(guest_id)):
                     self._missed.discard(guest_id)  # one that connects later is told of
                     return
                 self._missed.add(guest_id)
-                carried = await self._retry(lambda: self.inspector.read_in_use(guest_id, seconds=seconds))
+                carried = await self._retry(lambda: self.inspector.read_in_use(guest_id))
                 if carried is not None:
                     seen[guest_id] = carried
                     self._missed.discard(guest_id)
@@ -229,13 +201,14 @@ class GuestScan:
         if not tasks:
             return seen
         try:
-            await asyncio.wait(tasks, timeout=LOOK_SECONDS)
+            await asyncio.wait(tasks, timeout=seconds)
         finally:
             for task in tasks:
                 task.cancel()
         for error in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(error, Exception):
                 logger.error("a look at a guest crashed", exc_info=error)
+        self._late |= unreached
         return seen
 
     async def _retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
@@ -245,57 +218,3 @@ class GuestScan:
         except FipopError as error:
             logger.info("guest did not tell what it carries", extra={"error": str(error)})
             return None
-
-    def _is_suspect(self, guest_id: str, addresses: tuple[Address, ...]) -> bool:
-        ranges = self.reach.ranges_for(guest_id)
-        return any(any(self._giving_out(address, guest_id, ranges)) for address in addresses)
-
-    async def _keep_from_others(
-        self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
-    ) -> None:
-        """Quarantine an address that a guest carries, in every space whose ranges would give it out to the guest."""
-        for each in self._giving_out(address, guest_id, ranges):
-            claim = Claim(
-                space=each.address_space,
-                address=address,
-                range=each.name,
-                owner=self._owner(guest_id, address),
-                requested=Requested.DYNAMIC,
-            )
-            found = await self.reservation_store.quarantine_unowned(claim, seconds=each.quarantine_seconds)
-            if found is not None:
-                logger.warning(
-                    "a guest carries an address that nobody owns",
-                    extra={"guest": guest_id, "address": found.address, "range": each.name},
-                )
-
-    def _giving_out(
-        self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
-    ) -> Iterator[FloatingIPRange]:
-        """Give those of the guest's ranges that would give out an address which it carries, and nobody has a right to.
-
-        Each is judged when its turn comes: the one before may have brought the address into quarantine.
-        """
-        allocations = self.cache.allocations
-        if address in self.conflicts.rightful(guest_id):
-            return
-        for each in ranges:
-            unreadable = allocations.ranges.problem_of(each.name) is not None
-            if not unreadable and allocations.is_nobodys(each.name, address, carrier=guest_id):
-                yield each
-
-    def _owner(self, guest_id: str, address: Address) -> Owner:
-        """Give who comes first when the quarantine ends: the one floating IP of the guest that asks for the address."""
-        clusters = self.cache.guest_clusters(guest_id)
-        asking = [
-            each
-            for each in self.cache.floating_ips_of(guest_id)
-            if address in read_addresses(each.ipaddress.split(","))
-        ]
-        return Owner(
-            namespace=guest_id,
-            name=asking[0].name if len(asking) == 1 else "",
-            uid=asking[0].uid if len(asking) == 1 else "",
-            cluster=clusters[0].name if clusters else "",
-            imported=bool(clusters) and clusters[0].is_imported,
-        )

@@ -16,6 +16,7 @@ from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
+from fipop.operator.guests.unowned import UnownedAddresses
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -60,23 +61,29 @@ class Looking:
         guests = GuestDirectory(cache=cache, client=self.api)  # type: ignore[arg-type]
         reach = Reach(cache=cache, guests=guests)
         self.over_limit: list[tuple[str, int]] = []
-        self.patience: list[float | None] = []
+        conflicts = AddressConflicts(cache=cache, guests=guests, inspector=self, reach=reach)
+        at_once = Backoff(first_seconds=0.0, limit_seconds=0.0)
         self.scan = GuestScan(
             cache=cache,
             gate=AllocationGate(adopted=True),
-            reservation_store=ReservationStore(
-                client=self.api,  # type: ignore[arg-type] # the four calls that a desk makes
-                known=cache,
-                now=lambda: NOW,
-                monotonic=time.monotonic,
+            unowned=UnownedAddresses(
+                cache=cache,
+                reservation_store=ReservationStore(
+                    client=self.api,  # type: ignore[arg-type] # the four calls that a store makes
+                    known=cache,
+                    now=lambda: NOW,
+                    monotonic=time.monotonic,
+                ),
+                conflicts=conflicts,
+                reach=reach,
+                over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
+                backoff=at_once,
             ),
-            conflicts=AddressConflicts(cache=cache, guests=guests, inspector=self, reach=reach),
-            reach=reach,
-            over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
+            conflicts=conflicts,
             guests=guests,
             inspector=self,
             opened=self.opened.set,
-            backoff=Backoff(first_seconds=0.0, limit_seconds=0.0),
+            backoff=at_once,
         )
         self.task = asyncio.create_task(self.scan.run())
 
@@ -88,9 +95,8 @@ class Looking:
         self._trouble()
         return guest_id not in self.unconnected
 
-    async def read_in_use(self, guest_id: str, *, seconds: float | None = None) -> InUseAddresses:
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
         self.looked_at.append(guest_id)
-        self.patience.append(seconds)
         value = self.carried[guest_id]
         if value is None:
             raise GuestUnreadableError(guest_id=guest_id, cause="no answer")
@@ -377,13 +383,40 @@ async def test_what_a_guest_that_cannot_be_asked_was_seen_to_carry_is_kept_from_
     assert start.looked_at == [], "what is kept already needs no other look"
 
 
-async def test_only_the_first_look_after_another_leader_is_a_short_one(looking: type[Looking]) -> None:
+async def hang(_guest_id: str) -> InUseAddresses:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_only_the_first_look_after_another_leader_is_a_short_one(
+    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fipop.operator.guests.scan.CONTINUED_LOOK_SECONDS", 0.05)
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
     start.scan.is_continued = True
+    start.read_in_use = hang  # type: ignore[method-assign]
     await start.first()
-    assert start.patience == [5.0]
+    start.scan.require_rescan()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(start.opened.wait(), 0.3)
+
+
+async def test_who_is_not_reached_in_a_short_look_is_looked_at_afterwards(
+    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fipop.operator.guests.scan.CONTINUED_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fipop.operator.guests.scan.LOOK_CONCURRENCY", 1)
+    start = looking(pool_world(), {"c-m-1": None, "c-m-2": "10.0.0.8/32"})
+    start.scan.is_continued = True
+    answer = start.read_in_use
+
+    async def read(guest_id: str) -> InUseAddresses:
+        return await (hang if guest_id == "c-m-1" else answer)(guest_id)
+
+    start.read_in_use = read  # type: ignore[method-assign]
     await start.first()
-    assert start.patience == [5.0, None], "what asks for another look is a reason to distrust"
+    assert start.quarantined() == set()
+    await start.comes_to_quarantine("default.10.0.0.8")
 
 
 async def test_a_look_that_takes_too_long_leaves_in_force_what_was_seen_before(
@@ -391,12 +424,7 @@ async def test_a_look_that_takes_too_long_leaves_in_force_what_was_seen_before(
 ) -> None:
     monkeypatch.setattr("fipop.operator.guests.scan.LOOK_SECONDS", 0.05)
     start = await holding(looking)
-
-    async def hang(_guest_id: str, **_: object) -> InUseAddresses:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    start.read_in_use = hang
+    start.read_in_use = hang  # type: ignore[method-assign]
     start.free("default.10.0.0.7")
     await start.change_ranges()
     assert start.quarantined() == {"default.10.0.0.7"}
