@@ -14,6 +14,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +44,8 @@ CREDENTIALS = 10
 HANGING_PERCENT = 10
 DEADLINE_SECONDS = 300.0
 PREDECESSOR_SLEEP_SECONDS = 15.0
+FEW_GUESTS = 200
+"""Of the restarts with a fleet of usual size."""
 PREDECESSOR_SAMPLE = 20
 PREDECESSOR_NEW_SAMPLE = 2
 
@@ -106,7 +109,13 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
     took = await time_burst(stack, sizes.burst)
     found["burst_ratio"] = took / bare
     yield f"burst of {sizes.burst} floating IPs: {took:.2f} s, {took / bare:.2f} times the bare writes"
-    yield await bring_up_guests(stack, operator, sizes.guests, sizes.pace, found)
+    few = min(FEW_GUESTS, sizes.guests - 1)
+    await make_guests(stack, few, first=0, credentials=CREDENTIALS)
+    await come_to_rest(stack)
+    for hangs in (False, True):
+        yield (await time_restart(stack, hangs=hangs)).line
+    operator = stack.operators[-1]
+    yield await bring_up_guests(stack, operator, range(few, sizes.guests), sizes.pace, found)
     await time_pass(stack, "3599")
     calm = await time_pass(stack, "3600")
     found["quiet_pass_s"] = calm.whole
@@ -123,9 +132,17 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
     await operator.stop()
     await make_guests(stack, sizes.all_guests - sizes.guests, first=sizes.guests, credentials=CREDENTIALS)
     await hold_addresses(stack, sizes.floating_ips - sizes.guests - sizes.burst, range_name="bench")
-    yield await come_to_rest(stack)
-    async for line in time_starts(stack, found):
-        yield line
+    await stack.start_operator()
+    await come_to_rest(stack)
+    whole = await time_pass(stack, "3597")
+    yield f"pass over all {len(stack.player.guests)} guests: {whole.whole:.1f} s"
+    alone = await time_restart(stack, hangs=False)
+    found["start_s"] = alone.ready
+    found["rss_mib"] = alone.rss_mib
+    yield alone.line
+    beside_hanging = await time_restart(stack, hangs=True)
+    found["restart_s"] = beside_hanging.address - beside_hanging.ready
+    yield beside_hanging.line
 
 
 async def time_burst(stack: Stack, count: int) -> float:
@@ -149,7 +166,7 @@ async def time_burst(stack: Stack, count: int) -> float:
 
 
 async def bring_up_guests(
-    stack: Stack, operator: OperatorProcess, count: int, per_second: float, found: dict[str, float]
+    stack: Stack, operator: OperatorProcess, numbers: range, per_second: float, found: dict[str, float]
 ) -> str:
     """Create guests at a fixed pace; the time from each one's last link to its address, and what it costs.
 
@@ -168,11 +185,12 @@ async def bring_up_guests(
         for step in REAL_ORDER[len(UP_TO_LINK) :]:
             await stack.player.take(guest, step)
 
+    count = len(numbers)
     before = await read_costs(operator)
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            await asyncio.sleep(began + number / per_second - time.monotonic())
+        for position, number in enumerate(numbers):
+            await asyncio.sleep(began + position / per_second - time.monotonic())
             group.create_task(create(number))
     rate = count / (time.monotonic() - began)
 
@@ -271,9 +289,8 @@ async def ask_four_times(stack: Stack, guest: Guest) -> None:
         await target.answer("GET", path, {}, "application/json", "", b"")
 
 
-async def come_to_rest(stack: Stack) -> str:
-    """Have an operator work until every floating IP is ready, and time a pass over all."""
-    operator = await stack.start_operator()
+async def come_to_rest(stack: Stack) -> None:
+    """Have the operator work until the floating IP of every guest is ready."""
 
     async def are_ready() -> bool:
         return await count_served(stack.client, "", is_ready=True) >= len(stack.player.guests)
@@ -281,47 +298,53 @@ async def come_to_rest(stack: Stack) -> str:
     await eventually(
         are_ready, seconds=3 * DEADLINE_SECONDS, what="the floating IPs of all guests to be ready"
     )
-    found = await time_pass(stack, "3597")
-    await operator.stop()
-    return f"pass over all {len(stack.player.guests)} guests: {found.whole:.1f} s"
 
 
-async def time_starts(stack: Stack, found: dict[str, float]) -> AsyncIterator[str]:
-    """Start the operator where all is at rest, then again where guests hang, a new guest with each start."""
-    ready, address = await time_start(stack, "new-1")
-    found["start_s"] = ready
-    rss = resident_mib(stack.operators[-1])
-    found["rss_mib"] = rss
-    whole = f"{len(stack.player.guests)} guests"
-    yield (
-        f"{whole}: ready {ready:.1f} s after the start, a new guest's address after {address:.1f} s; "
-        f"{rss:.0f} MiB resident"
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Seconds from the start of the process until it was ready, and until a new guest had its address."""
+
+    guests: int
+    ready: float
+    address: float
+    rss_mib: float
+    hangs: bool
+
+    @property
+    def line(self) -> str:
+        """Say it."""
+        harm = f", {HANGING_PERCENT} % of them hanging" if self.hangs else ""
+        return (
+            f"restart with {self.guests} guests{harm}: ready {self.ready:.1f} s after the start, a new guest's address "
+            f"after {self.address:.1f} s, {self.address - self.ready:.1f} s later; {self.rss_mib:.0f} MiB resident"
+        )
+
+
+async def time_restart(stack: Stack, *, hangs: bool) -> Restart:
+    """Stop the operator and start it again, with a new guest just then."""
     await stack.operators[-1].stop()
-    with hanging(stack):
-        ready, address = await time_start(stack, "new-2")
-    found["restart_s"] = address
-    yield (
-        f"restarted with {HANGING_PERCENT} % hanging: ready after {ready:.1f} s, a new guest's address after "
-        f"{address:.1f} s"
-    )
-
-
-async def time_start(stack: Stack, name: str) -> tuple[float, float]:
-    """Start the operator, and a new guest with it; when it is ready, and when the guest has its address."""
+    guests = len(stack.player.guests)
+    plan = stack.player.plan_guest(f"new-{len(stack.operators)}")
     served: dict[str, float] = {}
-    watching = asyncio.create_task(note_served(stack.client, served))
-    guest = await stack.player.create_guest(stack.player.plan_guest(name), SimulatedGuest(), order=UP_TO_LINK)
-    began = time.monotonic()
-    await stack.start_operator()
-    ready = time.monotonic() - began
+    with hanging(stack) if hangs else nullcontext():
+        watching = asyncio.create_task(note_served(stack.client, served))
+        guest = await stack.player.create_guest(plan, SimulatedGuest(), order=UP_TO_LINK)
+        began = time.monotonic()
+        operator = await stack.start_operator()
+        ready = time.monotonic() - began
 
-    async def is_served() -> bool:
-        return guest.cluster_id in served
+        async def is_served() -> bool:
+            return guest.cluster_id in served
 
-    await eventually(is_served, seconds=DEADLINE_SECONDS, what="the address of the new guest")
-    watching.cancel()
-    return ready, served[guest.cluster_id] - began
+        await eventually(is_served, seconds=DEADLINE_SECONDS, what="the address of the new guest")
+        watching.cancel()
+    return Restart(
+        guests=guests,
+        ready=ready,
+        address=served[guest.cluster_id] - began,
+        rss_mib=resident_mib(operator),
+        hangs=hangs,
+    )
 
 
 def resident_mib(operator: OperatorProcess) -> float:

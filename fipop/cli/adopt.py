@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -25,14 +24,13 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.operator.rehearsal import rehearse
 from fipop.report.adoption import AdoptionReport, Fate, report_adoption
-from fipop.report.guest_words import GuestWords, read_guest_words
+from fipop.report.guest_words import GuestWords, read_all_guest_words
 from fipop.report.picture import Picture
 from fipop.report.reading import read_facts
 from fipop.report.rendering import Output, dump
 from fipop.texts import clean
 
 _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
-_GUESTS_AT_ONCE = 16
 
 
 @click.command(
@@ -104,15 +102,9 @@ async def _our_age(client: KubeClient) -> datetime | None:
 
 
 async def _ask(client: KubeClient, picture: Picture, allow_loopback: bool) -> list[GuestWords]:
-    turns = asyncio.Semaphore(_GUESTS_AT_ONCE)
-
-    async def ask(guest: str) -> GuestWords:
-        async with turns:
-            return await read_guest_words(client, picture, guest, allow_loopback=allow_loopback)
-
     known = {each.namespace for each in picture.facts.floating_ips}
-    guests = [each.cluster_name for each in picture.facts.clusters if each.cluster_name in known]
-    return list(await asyncio.gather(*map(ask, sorted(guests))))
+    guests = sorted(each.cluster_name for each in picture.facts.clusters if each.cluster_name in known)
+    return await read_all_guest_words(client, picture, guests, allow_loopback=allow_loopback)
 
 
 def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:

@@ -24,8 +24,8 @@ from fipop.guest.limits import GuestLimits
 from fipop.guest.memory import Place
 from fipop.guest.missing_objects import find_missing
 from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state, read_restarts
+from fipop.guest.release_attempt import Outcome
 from fipop.guest.release_inspection import Inspector
-from fipop.guest.release_installer import Outcome
 from fipop.guest.release_removal import find_ours
 from fipop.guest.release_work import ReleaseWork
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods

@@ -14,6 +14,7 @@ from fipop.guest.helm.releases import ReleaseState, build_labels
 from fipop.guest.helm.runner import HelmTarget, ReleaseOrder
 from fipop.guest.limits import GuestLimits
 from fipop.guest.observed import ObservedState
+from fipop.guest.release_attempt import Outcome
 from fipop.guest.release_records import ReleaseRecords
 from fipop.guest.reports import GuestTask
 
@@ -22,22 +23,6 @@ log = logging.getLogger(__name__)
 _RUNS_HELM = (Action.INSTALL, Action.UPGRADE, Action.RETRY, Action.REPAIR, Action.MEND)
 _LEAST_MEND_SECONDS = 60.0
 """Between two mends of drift in a guest: whoever deletes objects may do so again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What was done about one release; `ran`: helm was run for it; `awaits_helm`: it is to be.
-
-    `reason`: the condition's, where the gate leaves a drift as it is.
-    """
-
-    ran: bool = False
-    drift: str = ""
-    reason: str = ""
-    doubt: str = ""
-    error: FipopError | None = None
-    wait_seconds: float | None = None
-    awaits_helm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

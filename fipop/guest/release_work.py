@@ -9,8 +9,9 @@ from fipop.guest.helm.charts import Role, wanted_releases
 from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.limits import GuestLimits
 from fipop.guest.observed import ObservedState
+from fipop.guest.release_attempt import Outcome
 from fipop.guest.release_gate import Return
-from fipop.guest.release_installer import Outcome, ReleaseInstaller
+from fipop.guest.release_installer import ReleaseInstaller
 from fipop.guest.release_removal import ReleaseRemoval, find_ours
 from fipop.guest.release_return import ReleaseReturn
 from fipop.guest.reports import GuestTask

@@ -9,8 +9,8 @@ from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import Status
 from fipop.guest.observed import ObservedState
+from fipop.guest.release_attempt import Outcome
 from fipop.guest.release_gate import Aim
-from fipop.guest.release_installer import Outcome
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, EventResult, ReleaseReport
 from fipop.guest.workloads import Readiness, judge_readiness
 from fipop.metrics import GuestEvent

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
 from fipop.deadlines import GUEST_REQUEST_SECONDS
-from fipop.errors import FipopError
+from fipop.errors import FipopError, KubeAccessError
 from fipop.guest.in_use import addresses_in, parse_service
 from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.guest.observed import read_config_maps
@@ -31,6 +31,9 @@ class ServiceWords:
 
     name: str
     addresses: tuple[str, ...]
+
+
+GUESTS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +85,32 @@ async def read_guest_words(
     return await ask_guest(guest_id, connection)
 
 
+async def read_all_guest_words(
+    client: KubeReader, picture: Picture, guest_ids: Iterable[str], *, allow_loopback: bool = False
+) -> list[GuestWords]:
+    """Ask guests, some at once; the answers come in the order of `guest_ids`."""
+    turns = asyncio.Semaphore(GUESTS_AT_ONCE)
+
+    async def ask(guest_id: str) -> GuestWords:
+        async with turns:
+            return await read_guest_words(client, picture, guest_id, allow_loopback=allow_loopback)
+
+    return list(await asyncio.gather(*map(ask, guest_ids)))
+
+
 async def ask_guest(guest_id: str, connection: Connection) -> GuestWords:
     """Ask a guest that can be connected to, within the bounds that the operator has for guests."""
-    client = KubeReader(
-        connection,
-        timeout_seconds=GUEST_REQUEST_SECONDS,
-        limits=GUEST_LIMITS,
-        allowance=Allowance(GUEST_SESSION_BYTES),
-        max_connections=2,
-        user_agent="fipop",
-    )
+    try:
+        client = KubeReader(
+            connection,
+            timeout_seconds=GUEST_REQUEST_SECONDS,
+            limits=GUEST_LIMITS,
+            allowance=Allowance(GUEST_SESSION_BYTES),
+            max_connections=2,
+            user_agent="fipop",
+        )
+    except KubeAccessError as error:
+        return GuestWords(guest=guest_id, step="kubeconfig", problem=str(error))
     async with client:
         try:
             version = await client.version()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 
-from fipop.errors import ApiForbiddenError, ChartError, FipopError
+from fipop.errors import ApiForbiddenError, ChartError
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import wanted_releases
 from fipop.guest.helm.runner import HelmRunner
@@ -16,11 +15,10 @@ from fipop.rancher.objects import CREDENTIAL_NAMESPACE, ProvisioningCluster
 from fipop.report.checks import CHARTS, RANCHER, Check, check_guest, failed, ok, warning
 from fipop.report.facts import Facts
 from fipop.report.fleet import FloatingIPReport, report_floating_ips
-from fipop.report.guest_words import read_guest_words
+from fipop.report.guest_words import read_all_guest_words
 from fipop.report.picture import Picture
 from fipop.settings.values import GuestInstall
 
-GUESTS_AT_ONCE = 16
 _OWN_CLUSTER = "local"
 """Rancher's own cluster, which is no guest."""
 
@@ -89,20 +87,16 @@ async def probe_guests(
     for each in report_floating_ips(picture):
         floating_ips[each.namespace].append(each)
     clusters = {each.cluster_name: each for each in picture.facts.clusters}
-    turns = asyncio.Semaphore(GUESTS_AT_ONCE)
-
-    async def probe(guest: str) -> list[Check]:
-        cluster = clusters.get(guest)
-        name = picture.cluster_of(guest, guest)
-        async with turns:
-            try:
-                words = await read_guest_words(client, picture, guest, allow_loopback=allow_loopback)
-            except FipopError as error:
-                return [failed(f"guest {name}", "it can be asked", str(error), "")]
-        installs = is_to_be_installed(picture.facts, cluster)
-        return list(check_guest(name, words, floating_ips[guest], installs=installs))
-
-    return [check for checks in await asyncio.gather(*map(probe, guests)) for check in checks]
+    return [
+        check
+        for words in await read_all_guest_words(client, picture, guests, allow_loopback=allow_loopback)
+        for check in check_guest(
+            picture.cluster_of(words.guest, words.guest),
+            words,
+            floating_ips[words.guest],
+            installs=is_to_be_installed(picture.facts, clusters.get(words.guest)),
+        )
+    ]
 
 
 def is_to_be_installed(facts: Facts, cluster: ProvisioningCluster | None) -> bool:
