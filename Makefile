@@ -81,13 +81,15 @@ bench-services: setup assets ## Measure the cloud provider with 3,000 Services o
 
 .PHONY: bench bench-fleet bench-look bench-services
 
-faults: setup ## Disturb the operator in some 750 ways and judge every revision (under 45 minutes on 2 cores)
-	$(BIN)/python -m tests.faults
+faults: setup assets ## Disturb the operator in some 800 ways and judge every revision (under 45 minutes on 2 cores)
+	$(BIN)/python -m tests.faults.rollouts & rollouts=$$!; \
+	$(BIN)/python -m tests.faults; plans=$$?; \
+	wait $$rollouts && exit $$plans
 
 rollouts: setup assets ## Roll changes out over 200 guests, 5 of them real, past killed leaders and other harm (about 25 minutes)
 	FIPOP_ROLLOUT_SIMULATED=195 FIPOP_ROLLOUT_REAL=5 $(BIN)/pytest --numprocesses=0 tests/api/test_rollout_fleet.py
 
-faults-rollouts: setup assets ## Kill the leader at its writes while a change is rolled out, in 24 ways (about 25 minutes)
+faults-rollouts: setup assets ## The part of make faults that is about rollouts: the leader is killed at its writes, in 24 ways
 	$(BIN)/python -m tests.faults.rollouts
 
 faults-services: setup ## Disturb several cloud providers at once in some 160 ways and judge every revision (about 10 minutes)

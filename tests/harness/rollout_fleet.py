@@ -153,7 +153,9 @@ class Fleet:
 
 
 @asynccontextmanager
-async def open_fleet(fleet: LocalFleet, name: str, folder: Path, *, seconds: float) -> AsyncIterator[Fleet]:
+async def open_fleet(
+    fleet: LocalFleet, name: str, folder: Path, *, seconds: float, deadline_seconds: int = 12
+) -> AsyncIterator[Fleet]:
     """Install fipop with updates on, and quick rollouts; no operator runs, and there is no guest."""
     real_helm = ensure("helm")
     helm = Helm(program=real_helm, home=folder / "home")
@@ -169,7 +171,7 @@ async def open_fleet(fleet: LocalFleet, name: str, folder: Path, *, seconds: flo
             "kubevipRolloutCanaries": str(CANARIES),
             "kubevipRolloutMaxConcurrency": "25%",
             "kubevipRolloutMinSuccessTime": "1",
-            "kubevipRolloutProgressDeadline": "12",
+            "kubevipRolloutProgressDeadline": str(deadline_seconds),
             "kubevipChartValues": "hostAliases: []",
         }
         async with open_stack(fleet, name, settings=settings) as stack:
