@@ -46,6 +46,7 @@ DEADLINE_SECONDS = 300.0
 PREDECESSOR_SLEEP_SECONDS = 15.0
 FEW_GUESTS = 200
 """Of the restarts with a fleet of usual size."""
+IDLE_PROCESSORS = 0.1
 PREDECESSOR_SAMPLE = 20
 PREDECESSOR_NEW_SAMPLE = 2
 
@@ -114,6 +115,7 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
     await come_to_rest(stack)
     for hangs in (False, True):
         yield (await time_restart(stack, hangs=hangs)).line
+    await come_to_rest(stack)
     operator = stack.operators[-1]
     yield await bring_up_guests(stack, operator, range(few, sizes.guests), sizes.pace, found)
     await time_pass(stack, "3599")
@@ -290,7 +292,8 @@ async def ask_four_times(stack: Stack, guest: Guest) -> None:
 
 
 async def come_to_rest(stack: Stack) -> None:
-    """Have the operator work until the floating IP of every guest is ready."""
+    """Have the operator work until the floating IP of every guest is ready, and it has next to nothing to do."""
+    operator = stack.operators[-1]
 
     async def are_ready() -> bool:
         return await count_served(stack.client, "", is_ready=True) >= len(stack.player.guests)
@@ -298,6 +301,13 @@ async def come_to_rest(stack: Stack) -> None:
     await eventually(
         are_ready, seconds=3 * DEADLINE_SECONDS, what="the floating IPs of all guests to be ready"
     )
+
+    async def is_idle() -> bool:
+        before = await read_costs(operator)
+        await asyncio.sleep(1)
+        return (await read_costs(operator) - before).processor_seconds < IDLE_PROCESSORS
+
+    await eventually(is_idle, seconds=DEADLINE_SECONDS, what="the operator to have nothing to do")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +348,8 @@ async def time_restart(stack: Stack, *, hangs: bool) -> Restart:
 
         await eventually(is_served, seconds=DEADLINE_SECONDS, what="the address of the new guest")
         watching.cancel()
+    for step in REAL_ORDER[len(UP_TO_LINK) :]:
+        await stack.player.take(guest, step)
     return Restart(
         guests=guests,
         ready=ready,

@@ -9,6 +9,9 @@ from fipop.api import names
 from fipop.kube.lease import LeaseClient
 from fipop.operator.guests.scan import CONTINUED_WITHIN_SECONDS
 
+CLOCK_LAG_SECONDS = 2.0
+"""So far behind that of the leader before may be the server's time as a process knows it that has just started."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Continuity:
@@ -38,5 +41,8 @@ class Continuity:
         if self.lease is None:
             return False
         before = self.lease.before
-        is_fresh = before.age_seconds is not None and 0 <= before.age_seconds <= CONTINUED_WITHIN_SECONDS
+        is_fresh = (
+            before.age_seconds is not None
+            and -CLOCK_LAG_SECONDS <= before.age_seconds <= CONTINUED_WITHIN_SECONDS
+        )
         return is_fresh and before.annotations.get(names.ANNOTATION_LOOKED) == "true"

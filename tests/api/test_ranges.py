@@ -256,6 +256,7 @@ async def test_a_restart_moves_nothing_and_writes_nothing(stack: Stack, tenant: 
     # The proof that it works again, and is through with what it found: the last to come is served.
     await tenant.ask("last", pool, ipFamilies=["IPv6"])
     await tenant.served("last")
+    await tenant.capacity(pool, used=4, quarantined=1)
     after = await _versions(stack)
     assert {key: version for key, version in after.items() if key in before and before[key] != version} == {
         ("FloatingIPRange", "", pool): after["FloatingIPRange", "", pool]

@@ -23,7 +23,7 @@ def continuity(lease: Lease | None, looked: bool | None = None) -> Continuity:
 @pytest.mark.parametrize(
     ("age", "looked", "given"),
     [(5.0, "true", True), (60.0, "true", True), (61.0, "true", False), (5.0, "false", False), (None, "true", False),
-     (-30.0, "true", False)],
+     (-0.9, "true", True), (-30.0, "true", False)],
 )  # fmt: skip
 def test_it_is_given_by_a_leader_of_a_moment_ago_that_had_looked(
     age: float | None, looked: str, given: bool
