@@ -63,7 +63,7 @@ demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it r
 # Checks leave a core idle that builds can use, the first time.
 test: setup ## Run everything: checks, unit tests, tests on real control planes
 	$(MAKE) --jobs=2 check assets
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile --durations=15
+	$(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=15
 
 .PHONY: test
 
@@ -86,7 +86,7 @@ faults: setup assets ## Disturb the operator in some 800 ways and judge every re
 	$(BIN)/python -m tests.faults; plans=$$?; \
 	wait $$rollouts && exit $$plans
 
-rollouts: setup assets ## Roll changes out over 200 guests, 5 of them real, past killed leaders and other harm (about 25 minutes)
+rollouts: setup assets ## Roll changes out over 200 guests, 5 of them real, past killed leaders and other harm (about 10 minutes)
 	FIPOP_ROLLOUT_SIMULATED=195 FIPOP_ROLLOUT_REAL=5 $(BIN)/pytest --numprocesses=0 tests/api/test_rollout_fleet.py
 
 faults-rollouts: setup assets ## The part of make faults that is about rollouts: the leader is killed at its writes, in 24 ways
