@@ -41,11 +41,11 @@ async def force_delete(plane: ControlPlane, path: str) -> None:
     await plane.client.delete(path)
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="module")
 async def guarded(
     management: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ControlPlane]:
-    """The shared management cluster with the policy at work."""
+    """The shared management cluster with the policy at work, and without it for whoever comes next."""
     chart = Chart(helm=ensure("helm"), folder=ROOT, home=tmp_path_factory.mktemp("helm"))
     rendered = chart.render(release="admission")
     policy = rendered.only("ValidatingAdmissionPolicy")
@@ -61,14 +61,18 @@ async def guarded(
             return error.status == HTTPStatus.FORBIDDEN
         return False
 
+    async def is_gone() -> bool:
+        return not await is_at_work()
+
     # The API server reads its policies a moment after they were written.
     await eventually(is_at_work, seconds=30, what="the admission policy")
-    await force_delete(management, probe)
     yield management
     await management.client.delete(
         f"{ADMISSION}/validatingadmissionpolicybindings/{binding['metadata']['name']}"
     )
     await management.client.delete(f"{ADMISSION}/validatingadmissionpolicies/{policy['metadata']['name']}")
+    await eventually(is_gone, seconds=30, what="the end of the admission policy")
+    await management.client.delete(probe)
 
 
 @pytest.mark.parametrize(
