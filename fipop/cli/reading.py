@@ -107,9 +107,18 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         return command(reading=reading, **rest)
 
-    for option in reversed(_OPTIONS):
-        read_options = option(read_options)
-    return read_options
+    return access_options(_add(_TELLING, read_options))
+
+
+def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which management cluster is looked at, and as whom."""
+    return _add(_ACCESS, command)
+
+
+def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 loopback_option = click.option(
@@ -119,7 +128,7 @@ loopback_option = click.option(
 )
 """For the commands that ask guests."""
 
-_OPTIONS = (
+_ACCESS = (
     click.option(
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -133,6 +142,8 @@ _OPTIONS = (
         show_default=True,
         help="Namespace in which the operator is installed.",
     ),
+)
+_TELLING = (
     click.option(
         "-o",
         "--output",

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import click
 
-from fipop.api import names
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import run_until_asked
-from fipop.cli.reading import EXIT_NO_ACCESS, EXIT_WRONG, Reading
+from fipop.cli.reading import EXIT_NO_ACCESS, EXIT_WRONG, Reading, access_options
 from fipop.errors import FipopError
 from fipop.listening import HttpListener
 from fipop.report.page.app import Page, is_local_host
@@ -23,19 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 @click.command(short_help="The page: ranges as maps, search, guests.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Kubeconfig of the management cluster; default: kubectl's, in a pod its own access.",
-)
-@click.option("--context", help="Context of the kubeconfig; default: its current one.")
-@click.option(
-    "--operator-namespace",
-    default=names.OPERATOR_NAMESPACE,
-    envvar="FIPOP_NAMESPACE",
-    show_default=True,
-    help="Namespace in which the operator is installed.",
-)
+@access_options
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="Port; 0: a free one."
