@@ -22,7 +22,7 @@ from fipop.state.guests import GuestDirectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """The parts of a term that work on addresses stands on, or sets off."""
+    """The other parts of a term that the work on addresses needs, or sets to work."""
 
     guests: GuestDirectory
     gate: AllocationGate

@@ -10,7 +10,7 @@ from fipop.kube.lease import LeaseClient
 from fipop.operator.guests.scan import CONTINUED_WITHIN_SECONDS
 
 CLOCK_LAG_SECONDS = 2.0
-"""So far behind that of the leader before may be the server's time as a process knows it that has just started."""
+"""A process that has just started may take the server's time for so much earlier than the leader before did."""
 
 
 @dataclass(slots=True, kw_only=True)

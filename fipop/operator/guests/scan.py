@@ -99,7 +99,7 @@ class GuestScan:
         """Forget a guest of which Rancher has nothing left; should it be back, it is looked at like a new one."""
         self._seen.pop(guest_id, None)
         self._missed.discard(guest_id)
-        self.unowned.ignored.pop(guest_id, None)
+        self.unowned.forget(guest_id)
         self.conflicts.forget(guest_id)
 
     async def run(self) -> None:
@@ -118,10 +118,8 @@ class GuestScan:
                 self._seen.clear()
                 self._late.clear()
                 # Whatever asks for another look later is a reason to distrust what is known.
-                seconds, self.is_continued = (
-                    CONTINUED_LOOK_SECONDS if self.is_continued else LOOK_SECONDS,
-                    False,
-                )
+                seconds = CONTINUED_LOOK_SECONDS if self.is_continued else LOOK_SECONDS
+                self.is_continued = False
                 await self._look_at(self._all(), seconds)
             elif self._ranges_changed:
                 self._ranges_changed = False

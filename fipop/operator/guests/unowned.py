@@ -41,6 +41,10 @@ class UnownedAddresses:
     ignored: dict[str, int] = field(default_factory=dict)
     """How many addresses of nobody a guest carries beyond those that count, as of the last look."""
 
+    def forget(self, guest_id: str) -> None:
+        """Forget a guest that is gone."""
+        self.ignored.pop(guest_id, None)
+
     async def keep_all(self, found: Mapping[str, tuple[Address, ...]]) -> None:
         """Keep from others what these guests carry."""
         for guest_id, addresses in sorted(found.items()):
