@@ -170,7 +170,7 @@ UNIT_BUGS = (
         (
             "operator/guests/scan.py",
             "await self._compare_with_ranges()",
-            "await self._keep_all(self._seen)",
+            "await self.unowned.keep_all(self._seen)",
         ),
         "unit/operator/guests/test_scan.py",
         "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
