@@ -48,7 +48,8 @@ class GuestSessions:
         process behind.
         """
         limits = self._limits
-        run = PassRun(task=task, limits=limits, deep=deep, may_run_helm=may_run_helm)
+        notes = limits.memory.notes(task.guest_id)
+        run = PassRun(task=task, limits=limits, notes=notes, deep=deep, may_run_helm=may_run_helm)
         try:
             connection = await limits.connect(task.guest_id, task.kubeconfig)
             await run.first_session(connection)

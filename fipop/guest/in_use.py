@@ -19,7 +19,7 @@ from fipop.guest.configmap.intervals import (
     parse_intervals,
 )
 from fipop.ipam.addresses import format_address, parse_address_key
-from fipop.jsons import Json
+from fipop.jsons import Json, as_list, as_mapping
 from fipop.texts import is_object_name
 
 ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
@@ -116,32 +116,33 @@ def addresses_in(
 
 def parse_service(service: Json) -> Json:
     """Give of a Service what tells the addresses that it holds; nothing of one that is no LoadBalancer."""
-    metadata, spec = _mapping(service.get("metadata")), _mapping(service.get("spec"))
+    metadata, spec = as_mapping(service.get("metadata")), as_mapping(service.get("spec"))
     kept: Json = {"metadata": {name: metadata.get(name) for name in ("namespace", "name")}}
     if spec.get("type") != "LoadBalancer":
         return kept
-    asked = _mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
+    asked = as_mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
     kept["metadata"]["annotations"] = {ANNOTATION_LOAD_BALANCER_IPS: asked}
-    ingress = _mapping(_mapping(service.get("status")).get("loadBalancer")).get("ingress")
-    entries = ingress if isinstance(ingress, list) else []
+    ingress = as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress")
     return kept | {
         "spec": {"type": "LoadBalancer", "loadBalancerIP": spec.get("loadBalancerIP")},
         "status": {
-            "loadBalancer": {"ingress": [{"ip": _mapping(one).get("ip")} for one in entries[:MAX_PARTS]]}
+            "loadBalancer": {
+                "ingress": [{"ip": as_mapping(one).get("ip")} for one in as_list(ingress)[:MAX_PARTS]]
+            }
         },
     }
 
 
 def parse_ledger(config_map: Json) -> Json:
     """Give of the cloud provider's ledger what tells its addresses: its keys."""
-    metadata = _mapping(config_map.get("metadata"))
+    metadata = as_mapping(config_map.get("metadata"))
     kept = {name: metadata.get(name) for name in ("namespace", "name")}
-    return {"metadata": kept, "data": dict.fromkeys(_mapping(config_map.get("data")))}
+    return {"metadata": kept, "data": dict.fromkeys(as_mapping(config_map.get("data")))}
 
 
 def _entered_in(ledger: Json) -> Iterator[str]:
     """Yield the addresses of a ledger, which are its keys; what is no address is nobody's."""
-    for key in _mapping(ledger.get("data")):
+    for key in as_mapping(ledger.get("data")):
         try:
             yield format_address(parse_address_key(key))
         except IpamError:
@@ -149,20 +150,20 @@ def _entered_in(ledger: Json) -> Iterator[str]:
 
 
 def _service_texts(service: Json) -> Iterator[str]:
-    spec = _mapping(service.get("spec"))
+    spec = as_mapping(service.get("spec"))
     if spec.get("type") != "LoadBalancer":
         return
-    annotations = _mapping(_mapping(service.get("metadata")).get("annotations"))
+    annotations = as_mapping(as_mapping(service.get("metadata")).get("annotations"))
     yield from _strings(
         {"": annotations.get(ANNOTATION_LOAD_BALANCER_IPS), "spec": spec.get("loadBalancerIP")}
     )
-    ingress = _mapping(_mapping(service.get("status")).get("loadBalancer")).get("ingress")
-    for entry in ingress if isinstance(ingress, list) else []:
-        yield from _strings({"": _mapping(entry).get("ip")})
+    ingress = as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress")
+    for entry in as_list(ingress):
+        yield from _strings({"": as_mapping(entry).get("ip")})
 
 
 def _carrier(kind: str, item: Json) -> Carrier:
-    metadata = _mapping(item.get("metadata"))
+    metadata = as_mapping(item.get("metadata"))
     return Carrier(kind=kind, namespace=_name(metadata.get("namespace")), name=_name(metadata.get("name")))
 
 
@@ -171,9 +172,5 @@ def _name(value: object) -> str:
     return str(value) if is_object_name(value) else "?"
 
 
-def _mapping(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
 def _strings(value: object) -> list[str]:
-    return [text for text in _mapping(value).values() if isinstance(text, str)]
+    return [text for text in as_mapping(value).values() if isinstance(text, str)]

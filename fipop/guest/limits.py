@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -46,7 +45,6 @@ class GuestLimits:
     session_seconds: float = GUEST_SESSION_SECONDS
     lease_seconds: float = FOREIGN_LEASE_SECONDS
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(GUEST_BUDGET_BYTES))
-    monotonic: Callable[[], float] = time.monotonic
     observe_request: Callable[[RequestRecord], None] | None = None
     _slow_sessions: int = field(default=0, init=False, repr=False)
     _shared: SharedSession = field(init=False, repr=False)

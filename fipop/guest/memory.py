@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -34,110 +35,97 @@ class Inspection:
     failures: int = 0
     not_before: float = 0.0
 
-    def fail(self, error: FipopError, now: float) -> None:
-        """Note a failure: helm rests for this revision, longer each time."""
-        self.failures += 1
-        self.error = error.with_traceback(None)  # it would keep alive all that the pass had in hand
-        self.not_before = now + retry_delay_seconds(self.failures)
-
 
 @dataclass(slots=True)
-class _Notes:
-    inspections: dict[tuple[str, str], Inspection] = field(default_factory=dict)
-    attempts: dict[Role, _Attempt] = field(default_factory=dict)
-    missing: set[Role] = field(default_factory=set)
-
-
-class GuestMemory:
-    """Keeps, by guest, what helm told of releases, which of its runs failed, where objects lack.
+class GuestNotes:
+    """What helm told of one guest's releases, which of its runs failed, and which releases lack objects (`lacking`).
 
     Times are monotonic seconds.
     """
 
-    def __init__(self) -> None:
-        self._guests: dict[str, _Notes] = {}
+    monotonic: Callable[[], float]
+    lacking: set[Role] = field(default_factory=set)
+    _inspections: dict[tuple[str, str], Inspection] = field(default_factory=dict)
+    _attempts: dict[Role, _Attempt] = field(default_factory=dict)
+
+    def inspection(self, record: ReleaseRecord) -> Inspection | None:
+        """Give what helm told of a revision; None where it was not asked, or of another Secret or version."""
+        return self._inspections.get((record.uid, record.resource_version))
+
+    def inspect(self, record: ReleaseRecord) -> Inspection:
+        """Give the place to note what helm tells of a revision."""
+        return self._inspections.setdefault((record.uid, record.resource_version), Inspection())
+
+    def note_silence(self, inspection: Inspection, error: FipopError) -> None:
+        """Note that helm cannot tell of a revision: it rests for it, longer each time."""
+        inspection.failures += 1
+        inspection.error = error.with_traceback(None)  # it would keep alive all that the pass had in hand
+        inspection.not_before = self.monotonic() + retry_delay_seconds(inspection.failures)
+
+    def is_resting(self, inspection: Inspection) -> bool:
+        """Whether helm is not to be asked about this revision yet."""
+        return self.monotonic() < inspection.not_before
+
+    def keep_only(self, records: Iterable[ReleaseRecord]) -> None:
+        """Drop what helm told of revisions whose Secrets are gone or changed."""
+        if self._inspections:
+            present = {(record.uid, record.resource_version) for record in records}
+            self._inspections = {key: value for key, value in self._inspections.items() if key in present}
+
+    def rest_seconds(self, role: Role, digest: str) -> float:
+        """Give how long helm is to rest for this release after failures with the same chart and values."""
+        attempt = self._attempts.get(role)
+        if attempt is None or attempt.digest != digest:
+            return 0.0
+        return max(attempt.not_before - self.monotonic(), 0.0)
+
+    def failure(self, role: Role) -> FipopError | None:
+        """Give why the last helm run for this release failed; None where it did not, or nothing is to be run."""
+        attempt = self._attempts.get(role)
+        return attempt.error if attempt is not None else None
+
+    def failed_runs(self, role: Role) -> int:
+        """Give how often helm failed for this release in a row, with the same chart and values."""
+        attempt = self._attempts.get(role)
+        return attempt.failures if attempt is not None and attempt.digest and attempt.error is not None else 0
+
+    def note_failure(
+        self, role: Role, digest: str, error: FipopError | None = None, *, least_seconds: float = 0.0
+    ) -> float:
+        """Count a helm run that failed, or changed nothing; give how long helm rests."""
+        before = self._attempts.get(role)
+        failures = before.failures + 1 if before is not None and before.digest == digest else 1
+        rest = max(retry_delay_seconds(failures), least_seconds)
+        if error is not None:
+            error.with_traceback(None)  # it would keep alive all that the pass had in hand
+        self._attempts[role] = _Attempt(digest, failures, self.monotonic() + rest, error)
+        return rest
+
+    def note_success(self, role: Role) -> None:
+        """Forget a role's failures."""
+        self._attempts.pop(role, None)
+
+    def forget_failures(self) -> None:
+        """Let helm try everything again at once."""
+        self._attempts.clear()
+
+
+class GuestMemory:
+    """Keeps the notes of each guest."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._guests: dict[str, GuestNotes] = {}
+
+    def notes(self, guest_id: str) -> GuestNotes:
+        """Give what is known of a guest, to be read and added to."""
+        return self._guests.setdefault(guest_id, GuestNotes(self._monotonic))
 
     def forget(self, guest_id: str) -> None:
         """Drop all that is known of a guest."""
         self._guests.pop(guest_id, None)
 
-    def inspection(self, guest_id: str, record: ReleaseRecord) -> Inspection | None:
-        """Give what helm told of a revision; None where it was not asked, or of another Secret or version."""
-        notes = self._guests.get(guest_id)
-        return notes.inspections.get((record.uid, record.resource_version)) if notes is not None else None
-
-    def inspect(self, guest_id: str, record: ReleaseRecord) -> Inspection:
-        """Give the place to note what helm tells of a revision."""
-        notes = self._guests.setdefault(guest_id, _Notes())
-        return notes.inspections.setdefault((record.uid, record.resource_version), Inspection())
-
-    def keep_only(self, guest_id: str, records: Iterable[ReleaseRecord]) -> None:
-        """Drop what helm told of revisions whose Secrets are gone or changed."""
-        notes = self._guests.get(guest_id)
-        if notes is not None and notes.inspections:
-            present = {(record.uid, record.resource_version) for record in records}
-            notes.inspections = {key: value for key, value in notes.inspections.items() if key in present}
-
-    def rest_seconds(self, guest_id: str, role: Role, digest: str, now: float) -> float:
-        """Give how long helm is to rest for this release after failures with the same chart and values."""
-        notes = self._guests.get(guest_id)
-        attempt = notes.attempts.get(role) if notes is not None else None
-        if attempt is None or attempt.digest != digest:
-            return 0.0
-        return max(attempt.not_before - now, 0.0)
-
-    def failure(self, guest_id: str, role: Role) -> FipopError | None:
-        """Give why the last helm run for this release failed; None where it did not, or nothing is to be run."""
-        notes = self._guests.get(guest_id)
-        attempt = notes.attempts.get(role) if notes is not None else None
-        return attempt.error if attempt is not None else None
-
-    def failed_runs(self, guest_id: str, role: Role) -> int:
-        """Give how often helm failed for this release in a row, with the same chart and values."""
-        notes = self._guests.get(guest_id)
-        attempt = notes.attempts.get(role) if notes is not None else None
-        return attempt.failures if attempt is not None and attempt.digest and attempt.error is not None else 0
-
     def forget_failures(self) -> None:
         """Let helm try everywhere again at once: another rollout begins."""
         for notes in self._guests.values():
-            notes.attempts.clear()
-
-    def note_failure(
-        self,
-        guest_id: str,
-        role: Role,
-        digest: str,
-        now: float,
-        error: FipopError | None = None,
-        *,
-        least_seconds: float = 0.0,
-    ) -> float:
-        """Count a helm run that failed, or changed nothing; give how long helm rests."""
-        notes = self._guests.setdefault(guest_id, _Notes())
-        before = notes.attempts.get(role)
-        failures = before.failures + 1 if before is not None and before.digest == digest else 1
-        rest = max(retry_delay_seconds(failures), least_seconds)
-        if error is not None:
-            error.with_traceback(None)  # it would keep alive all that the pass had in hand
-        notes.attempts[role] = _Attempt(digest, failures, now + rest, error)
-        return rest
-
-    def lacks_objects(self, guest_id: str, role: Role) -> bool:
-        """Whether objects of a release were missing when they were last looked for."""
-        notes = self._guests.get(guest_id)
-        return notes is not None and role in notes.missing
-
-    def note_objects(self, guest_id: str, role: Role, *, complete: bool) -> None:
-        """Keep whether objects of a release are missing: then every pass looks for them, until they are there."""
-        notes = self._guests.setdefault(guest_id, _Notes())
-        if complete:
-            notes.missing.discard(role)
-        else:
-            notes.missing.add(role)
-
-    def note_success(self, guest_id: str, role: Role) -> None:
-        """Forget a role's failures."""
-        notes = self._guests.get(guest_id)
-        if notes is not None:
-            notes.attempts.pop(role, None)
+            notes.forget_failures()

@@ -21,7 +21,7 @@ from fipop.guest.helm.releases import (
     parse_record,
 )
 from fipop.guest.in_use import InUseAddresses, addresses_in, parse_ledger, parse_service
-from fipop.guest.memory import GuestMemory
+from fipop.guest.memory import GuestNotes
 from fipop.guest.workloads import (
     Workload,
     of_release,
@@ -98,12 +98,7 @@ async def read_in_use(client: KubeReader) -> InUseAddresses:
 
 
 async def read_observed_state(
-    client: KubeReader,
-    guest_id: str,
-    wanted: Sequence[WantedRelease],
-    memory: GuestMemory,
-    *,
-    monotonic: float,
+    client: KubeReader, wanted: Sequence[WantedRelease], notes: GuestNotes
 ) -> ObservedState:
     """Read releases (metadata only) and workloads: three requests where nothing is missing or new."""
     secrets, listed = await asyncio.gather(
@@ -112,25 +107,18 @@ async def read_observed_state(
     )
     records = [record for record in secrets.items if record is not None]
     daemon_sets: tuple[Workload, ...] = listed.items
-    memory.keep_only(guest_id, records)
+    notes.keep_only(records)
     states = build_states(records)
     managed = {one.role: state for one in wanted if (state := find_managed(states, one)) is not None}
-    adopted = _AdoptedReleases(guest_id=guest_id, memory=memory, states=states, now=monotonic)
+    adopted = _AdoptedReleases(notes=notes, states=states)
     provider = managed.get(Role.CLOUD_PROVIDER) or adopted.known(wanted, Role.CLOUD_PROVIDER)
     workloads = daemon_sets + await _read_deployments(client, provider)
     return _sum_up(client.server_now(), states, workloads, wanted, adopted)
 
 
-def look_again(
-    observed: ObservedState,
-    guest_id: str,
-    wanted: Sequence[WantedRelease],
-    memory: GuestMemory,
-    *,
-    monotonic: float,
-) -> ObservedState:
+def look_again(observed: ObservedState, wanted: Sequence[WantedRelease], notes: GuestNotes) -> ObservedState:
     """Give the observed state with what helm told since, without a request."""
-    adopted = _AdoptedReleases(guest_id=guest_id, memory=memory, states=observed.states, now=monotonic)
+    adopted = _AdoptedReleases(notes=notes, states=observed.states)
     return _sum_up(observed.now, observed.states, observed.workloads, wanted, adopted)
 
 
@@ -168,10 +156,8 @@ class _Unknown:
 class _AdoptedReleases:
     """Finds the releases that kube-fip-operator left: no labels tell them, so their charts must."""
 
-    guest_id: str
-    memory: GuestMemory
+    notes: GuestNotes
     states: Mapping[tuple[str, str], ReleaseState]
-    now: float
 
     def known(self, wanted: Sequence[WantedRelease], role: Role) -> ReleaseState | None:
         """Give the release that a role adopts, if helm was asked about it before."""
@@ -192,12 +178,8 @@ class _AdoptedReleases:
         for state in find_candidates(self.states, wanted, running_releases(workloads, wanted.role)):
             found = self._described(state)
             if found is None:
-                inspection = self.memory.inspection(self.guest_id, state.latest)
-                if (
-                    inspection is not None
-                    and inspection.error is not None
-                    and self.now < inspection.not_before
-                ):
+                inspection = self.notes.inspection(state.latest)
+                if inspection is not None and self.notes.is_resting(inspection):
                     return inspection.error
                 return _Unknown(state)
             if _is_of(found, wanted) and _is_adopted(found, state, wanted):
@@ -209,7 +191,7 @@ class _AdoptedReleases:
         return None
 
     def _described(self, state: ReleaseState) -> ReleaseDescription | None:
-        inspection = self.memory.inspection(self.guest_id, state.latest)
+        inspection = self.notes.inspection(state.latest)
         return inspection.description if inspection is not None else None
 
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 
 from fipop.deadlines import HELM_TURN_SECONDS
-from fipop.errors import (
-    ApiConflictError,
-    ApiError,
-    FipopError,
-    GuestError,
-)
+from fipop.errors import ApiConflictError, ApiError, FipopError, GuestError
 from fipop.guest.configmap.writer import find_namespace, settle_config_maps
 from fipop.guest.harvester import find_harvester, is_parked
 from fipop.guest.harvester_parking import HarvesterParking
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm.runner import HelmTarget
+from fipop.guest.helm_turn import HelmTurn, Outcome
 from fipop.guest.limits import GuestLimits
-from fipop.guest.memory import Place
+from fipop.guest.memory import GuestNotes, Place
 from fipop.guest.missing_objects import find_missing
 from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state, read_restarts
-from fipop.guest.release_attempt import Outcome
 from fipop.guest.release_inspection import Inspector
 from fipop.guest.release_removal import find_ours
 from fipop.guest.release_work import ReleaseWork
@@ -46,6 +41,7 @@ class PassRun:
 
     task: GuestTask
     limits: GuestLimits
+    notes: GuestNotes
     deep: bool
     may_run_helm: bool
     awaits_helm: bool = False
@@ -82,7 +78,7 @@ class PassRun:
 
     async def first_session(self, connection: Connection) -> None:
         """Probe, observe, write the ConfigMap, and do what the observed state showed to be due."""
-        async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
+        async with self._session(connection) as client:
             config_maps = await read_config_maps(client)
             self.reachable = True
             home = find_namespace(config_maps)
@@ -129,21 +125,21 @@ class PassRun:
             deadline=asyncio.get_running_loop().time() + HELM_TURN_SECONDS,
             on_request=self.limits.observe_request,
         )
-        if self.task.opted_in and (self.observed.unknown or self.unlisted):
-            if self.may_run_helm:
-                await self._inspect(self.observed, target)
-            else:
-                self.awaits_helm = True
-        work = ReleaseWork(
+        turn = HelmTurn(
             task=self.task,
             limits=self.limits,
+            notes=self.notes,
             target=target,
             observed=self.observed,
             missing=self.missing,
             may_run_helm=self.may_run_helm,
-            take=self._take,
         )
-        await work.run()
+        if self.task.opted_in and (self.observed.unknown or self.unlisted):
+            if self.may_run_helm:
+                self.observed = await self._inspect(turn)
+            else:
+                self.awaits_helm = True
+        await ReleaseWork(turn=replace(turn, observed=self.observed), take=self._take).run()
         return any(outcome.ran for outcome in self.outcomes.values())
 
     def _take(self, role: Role, outcome: Outcome) -> None:
@@ -153,28 +149,27 @@ class PassRun:
         if outcome.wait_seconds is not None:
             self.waits.append(outcome.wait_seconds)
 
-    async def _inspect(self, observed: ObservedState, target: HelmTarget) -> None:
-        inspector = Inspector(task=self.task, limits=self.limits, target=target)
-        self.observed = await inspector.find_adopted(observed, self.wanted)
-        for role, state in self.observed.managed.items() if self.deep else ():
-            if role not in observed.managed and state.latest.status is Status.DEPLOYED:
+    async def _inspect(self, turn: HelmTurn) -> ObservedState:
+        inspector = Inspector(turn)
+        observed = await inspector.find_adopted(self.wanted)
+        for role, state in observed.managed.items() if self.deep else ():
+            if role not in turn.observed.managed and state.latest.status is Status.DEPLOYED:
                 self.unlisted[role] = state
         unlisted, self.unlisted = self.unlisted, {}
         try:
             objects = await inspector.list_objects(unlisted)
         except GuestError as error:
             self.note(error)
-            return
+            return observed
         if objects:
-            async with self.limits.session(
-                target.connection, self._count, allowance=self.allowance
-            ) as client:
+            async with self._session(turn.target.connection) as client:
                 for role, places in objects.items():
                     await self._compare(client, role, places)
+        return observed
 
     async def second_session(self, connection: Connection) -> None:
         """See what helm made, and let Harvester's make room for it."""
-        async with self.limits.session(connection, self._count, allowance=self.allowance) as client:
+        async with self._session(connection) as client:
             await self._read_observed_state(client)
             if self.observed is not None and self.task.opted_in:
                 self.observed = await self._parking(client).park(self.observed)
@@ -185,15 +180,14 @@ class PassRun:
         releases: tuple[ReleaseReport, ...] = ()
         waits = list(self.waits)
         if observed is not None:
-            failure = functools.partial(self.limits.memory.failure, self.task.guest_id)
             releases = tuple(
                 sum_up_release(
                     one,
                     observed,
                     self.outcomes.get(one.role),
-                    failure(one.role),
+                    self.notes.failure(one.role),
                     known=self.task.gate.known,
-                    failed_runs=self.limits.memory.failed_runs(self.task.guest_id, one.role),
+                    failed_runs=self.notes.failed_runs(one.role),
                 )
                 for one in self.wanted
             )
@@ -227,13 +221,7 @@ class PassRun:
 
     async def _read_observed_state(self, client: KubeClient) -> None:
         try:
-            self.observed = await read_observed_state(
-                client,
-                self.task.guest_id,
-                self.wanted,
-                self.limits.memory,
-                monotonic=self.limits.monotonic(),
-            )
+            self.observed = await read_observed_state(client, self.wanted, self.notes)
         except ApiError as error:
             # The addresses are written all the same; nothing is installed by what is not known.
             self.observed = None
@@ -241,27 +229,31 @@ class PassRun:
 
     async def _find_missing(self, client: KubeClient, observed: ObservedState) -> None:
         """Look for deleted objects of the releases; of which objects those are, helm may have to be asked first."""
-        guest_id, memory = self.task.guest_id, self.limits.memory
         for role, state in observed.managed.items():
-            suspicious = not observed.workloads_of(role) or memory.lacks_objects(guest_id, role)
+            suspicious = not observed.workloads_of(role) or role in self.notes.lacking
             if state.latest.status is not Status.DEPLOYED or not (self.deep or suspicious):
                 continue
-            inspection = memory.inspection(guest_id, state.latest)
+            inspection = self.notes.inspection(state.latest)
             if inspection is not None and inspection.objects is not None:
                 await self._compare(client, role, inspection.objects)
-            elif inspection is None or self.limits.monotonic() >= inspection.not_before:
+            elif inspection is None or not self.notes.is_resting(inspection):
                 self.unlisted[role] = state
             else:
                 self.note(inspection.error)
 
     async def _compare(self, client: KubeClient, role: Role, objects: tuple[Place, ...]) -> None:
-        guest_id, memory = self.task.guest_id, self.limits.memory
         try:
             self.missing[role] = await find_missing(client, objects)
         except ApiError as error:
             self.note(error)
+            return
+        if self.missing[role]:
+            self.notes.lacking.add(role)  # then every pass looks for them, until they are there
         else:
-            memory.note_objects(guest_id, role, complete=not self.missing[role])
+            self.notes.lacking.discard(role)
+
+    def _session(self, connection: Connection) -> AbstractAsyncContextManager[KubeClient]:
+        return self.limits.session(connection, self._count, allowance=self.allowance)
 
     def _parking(self, client: KubeClient) -> HarvesterParking:
         return HarvesterParking(client=client, cluster_name=self.task.cluster_name, note=self.note)

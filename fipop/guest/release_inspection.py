@@ -14,65 +14,63 @@ from dataclasses import dataclass
 from fipop.errors import HelmError, ReleaseRecordError
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import ReleaseState
-from fipop.guest.helm.runner import HelmTarget
-from fipop.guest.limits import GuestLimits
+from fipop.guest.helm_turn import HelmTurn
 from fipop.guest.memory import Place
 from fipop.guest.missing_objects import parse_manifest
 from fipop.guest.observed import ObservedState, look_again
-from fipop.guest.reports import GuestTask
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Inspector:
     """Asks helm about the releases of one guest, in that guest's turn."""
 
-    task: GuestTask
-    limits: GuestLimits
-    target: HelmTarget
+    turn: HelmTurn
 
-    async def find_adopted(self, observed: ObservedState, wanted: Sequence[WantedRelease]) -> ObservedState:
+    async def find_adopted(self, wanted: Sequence[WantedRelease]) -> ObservedState:
         """Ask about the releases without our labels until each role has adopted one, or none.
 
         One that helm cannot tell about is a problem of its role.
         """
-        guest_id, memory = self.task.guest_id, self.limits.memory
+        observed, notes = self.turn.observed, self.turn.notes
         while observed.unknown:
             role, state = next(iter(observed.unknown.items()))
-            inspection = memory.inspect(guest_id, state.latest)
+            inspection = notes.inspect(state.latest)
             try:
-                inspection.description = await self.limits.helm.describe(self.target, state.latest)
+                inspection.description = await self.turn.limits.helm.describe(self.turn.target, state.latest)
                 self._log("asked helm about a release without our labels", role, state)
             except HelmError as error:
-                inspection.fail(_unreadable(state, error), self.limits.monotonic())
+                notes.note_silence(inspection, _unreadable(state, error))
                 self._log("helm cannot tell about a release", role, state, error=str(error))
-            observed = look_again(observed, guest_id, wanted, memory, monotonic=self.limits.monotonic())
+            observed = look_again(observed, wanted, notes)
         return observed
 
     async def list_objects(self, states: Mapping[Role, ReleaseState]) -> dict[Role, tuple[Place, ...]]:
         """Give the objects of these releases, by role. Raises ReleaseRecordError where one cannot be told."""
         found = {}
         for role, state in states.items():
-            inspection = self.limits.memory.inspect(self.task.guest_id, state.latest)
+            inspection = self.turn.notes.inspect(state.latest)
             if inspection.objects is None:
                 try:
-                    manifest = await self.limits.helm.manifest(self.target, state.latest)
-                    # What the guest says was rendered: to read it is not to be every other guest's time.
-                    inspection.objects = await asyncio.to_thread(parse_manifest, manifest, state)
-                except HelmError as error:
-                    failure = _unreadable(state, error)
-                    inspection.fail(failure, self.limits.monotonic())
-                    raise failure from error
+                    inspection.objects = await self._ask_for_objects(state)
                 except ReleaseRecordError as error:
-                    inspection.fail(error, self.limits.monotonic())
+                    self.turn.notes.note_silence(inspection, error)
                     raise
             found[role] = inspection.objects
         return found
 
+    async def _ask_for_objects(self, state: ReleaseState) -> tuple[Place, ...]:
+        try:
+            manifest = await self.turn.limits.helm.manifest(self.turn.target, state.latest)
+        except HelmError as error:
+            raise _unreadable(state, error) from error
+        # What the guest says was rendered: to read it is not to be every other guest's time.
+        return await asyncio.to_thread(parse_manifest, manifest, state)
+
     def _log(self, message: str, role: Role, state: ReleaseState, *, error: str = "") -> None:
         level = logging.WARNING if error else logging.INFO
-        fields = {"cluster": self.task.cluster_name, "release": state.latest.name, "role": role.value}
+        fields = {"cluster": self.turn.task.cluster_name, "release": state.latest.name, "role": role.value}
         log.log(level, message, extra=fields | ({"error": error} if error else {}))
 
 

@@ -8,8 +8,8 @@ from fipop.errors import FipopError
 from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import Status
+from fipop.guest.helm_turn import Outcome
 from fipop.guest.observed import ObservedState
-from fipop.guest.release_attempt import Outcome
 from fipop.guest.release_gate import Aim
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, EventResult, ReleaseReport
 from fipop.guest.workloads import Readiness, judge_readiness

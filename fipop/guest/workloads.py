@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
-from fipop.jsons import Json
+from fipop.jsons import Json, JsonView, as_list, as_mapping
 from fipop.texts import LONGEST_WORD, clean, is_namespace, is_release_name
 
 ANNOTATION_RELEASE_NAME = "meta.helm.sh/release-name"
@@ -69,7 +69,7 @@ class Readiness:
 
 def parse_daemon_set(item: Json) -> Workload:
     """Read a DaemonSet."""
-    status = _mapping(item, "status")
+    status = as_mapping(item.get("status"))
     wanted = _count(status, "desiredNumberScheduled")
     ready = min(_count(status, "numberReady"), _count(status, "updatedNumberScheduled"))
     return _parse(DAEMON_SET, item, wanted=wanted, ready=ready)
@@ -77,8 +77,8 @@ def parse_daemon_set(item: Json) -> Workload:
 
 def parse_deployment(item: Json) -> Workload:
     """Read a Deployment."""
-    status = _mapping(item, "status")
-    wanted = _count({"replicas": 1} | _mapping(item, "spec"), "replicas")
+    status = as_mapping(item.get("status"))
+    wanted = _count({"replicas": 1, **as_mapping(item.get("spec"))}, "replicas")
     updated = _count(status, "updatedReplicas")
     # Ready ones may be of the revision before, which run until those of the new one are ready.
     outdated = max(_count(status, "replicas") - updated, 0)
@@ -88,13 +88,13 @@ def parse_deployment(item: Json) -> Workload:
 
 def parse_restarts(pod: Json) -> tuple[str, int]:
     """Give the uid of a pod, and how often its containers restarted."""
-    statuses = _mapping(pod, "status").get("containerStatuses")
+    statuses = as_mapping(pod.get("status")).get("containerStatuses")
     counts = [
         _count(each, "restartCount")
-        for each in (statuses[:_MOST_CONTAINERS] if isinstance(statuses, list) else [])
+        for each in as_list(statuses)[:_MOST_CONTAINERS]
         if isinstance(each, dict)
     ]
-    return clean(_mapping(pod, "metadata").get("uid"), LONGEST_WORD), sum(counts)
+    return clean(as_mapping(pod.get("metadata")).get("uid"), LONGEST_WORD), sum(counts)
 
 
 def of_release(workloads: Iterable[Workload], release: tuple[str, str]) -> tuple[Workload, ...]:
@@ -128,10 +128,10 @@ def judge_readiness(workloads: Iterable[Workload]) -> Readiness:
 
 
 def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
-    metadata = _mapping(item, "metadata")
-    annotations = _mapping(metadata, "annotations")
+    metadata = as_mapping(item.get("metadata"))
+    annotations = as_mapping(metadata.get("annotations"))
     name, namespace = annotations.get(ANNOTATION_RELEASE_NAME), annotations.get(ANNOTATION_RELEASE_NAMESPACE)
-    pod = _mapping(_mapping(_mapping(item, "spec"), "template"), "spec")
+    pod = as_mapping(as_mapping(as_mapping(item.get("spec")).get("template")).get("spec"))
     place = namespace if isinstance(namespace, str) else metadata.get("namespace")
     return Workload(
         kind=kind,
@@ -141,23 +141,24 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
         release=(str(place), str(name)) if is_namespace(place) and is_release_name(name) else None,
         wanted=wanted,
         ready=ready,
-        observed=_count(_mapping(item, "status"), "observedGeneration") >= _count(metadata, "generation"),
+        observed=_count(as_mapping(item.get("status")), "observedGeneration")
+        >= _count(metadata, "generation"),
         roles=_roles(pod),
         node_selector=tuple(sorted(_node_selector(pod))),
     )
 
 
-def _node_selector(pod: Json) -> Iterator[tuple[str, str]]:
-    for label, value in islice(_mapping(pod, "nodeSelector").items(), _MOST_LABELS):
+def _node_selector(pod: JsonView) -> Iterator[tuple[str, str]]:
+    for label, value in islice(as_mapping(pod.get("nodeSelector")).items(), _MOST_LABELS):
         if isinstance(value, str):
             yield clean(label, _LONGEST_NAME), clean(value, LONGEST_WORD)
 
 
-def _roles(pod: Json) -> frozenset[Role]:
+def _roles(pod: JsonView) -> frozenset[Role]:
     containers = pod.get("containers")
     images = [
         clean(container.get("image"), _LONGEST_IMAGE)
-        for container in (containers[:_MOST_CONTAINERS] if isinstance(containers, list) else [])
+        for container in as_list(containers)[:_MOST_CONTAINERS]
         if isinstance(container, dict)
     ]
     # registry:port/path/name:tag@digest -> name
@@ -165,11 +166,6 @@ def _roles(pod: Json) -> frozenset[Role]:
     return frozenset(_IMAGES[program] for program in programs if program in _IMAGES)
 
 
-def _mapping(holder: Json, name: str) -> Json:
-    value = holder.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _count(holder: Json, name: str) -> int:
+def _count(holder: JsonView, name: str) -> int:
     value = holder.get(name)
     return min(value, _MOST_PODS) if isinstance(value, int) and value >= 0 else 0

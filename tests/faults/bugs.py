@@ -139,7 +139,8 @@ BUGS = (
         "cache-is-the-truth",
         "a floating IP that the cache lacks is gone, without a live read",
         _blind(),
-        ("held by None", "whose status names it"),
+        # The last: its reservation went before its status named it, and was made again as its spec says by then.
+        ("held by None", "whose status names it", "instead of ['any v4 of r1']"),
         (
             "operator/addresses/quarantine.py",
             "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",

@@ -16,7 +16,7 @@ from typing import Any
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.guest.helm.charts import ChartIdentity, Role, WantedRelease
-from fipop.jsons import Json
+from fipop.jsons import Json, as_mapping
 from fipop.texts import clean, is_namespace, is_object_name, is_release_name
 
 SELECTOR = "owner=helm,status!=superseded"
@@ -117,8 +117,8 @@ class ReleaseState:
 
 def parse_record(secret: Json) -> ReleaseRecord | None:
     """Read the metadata of a release's Secret; None for what is no release of helm 3."""
-    metadata = _mapping(secret.get("metadata"))
-    labels = _mapping(metadata.get("labels"))
+    metadata = as_mapping(secret.get("metadata"))
+    labels = as_mapping(metadata.get("labels"))
     created = parse_time(metadata.get("creationTimestamp"))
     name, namespace, object_name = (
         labels.get("name"),
@@ -217,7 +217,3 @@ def _member(kind: Any, value: object) -> Any:
 
 def _version_of(label: object) -> str | None:
     return clean(label, _LONGEST_LABEL).replace("_", "+") or None
-
-
-def _mapping(value: object) -> Json:
-    return value if isinstance(value, dict) else {}

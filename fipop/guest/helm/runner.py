@@ -130,8 +130,7 @@ class HelmRunner:
 
         The namespace is created where it is missing. When this task is cancelled helm ends before this does.
         """
-        subject = f"release {order.namespace}/{order.name}"
-        async with self._visit(target, action=_UPGRADE, subject=subject) as command:
+        async with self._visit(target, _UPGRADE, order) as command:
             command.labels = order.labels
             await command.install_or_upgrade(
                 order.name, order.chart, dict(order.values), namespace=order.namespace, create_namespace=True
@@ -139,24 +138,20 @@ class HelmRunner:
 
     async def roll_back(self, target: HelmTarget, release: ReleaseRecord, revision: int) -> None:
         """Make a new revision of what an earlier one was, without its chart. Raises HelmError."""
-        subject = f"release {release.namespace}/{release.name}"
-        async with self._visit(target, action=_ROLL_BACK, subject=subject) as command:
+        async with self._visit(target, _ROLL_BACK, release) as command:
             place = ("--namespace", release.namespace, "--history-max", str(HISTORY))
             await command.run(["rollback", release.name, str(revision), *place])
 
     async def uninstall(self, target: HelmTarget, release: ReleaseRecord) -> None:
         """Remove a release and what it made. Raises HelmError."""
-        subject = f"release {release.namespace}/{release.name}"
-        async with self._visit(target, action=_UNINSTALL, subject=subject) as command:
+        async with self._visit(target, _UNINSTALL, release) as command:
             await command.run(
                 ["uninstall", release.name, "--namespace", release.namespace, "--ignore-not-found"]
             )
 
     async def describe(self, target: HelmTarget, release: ReleaseRecord) -> ReleaseDescription:
         """Ask helm what a revision was made from. Raises HelmError, also where it tells more than is read."""
-        async with self._visit(
-            target, action=_DESCRIBE, subject=f"release {release.namespace}/{release.name}"
-        ) as command:
+        async with self._visit(target, _DESCRIBE, release) as command:
             metadata = _parse_mapping(
                 await command.run(_get("metadata", release, "--output", "json")), command
             )
@@ -169,15 +164,16 @@ class HelmRunner:
 
     async def manifest(self, target: HelmTarget, release: ReleaseRecord) -> str:
         """Ask helm for the objects of a revision, at most 1 MiB of YAML. Raises HelmError."""
-        async with self._visit(
-            target, action=_DESCRIBE, subject=f"release {release.namespace}/{release.name}"
-        ) as command:
+        async with self._visit(target, _DESCRIBE, release) as command:
             command.stdout_bytes = _MANIFEST_BYTES
             return (await command.run(_get("manifest", release))).decode(errors="replace")
 
     @asynccontextmanager
-    async def _visit(self, target: HelmTarget, *, action: str, subject: str) -> AsyncIterator[HelmCommand]:
+    async def _visit(
+        self, target: HelmTarget, action: str, release: ReleaseOrder | ReleaseRecord
+    ) -> AsyncIterator[HelmCommand]:
         """Lend helm's command line with a door to a guest, for one run or two."""
+        subject = f"release {release.namespace}/{release.name}"
         door: Door | None = None
         try:
             async with (
