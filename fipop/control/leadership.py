@@ -102,7 +102,6 @@ class Leadership:
         self._random = random
         self._clock = clock
         self._leading = False
-        self._started = asyncio.Event()
 
     @property
     def is_leader(self) -> bool:
@@ -115,10 +114,6 @@ class Leadership:
             return self._leading
         valid_until = self._lease.valid_until
         return self.is_leader and valid_until is not None and self._clock() + seconds < valid_until
-
-    async def wait_leading(self) -> None:
-        """Wait until this replica leads."""
-        await self._started.wait()
 
     async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Do `work` whenever this replica leads, until it returns or fails by itself, or until cancelled.
@@ -216,12 +211,10 @@ class Leadership:
 
     def _begin(self) -> None:
         self._leading = True
-        self._started.set()
         logger.info("this replica leads")
 
     def _end(self, why: str) -> None:
         self._leading = False
-        self._started.clear()
         logger.info("this replica leads no more", extra={"why": why})
 
 

@@ -63,7 +63,6 @@ class WorkQueue(Generic[K]):
         observe: Callable[[Run[K]], None] | None = None,
     ) -> None:
         self.name = name
-        self.adds = 0
         self.outcomes: Counter[Outcome] = Counter()
         self._random = random
         self._backoff = backoff or Backoff(first_seconds=0.5, limit_seconds=300.0)
@@ -79,7 +78,6 @@ class WorkQueue(Generic[K]):
         self._handle: Handler[K] | None = None
         self._context = contextvars.Context()
         self._concurrency = 0
-        self._paused = False
         self._stopping: asyncio.Event | None = None
         self._stop_deadline_seconds = 0.0
         self._idle = asyncio.Event()
@@ -114,7 +112,6 @@ class WorkQueue(Generic[K]):
 
         A key that is being worked on is looked at again afterwards.
         """
-        self.adds += 1
         self._schedule(key, asyncio.get_running_loop().time() + max(0.0, delay_seconds), priority)
         self._pump()
 
@@ -149,15 +146,6 @@ class WorkQueue(Generic[K]):
         if self._stopping is not None:
             self._stop_deadline_seconds = deadline_seconds
             self._stopping.set()
-
-    def pause(self) -> None:
-        """Start nothing new until `resume`; what is being worked on goes on."""
-        self._paused = True
-
-    def resume(self) -> None:
-        """End a pause."""
-        self._paused = False
-        self._pump()
 
     def resize(self, concurrency: int) -> None:
         """Work on another number of keys at once from now on."""
@@ -208,7 +196,6 @@ class WorkQueue(Generic[K]):
         while (
             self._ready
             and self._handle is not None
-            and not self._paused
             and not (self._stopping is not None and self._stopping.is_set())
             and len(self._active) < self._concurrency
         ):

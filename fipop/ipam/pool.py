@@ -50,8 +50,7 @@ class MaskedPart:
 class Pool:
     """What a pool text describes: `addresses` are exactly those that can be given out.
 
-    `written` are the addresses of all parts, `excluded` those of the exclusions. `part_count` counts the parts of the
-    text.
+    `written` are the addresses of all parts, `excluded` those of the exclusions.
     """
 
     text: str
@@ -59,7 +58,6 @@ class Pool:
     written: AddressSet = field(repr=False)
     excluded: AddressSet = field(repr=False)
     masked: tuple[MaskedPart, ...] = ()
-    part_count: int = 1
     avoid_buggy_ips: bool = False
 
     def capacity(self, family: Family | None = None) -> int:
@@ -135,7 +133,6 @@ def parse_pool(
             for position, quoted, part in parts
             if part.masked
         ),
-        part_count=text.count(",") + 1,
         avoid_buggy_ips=avoid_buggy_ips,
     )
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fipop.operator.configuration import Configuration
 from fipop.operator.estate import Estate
 from fipop.operator.guests.departures import Departures
-from fipop.operator.guests.opting import installs
 from fipop.operator.guests.tasks import served_floating_ips
 from fipop.operator.notices import Notices
 from fipop.operator.rollout.controller import RolloutController
@@ -35,7 +34,7 @@ class RolloutParts:
         return {
             guest.id: guest
             for guest in self.guests.all()
-            if installs(settings, guest) and self._is_served(guest)
+            if settings.installs(opted_in=guest.opted_in) and self._is_served(guest)
         }
 
     def wake(self, guest_id: str, *, urgent: bool) -> None:

@@ -11,13 +11,12 @@ from fipop.guest.helm.charts import wanted_releases
 from fipop.guest.helm.runner import HelmRunner
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
-from fipop.rancher.objects import CREDENTIAL_NAMESPACE, ProvisioningCluster
+from fipop.rancher.objects import CREDENTIAL_NAMESPACE
 from fipop.report.checks import CHARTS, RANCHER, Check, check_guest, failed, ok, warning
 from fipop.report.facts import Facts
 from fipop.report.fleet import FloatingIPReport, report_floating_ips
 from fipop.report.guest_words import read_all_guest_words
 from fipop.report.picture import Picture
-from fipop.settings.values import GuestInstall
 
 _OWN_CLUSTER = "local"
 """Rancher's own cluster, which is no guest."""
@@ -86,7 +85,8 @@ async def probe_guests(
     floating_ips: dict[str, list[FloatingIPReport]] = defaultdict(list)
     for each in report_floating_ips(picture):
         floating_ips[each.namespace].append(each)
-    clusters = {each.cluster_name: each for each in picture.facts.clusters}
+    settings = picture.facts.installation.settings
+    opted_in = {each.cluster_name for each in picture.facts.clusters if each.opted_in}
     return [
         check
         for words in await read_all_guest_words(client, picture, guests, allow_loopback=allow_loopback)
@@ -94,14 +94,6 @@ async def probe_guests(
             picture.cluster_of(words.guest, words.guest),
             words,
             floating_ips[words.guest],
-            installs=is_to_be_installed(picture.facts, clusters.get(words.guest)),
+            installs=settings.installs(opted_in=words.guest in opted_in),
         )
     ]
-
-
-def is_to_be_installed(facts: Facts, cluster: ProvisioningCluster | None) -> bool:
-    """Whether the options have fipop install kube-vip in a guest."""
-    choice = facts.installation.settings.kubevip_guest_install
-    return choice is GuestInstall.ENABLED or (
-        choice is GuestInstall.CLUSTER_LABEL and cluster is not None and cluster.opted_in
-    )

@@ -14,10 +14,7 @@ from typing import Any
 from fipop.guest.helm.charts import (
     ChartIdentity,
     Role,
-    WantedRelease,
-    digest,
     wanted_releases,
-    with_object_name,
 )
 from fipop.settings.options import Settings
 from fipop.settings.values import SettingsError, parse_chart_values
@@ -59,10 +56,6 @@ class Target:
         texts: dict[str, Any] = {option: self.options[option] for option in _FIELDS}
         values: dict[str, Any] = {option: parse_chart_values(self.options[option]) for option in _VALUES}
         return replace(settings, **texts, **values)
-
-    def aims_at(self, wanted: WantedRelease, object_name: str) -> str:
-        """Give the digest that a release has at this target; `wanted` is of `apply`."""
-        return digest(self.charts[wanted.role], with_object_name(wanted.values, object_name))
 
 
 def hash_asked(settings: Settings) -> str:

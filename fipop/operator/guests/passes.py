@@ -13,7 +13,6 @@ from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import parse_address
 from fipop.metrics import GuestEvent
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
-from fipop.operator.guests.opting import installs
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
 from fipop.operator.guests.tasks import build_wanted, judge_urgency, served_floating_ips, text_of
@@ -141,7 +140,7 @@ class PassController:
         may_run_helm: bool,
     ) -> tuple[GuestObservation, float | None]:
         """Make a pass over a guest that can be reached; say what is observed, and when it is to be tried again."""
-        installing = installs(self._parts.settings(), guest) and bool(floating_ips)
+        installing = self._parts.settings().installs(opted_in=guest.opted_in) and bool(floating_ips)
         try:
             kubeconfig = await read_kubeconfig(self._parts.client, guest)
         except NotConnectedError as error:
@@ -238,7 +237,7 @@ class PassController:
         ]
         granted = text_of(held)
         settings = self._parts.settings()
-        opted_in = installs(settings, guest) and bool(floating_ips)
+        opted_in = settings.installs(opted_in=guest.opted_in) and bool(floating_ips)
         gate = self._parts.rollout.gate(guest) if opted_in else ReleaseGate()
         leaving = self._parts.departures.is_leaving(guest)
         return GuestTask(

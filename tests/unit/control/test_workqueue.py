@@ -400,23 +400,6 @@ class TestStopping:
 
         virtually(scenario())
 
-    def test_a_pause_starts_nothing_and_cancels_nothing(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(0.5)
-                queue.pause()
-                queue.add("b")
-                await asyncio.sleep(10)
-                assert journal.runs == [(0, "a")]
-                assert queue.outcomes[Outcome.DONE] == 1
-                queue.resume()
-                await queue.wait_idle()
-            assert journal.runs == [(0, "a"), (10.5, "b")]
-
-        virtually(scenario())
-
     def test_what_is_cancelled_with_the_run_is_done_by_the_next_one(self, virtually: Virtually) -> None:
         async def scenario() -> None:
             queue, first, second = new_queue(), Journal(), Journal()

@@ -323,7 +323,7 @@ def many_parts(count: int) -> str:
 
 
 def test_as_many_parts_as_allowed_are_read_and_one_more_is_refused():
-    assert parse_pool(many_parts(MAX_PARTS)).part_count == MAX_PARTS
+    assert parse_pool(many_parts(MAX_PARTS)).capacity() == 4 * MAX_PARTS
     with pytest.raises(PoolTooLargeError, match="10001 parts in the pool, at most 10000 are read"):
         parse_pool(many_parts(MAX_PARTS + 1))
     with pytest.raises(PoolTooLargeError, match="10001 parts in the exclusions"):
