@@ -34,7 +34,7 @@ class RolloutParts:
         return {
             guest.id: guest
             for guest in self.guests.all()
-            if settings.installs(opted_in=guest.opted_in) and self._is_served(guest)
+            if settings.kubevip_guest_install.includes(opted_in=guest.opted_in) and self._is_served(guest)
         }
 
     def wake(self, guest_id: str, *, urgent: bool) -> None:

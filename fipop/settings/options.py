@@ -106,11 +106,6 @@ class Settings:
     kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
     kubevip_rollout_paused: bool = False
 
-    def installs(self, *, opted_in: bool) -> bool:
-        """Whether fipop keeps kube-vip and its cloud provider in a guest, by whether its cluster opted in."""
-        install = self.kubevip_guest_install
-        return install is GuestInstall.ENABLED or (install is GuestInstall.CLUSTER_LABEL and opted_in)
-
 
 _KUBEVIP_VALUES = """\
 config:

@@ -68,6 +68,10 @@ class GuestInstall(StrEnum):
     DISABLED = "disabled"
     CLUSTER_LABEL = "clusterlabel"
 
+    def includes(self, *, opted_in: bool) -> bool:
+        """Whether fipop keeps kube-vip and its cloud provider in a guest, by whether its cluster opted in."""
+        return self is GuestInstall.ENABLED or (self is GuestInstall.CLUSTER_LABEL and opted_in)
+
 
 class RolloutType(StrEnum):
     """How a changed chart or value reaches the fleet: in gated steps, or every guest at its next pass."""

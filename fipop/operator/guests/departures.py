@@ -34,7 +34,9 @@ class Departures:
     def is_leaving(self, guest: Guest) -> bool:
         """Whether a guest is to lose what fipop installed there, as far as is known."""
         settings = self.settings()
-        stays = settings.installs(opted_in=guest.opted_in) or guest.deleting or guest.paused
+        stays = (
+            settings.kubevip_guest_install.includes(opted_in=guest.opted_in) or guest.deleting or guest.paused
+        )
         return settings.kubevip_guest_remove and not stays and self._has_ours.get(guest.id, True) is not False
 
     def note(self, guest_id: str, has_ours: bool | None) -> None:
@@ -59,7 +61,9 @@ class Departures:
         with_ours = {each for each in leaving if self._has_ours.get(each)}
         if unseen or guest_id not in with_ours:
             return False  # who is left at once is known when all were looked at
-        fleet = len(with_ours) + sum(settings.installs(opted_in=each.opted_in) for each in guests)
+        fleet = len(with_ours) + sum(
+            settings.kubevip_guest_install.includes(opted_in=each.opted_in) for each in guests
+        )
         if not self._are_confirmed(with_ours, fleet):
             return False
         most = max(1, settings.kubevip_rollout_max_concurrency.of(fleet))

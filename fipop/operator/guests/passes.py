@@ -140,7 +140,9 @@ class PassController:
         may_run_helm: bool,
     ) -> tuple[GuestObservation, float | None]:
         """Make a pass over a guest that can be reached; say what is observed, and when it is to be tried again."""
-        installing = self._parts.settings().installs(opted_in=guest.opted_in) and bool(floating_ips)
+        installing = self._parts.settings().kubevip_guest_install.includes(opted_in=guest.opted_in) and bool(
+            floating_ips
+        )
         try:
             kubeconfig = await read_kubeconfig(self._parts.client, guest)
         except NotConnectedError as error:
@@ -170,6 +172,10 @@ class PassController:
             retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
         contested = self._contested(guest.id, task.granted)
         return observe(report, served, installs=task.opted_in, contested=contested), retry
+
+    def _installs(self, guest: Guest, floating_ips: list[FloatingIP]) -> bool:
+        install = self._parts.settings().kubevip_guest_install
+        return bool(floating_ips) and install.includes(opted_in=guest.opted_in)
 
     def _follow_up(self, guest: Guest, task: GuestTask, report: PassReport) -> None:
         """Tell rollouts and departures, and put a guest that needs helm in line."""
@@ -237,7 +243,7 @@ class PassController:
         ]
         granted = text_of(held)
         settings = self._parts.settings()
-        opted_in = settings.installs(opted_in=guest.opted_in) and bool(floating_ips)
+        opted_in = self._installs(guest, floating_ips)
         gate = self._parts.rollout.gate(guest) if opted_in else ReleaseGate()
         leaving = self._parts.departures.is_leaving(guest)
         return GuestTask(
