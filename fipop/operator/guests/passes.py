@@ -140,9 +140,7 @@ class PassController:
         may_run_helm: bool,
     ) -> tuple[GuestObservation, float | None]:
         """Make a pass over a guest that can be reached; say what is observed, and when it is to be tried again."""
-        installing = self._parts.settings().kubevip_guest_install.includes(opted_in=guest.opted_in) and bool(
-            floating_ips
-        )
+        installing = self._installs(guest, floating_ips)
         try:
             kubeconfig = await read_kubeconfig(self._parts.client, guest)
         except NotConnectedError as error:
