@@ -3,12 +3,21 @@
 import base64
 import gzip
 import json
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
+from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role, WantedRelease
+from fipop.guest.helm.runner import HelmRunner
+from fipop.guest.limits import GuestLimits
+from localfleet.certificates import build_authority
+from localfleet.proxy import RancherProxy
+from tests.unit.guest.passes import TOKEN
 
 MADE = "2026-08-20T08:00:00Z"
 NOW = datetime(2026, 8, 20, 8, 0, 0, tzinfo=UTC)
@@ -58,3 +67,21 @@ def wanted_release(role: Role = Role.KUBE_VIP, **changes: Any) -> WantedRelease:
 @pytest.fixture
 def chart() -> ChartIdentity:
     return CHART
+
+
+@pytest_asyncio.fixture
+async def proxy() -> AsyncIterator[RancherProxy]:
+    async with RancherProxy(build_authority("rancher", datetime.now(UTC))) as proxy:
+        proxy.issue_token(TOKEN)
+        yield proxy
+
+
+@pytest_asyncio.fixture
+async def limits(tmp_path: Path) -> AsyncIterator[GuestLimits]:
+    stub = tmp_path / "helm"
+    stub.write_text("#!/bin/sh\nsleep 1\nexit 1\n")
+    stub.chmod(0o755)
+    runner = HelmRunner(str(stub))
+    limits = GuestLimits(helm=runner, charts=ChartCache(runner), allow_loopback=True)
+    yield limits
+    await limits.close()

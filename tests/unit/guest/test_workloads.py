@@ -1,58 +1,19 @@
-"""Workloads of a guest: whose they are, whether they run, and Harvester's among them."""
+"""What runs in a guest: whose it is, and whether it is ready."""
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.harvester import PARKED_LABEL, build_parking_patch, find_harvester, is_parked, needs_parking
 from fipop.guest.helm.charts import Role
 from fipop.guest.workloads import (
-    Workload,
     judge_readiness,
     of_release,
     parse_daemon_set,
     parse_deployment,
     running_releases,
 )
-
-
-def manifest(
-    name: str = "kube-vip",
-    release: str | None = "kube-vip",
-    image: str = "ghcr.io/kube-vip/kube-vip:v1.2.3",
-    *,
-    status: dict[str, int] | None = None,
-    selector: dict[str, str] | None = None,
-    **spec: Any,
-) -> dict[str, Any]:
-    annotations = {}
-    if release is not None:
-        annotations = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "kube-system"}
-    return {
-        "metadata": {
-            "namespace": "kube-system",
-            "name": name,
-            "generation": 2,
-            "resourceVersion": "7",
-            "annotations": annotations,
-        },
-        "spec": {"template": {"spec": {"containers": [{"image": image}], "nodeSelector": selector}}} | spec,
-        "status": {"observedGeneration": 2} | (status or {}),
-    }
-
-
-def daemon_set(wanted: int, ready: int, *, updated: int | None = None, **rest: Any) -> Workload:
-    status = {"desiredNumberScheduled": wanted, "numberReady": ready}
-    status["updatedNumberScheduled"] = wanted if updated is None else updated
-    return parse_daemon_set(manifest(status=status, **rest))
-
-
-def deployment(replicas: int | None, ready: int, *, updated: int | None = None) -> Workload:
-    status = {"readyReplicas": ready, "updatedReplicas": ready if updated is None else updated}
-    spec = {} if replicas is None else {"replicas": replicas}
-    return parse_deployment(manifest(status=status, **spec))
+from tests.unit.guest.workloads import daemon_set, deployment, manifest
 
 
 def test_a_daemon_set_is_ready_when_every_node_runs_the_new_pod() -> None:
@@ -102,51 +63,6 @@ def test_workloads_are_found_by_their_release_and_by_what_they_run() -> None:
     assert [one.name for one in of_release(found, ("kube-system", "kube-vip"))] == ["kube-vip"]
     assert running_releases(found, Role.KUBE_VIP) == (("kube-system", "kube-vip"), ("kube-system", "vip"))
     assert running_releases(found, Role.CLOUD_PROVIDER) == (("kube-system", "p"),)
-
-
-def harvester(**rest: Any) -> Workload:
-    return daemon_set(1, 1, release="harvester-cloud-provider", **rest)
-
-
-def test_harvesters_kube_vip_is_known_by_its_release_and_its_name_or_image() -> None:
-    others = [
-        daemon_set(1, 1),
-        harvester(name="csi", image="rancher/csi:v1"),
-        deployment(1, 1),
-        harvester(name="renamed"),
-        harvester(image="mirror/unknown:v1"),
-    ]
-    assert [one.name for one in find_harvester(others)] == ["renamed", "kube-vip"]
-
-
-@pytest.mark.parametrize(
-    ("ours", "deployed", "expected"),
-    [
-        ([daemon_set(1, 0)], True, True),
-        ([daemon_set(1, 1)], False, False),
-        ([daemon_set(0, 0)], True, False),
-        ([deployment(1, 1)], True, False),
-        ([], True, False),
-        (
-            [parse_daemon_set(manifest(status={"observedGeneration": 1, "desiredNumberScheduled": 1}))],
-            True,
-            False,
-        ),
-    ],
-)
-def test_it_is_parked_when_ours_is_deployed_and_wants_a_node_and_never_before(
-    ours: list[Workload], deployed: bool, expected: bool
-) -> None:
-    assert needs_parking(harvester(), ours, deployed=deployed) is expected
-
-
-def test_what_is_parked_is_not_parked_again() -> None:
-    parked = harvester(selector={PARKED_LABEL: "true"})
-    assert is_parked(parked)
-    assert not needs_parking(parked, [daemon_set(1, 1)], deployed=True)
-    patch = build_parking_patch(harvester())
-    assert patch["spec"]["template"]["spec"]["nodeSelector"] == {PARKED_LABEL: "true"}
-    assert patch["metadata"] == {"resourceVersion": "7"}
 
 
 _JSON = st.recursive(

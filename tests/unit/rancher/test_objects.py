@@ -1,4 +1,4 @@
-"""Rancher's objects become values: what counts is read, what is garbage counts as absent."""
+"""What is read of Rancher's objects."""
 
 import json
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.rancher.credentials import MAX_KUBECONFIG_BYTES, parse_credential
+from fipop.rancher.credentials import parse_credential
 from fipop.rancher.objects import (
     MalformedField,
     ObjectRef,
@@ -19,7 +19,7 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
-from tests.unit.rancher.examples import Examples, encode
+from tests.unit.rancher.examples import Examples
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
@@ -253,82 +253,6 @@ class TestHarvesterNetworks:
         assert isinstance(networks, MalformedField) or all(
             isinstance(name, str) and name for name in networks
         )
-
-
-def secret(**fields: str) -> dict[str, Any]:
-    return {"data": {f"harvestercredentialConfig-{key}": encode(text) for key, text in fields.items()}}
-
-
-def kubeconfig(server: str, *, extra: str = "") -> str:
-    return (
-        f"clusters: [{{name: other, cluster: {{server: 'https://r/k8s/clusters/c-other'}}}}, "
-        f"{{name: harv, cluster: {{server: '{server}'}}}}]\n"
-        "contexts: [{name: main, context: {cluster: harv, user: me}}]\n"
-        f"current-context: main\n{extra}"
-    )
-
-
-class TestCredential:
-    @pytest.mark.parametrize("cluster_id", ["c-m-9hb2c7rr", "c-9hb2c", "local", "my.harvester"])
-    def test_the_id_is_taken_whatever_its_form(self, cluster_id: str) -> None:
-        assert parse_credential(secret(clusterId=cluster_id)) == cluster_id
-
-    def test_without_an_id_the_server_of_the_current_context_names_the_cluster(
-        self, examples: Examples
-    ) -> None:
-        obj = examples.credential
-        del obj["data"]["harvestercredentialConfig-clusterId"]
-
-        assert parse_credential(obj) == "c-m-9hb2c7rr"
-        assert (
-            parse_credential(secret(kubeconfigContent=kubeconfig("https://r:8443/k8s/clusters/c-abcde/")))
-            == "c-abcde"
-        )
-
-    @pytest.mark.parametrize(
-        "server",
-        [
-            "https://harvester.example.com:6443",
-            "https://r/k8s/clusters/",
-            "https://r/k8s/clusters/a/b",
-            "https://r/k8s/clusters/..",
-            "https://r/k8s/clusters/%2e%2e",
-            "https://[::1/k8s/clusters/c-abcde",
-        ],
-    )
-    def test_a_server_that_is_no_cluster_of_rancher_names_none(self, server: str) -> None:
-        assert parse_credential(secret(kubeconfigContent=kubeconfig(server))) is None
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            "[",
-            "- a",
-            "clusters: 7\ncontexts: {}\ncurrent-context: [x]",
-            "current-context: main",
-            kubeconfig("https://r/k8s/clusters/c-abcde", extra="a: &a 1\nb: *a\n"),
-            kubeconfig("https://r/k8s/clusters/c-abcde", extra="a: !!python/name:os.system x\n"),
-            kubeconfig("https://r/k8s/clusters/c-abcde", extra="a: " + "[" * 40_000),
-            kubeconfig("https://r/k8s/clusters/c-abcde", extra="a: " + "x" * MAX_KUBECONFIG_BYTES),
-        ],
-        ids=["empty", "cut", "list", "types", "dangling", "alias", "tag", "nested", "long"],
-    )
-    def test_a_hostile_kubeconfig_names_none(self, text: str) -> None:
-        assert parse_credential(secret(kubeconfigContent=text)) is None
-
-    @pytest.mark.parametrize("data", [None, {}, [], {"harvestercredentialConfig-clusterId": "no base64!"}])
-    def test_a_secret_of_another_kind_names_none(self, data: object) -> None:
-        assert parse_credential({"data": data}) is None
-
-    @pytest.mark.parametrize("cluster_id", ["../x", "C-M", "a/b", "-a", "a" * 300, "a b"])
-    def test_an_id_that_no_object_can_have_is_none(self, cluster_id: str) -> None:
-        assert parse_credential(secret(clusterId=cluster_id)) is None
-
-    @given(st.text(max_size=300), st.binary(max_size=100))
-    def test_garbage_is_an_id_or_none(self, text: str, noise: bytes) -> None:
-        parse_credential(secret(kubeconfigContent=text.encode("utf-8", "replace").decode()))
-        parse_credential({"data": {"harvestercredentialConfig-kubeconfigContent": noise.decode("latin-1")}})
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Who has an address, who had it, and what comes next."""
+"""Who has an address, and which addresses a guest has."""
 
 import pytest
 
-from fipop.errors import RangeUnknownError
-from fipop.ipam.addresses import Family, parse_address
+from fipop.ipam.addresses import parse_address
 from fipop.report.addresses import (
     AddressReport,
     AddressState,
@@ -11,16 +10,11 @@ from fipop.report.addresses import (
     report_address,
     report_holdings,
 )
-from fipop.report.free import report_free
-from fipop.report.history import history_of_address, history_of_guests
+from fipop.report.history import history_of_guests
 from fipop.report.picture import Picture
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.report.holders import PAST
 from tests.unit.report.pictures import build_cluster, picture
-
-PAST = [
-    {"namespace": "c-m-8", "name": "old", "cluster": "eight", "releasedAt": "2026-02-02T00:00:00Z"},
-    {"namespace": "c-m-7", "name": "older", "cluster": "seven", "releasedAt": "2026-01-02T00:00:00Z"},
-]
 
 
 def ask(found: Picture, text: str) -> AddressReport:
@@ -147,57 +141,3 @@ def test_a_guest_that_is_gone_is_found_by_its_past() -> None:
     assert find_namespaces(found, "seven") == ("c-m-7",)
     (tenure,) = history_of_guests(found, "seven", find_namespaces(found, "seven"))
     assert tenure.until is not None
-
-
-def test_history_is_the_latest_first_and_counts_the_last_owner_once() -> None:
-    released = build_reservation(
-        "10.0.0.5",
-        "old",
-        namespace="c-m-8",
-        cluster="eight",
-        quarantined_until="2026-03-01T13:00:00Z",
-        history=PAST,
-    )
-    names = [
-        each.cluster
-        for each in history_of_address(picture(reservations=[released]), parse_address("10.0.0.5"))
-    ]
-    assert names == ["eight", "seven"]
-    held = build_reservation("10.0.0.5", cluster="now", history=PAST)
-    tenures = history_of_address(picture(reservations=[held]), parse_address("10.0.0.5"))
-    assert [each.cluster for each in tenures] == ["now", "eight", "seven"]
-    assert tenures[0].until is None
-
-
-def test_free_addresses_come_in_the_order_of_the_range() -> None:
-    pool = build_range("pool", "10.0.0.0/29", searchOrder="desc", exclude=["10.0.0.4"])
-    found = report_free(picture(ranges=[pool], reservations=[build_reservation("10.0.0.6")]), "pool", None, 3)
-    assert found.addresses == ("10.0.0.5", "10.0.0.3", "10.0.0.2")
-    assert (found.free, found.used) == (4, 1)
-    assert found.withheld == {"excluded": 1, "ends of CIDRs, .0 and .255": 2}
-    assert not found.problem
-
-
-def test_a_full_or_draining_range_says_why_it_gives_nothing() -> None:
-    full = picture(ranges=[build_range("pool", "10.0.0.1")], reservations=[build_reservation("10.0.0.1")])
-    assert "full" in report_free(full, "pool", None, 1).problem
-    draining = picture(ranges=[build_range("pool", "10.0.0.1", draining=True)])
-    found = report_free(draining, "pool", None, 1)
-    assert "draining" in found.problem
-    assert found.free == 0
-
-
-def test_addresses_of_an_older_range_are_counted_as_its_own() -> None:
-    older = build_range("older", "10.0.0.1-10.0.0.5")
-    younger = build_range("younger", "10.0.0.1-10.0.0.8", created="2026-02-01T00:00:00Z")
-    found = report_free(picture(ranges=[older, younger]), "younger", None, 10)
-    assert found.addresses == ("10.0.0.6", "10.0.0.7", "10.0.0.8")
-    assert found.withheld == {"of an older range": 5}
-
-
-def test_a_family_that_the_range_has_not_and_a_range_that_is_not_there() -> None:
-    found = picture(ranges=[build_range("pool", "2001:db8::1-2001:db8::9")])
-    assert report_free(found, "pool", None, 1).addresses == ("2001:db8::1",)
-    assert "IPv4" in report_free(found, "pool", Family.IPV4, 1).problem
-    with pytest.raises(RangeUnknownError):
-        report_free(found, "other", None, 1)

@@ -1,8 +1,8 @@
-"""The one patch that brings a guest's ConfigMap to the wanted state."""
+"""What is to be written into a guest's ConfigMap."""
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from fipop.api import names
 from fipop.guest.configmap.intervals import MAX_PARTS
-from fipop.guest.configmap.keys import Contradiction, DesiredKeys, WantedAddress, as_cidr, build_keys
+from fipop.guest.configmap.keys import DesiredKeys, WantedAddress, build_keys
 from fipop.guest.configmap.plan import Plan, parse_config_map, plan_patch
 from localfleet.simulated import merge_patch
+from tests.unit.guest.configmap.keys import FIRST, START
 
 Json: TypeAlias = dict[str, Any]
-START = datetime(2026, 1, 1, tzinfo=UTC)
-FIRST = WantedAddress(floating_ip=("c-m-1", "first"), created=START, addresses=("10.0.0.1",))
+
+
 Object = dict[str, Any]
 
 
@@ -45,60 +46,6 @@ def apply(current: Object | None, found: Plan) -> Object:
     assert found.patch.body["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"]
     merged: Object = merge_patch(current, found.patch.body)
     return merged
-
-
-def keys(*wanted: WantedAddress) -> dict[str, str]:
-    return {key.name: key.value for key in build_keys(wanted).keys}
-
-
-def test_an_address_is_a_pool_of_one() -> None:
-    assert [as_cidr(text) for text in ("10.0.0.1", "fd00::1")] == ["10.0.0.1/32", "fd00::1/128"]
-    with pytest.raises(ValueError, match="not an address"):
-        as_cidr("junk")
-
-
-def test_the_namespace_shapes_the_keys() -> None:
-    wanted = replace(
-        FIRST,
-        addresses=("10.0.0.1", "fd00::1"),
-        service_namespace="prod",
-        allow_share=False,
-        interface="eth1",
-    )
-    assert keys(wanted) == {
-        "cidr-prod": "10.0.0.1/32,fd00::1/128",
-        "allow-share-prod": "false",
-        "interface-prod": "eth1",
-    }
-
-
-def test_a_floating_ip_without_an_address_asks_for_nothing() -> None:
-    assert keys(replace(FIRST, addresses=(), interface="eth0")) == {}
-
-
-def test_pools_are_joined_in_the_order_of_creation_then_name_whatever_the_order_given() -> None:
-    older = replace(
-        FIRST, floating_ip=("c-m-1", "z"), addresses=("10.0.0.9",), created=START - timedelta(days=1)
-    )
-    same = replace(FIRST, floating_ip=("c-m-1", "a"), addresses=("10.0.0.5",))
-    expected = {"cidr-global": "10.0.0.9/32,10.0.0.5/32,10.0.0.1/32"}
-    assert keys(FIRST, same, older) == keys(older, same, FIRST) == keys(same, older, FIRST) == expected
-
-
-def test_of_contradicting_words_the_oldest_stands_and_the_others_are_named() -> None:
-    first = replace(FIRST, interface="eth0", allow_share=True)
-    second = WantedAddress(
-        floating_ip=("c-m-1", "second"),
-        created=START + timedelta(days=1),
-        addresses=("10.0.0.2",),
-        interface="eth1",
-        allow_share=True,
-    )
-    desired = build_keys([second, first])
-    assert {key.name: key.value for key in desired.keys}["interface-global"] == "eth0"
-    assert desired.contradictions == (
-        Contradiction(floating_ip=("c-m-1", "second"), key="interface-global", wanted="eth1", used="eth0"),
-    )
 
 
 def test_a_missing_config_map_is_created_with_our_mark() -> None:
@@ -206,6 +153,8 @@ def test_data_of_any_shape_is_read_without_an_error(data: Any) -> None:
 
 
 _ADDRESSES = st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"])
+
+
 _WANTED = st.builds(
     WantedAddress,
     floating_ip=st.tuples(st.just("c-m-1"), st.sampled_from("abc")),
@@ -216,6 +165,8 @@ _WANTED = st.builds(
     interface=st.sampled_from([None, "eth0", "eth1"]),
     update_config_map=st.booleans(),
 )
+
+
 _DATA = st.dictionaries(
     st.sampled_from(
         ["cidr-global", "cidr-prod", "range-global", "interface-global", "allow-share-prod", "note"]
@@ -224,6 +175,8 @@ _DATA = st.dictionaries(
         ["10.0.0.1/32", "10.0.0.2/32", "192.168.0.0/24", "eth7", "true", "/32", "10.0.0.1-10.0.0.9"]
     ),
 )
+
+
 _ALL = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1")
 
 
@@ -259,10 +212,6 @@ def test_what_is_not_blocked_holds_every_wanted_address(data: Object, wanted: li
     for key in build_keys(wanted).keys:
         if key.name not in blocked and key.overwrite:
             assert after[key.name] == key.value
-
-
-def test_desired_keys_are_empty_by_default() -> None:
-    assert DesiredKeys().keys == ()
 
 
 def test_a_pool_too_long_to_be_read_is_somebody_elses_and_hides_no_other() -> None:

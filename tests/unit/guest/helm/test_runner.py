@@ -1,10 +1,7 @@
-"""How helm is run: with which files, environment and command line. A script stands in for helm and tells them."""
+"""Runs of helm: how many, for how long, and what is told of them."""
 
 import asyncio
-import itertools
-import json
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -12,65 +9,8 @@ from typing import Any
 import pytest
 
 from fipop.errors import HelmError, HelmFailure, StartError
-from fipop.guest.helm.releases import parse_record
-from fipop.guest.helm.runner import HelmRunner, HelmTarget, ReleaseOrder, find_helm
-from fipop.kube.connection import Connection
-from tests.unit.guest.conftest import release_secret
-
-GUEST = Connection(server="https://127.0.0.1:1/k8s/clusters/c-m-a", token="verysecret")
-
-RECORD = parse_record(release_secret())
-assert RECORD is not None
-
-TELL = """\
-#!/bin/sh
-# Tells what it was given and goes on as {after}.
-{{ printf '%s\\0' "$@"; }} > {folder}/argv
-env -0 > {folder}/env
-cat > {folder}/stdin
-[ -z "$KUBECONFIG" ] || cat "$KUBECONFIG" > {folder}/kubeconfig
-[ -z "$KUBECONFIG" ] || stat -c %a "$KUBECONFIG" "$HOME" > {folder}/modes
-{after}
-"""
-
-
-class Stub:
-    """A program in helm's place."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.program = folder / "helm"
-
-    def make(self, after: str = "echo '{}'") -> str:
-        self.program.write_text(TELL.format(folder=self.folder, after=after))
-        self.program.chmod(0o755)
-        return str(self.program)
-
-    def told(self, what: str) -> list[str]:
-        return [part for part in (self.folder / what).read_text().split("\0") if part]
-
-    @property
-    def env(self) -> dict[str, str]:
-        return dict(line.split("=", 1) for line in self.told("env"))
-
-
-@pytest.fixture
-def stub(tmp_path: Path) -> Stub:
-    return Stub(tmp_path)
-
-
-def order(tmp_path: Path, **values: Any) -> ReleaseOrder:
-    return ReleaseOrder(
-        name="kube-vip",
-        namespace="networking",
-        chart=tmp_path / "chart.tgz",
-        values=values,
-        labels={"example.org/role": "vip", "example.org/digest": "abc"},
-    )
-
-
-def target(seconds: float = 60.0) -> HelmTarget:
-    return HelmTarget(connection=GUEST, deadline=asyncio.get_running_loop().time() + seconds)
+from fipop.guest.helm.runner import HelmRunner, find_helm
+from tests.unit.guest.helm.programs import RECORD, Stub, order, target
 
 
 async def failure_of(program: str, tmp_path: Path, **options: Any) -> HelmFailure:
@@ -91,60 +31,6 @@ async def test_each_run_is_told_by_its_subcommand_and_how_it_ended(stub: Stub, t
     await failure_of(stub.make("sleep 60"), tmp_path, observe=observe, deadline_seconds=0.2)
     await failure_of(str(tmp_path / "no-such-program"), tmp_path, observe=observe)
     assert seen == [("upgrade", True), ("upgrade", False), ("upgrade", False), ("upgrade", False)]
-
-
-async def test_secrets_go_by_stdin_and_a_private_file_and_never_by_the_command_line(
-    stub: Stub, tmp_path: Path
-) -> None:
-    await HelmRunner(stub.make()).upgrade(target(), order(tmp_path, password="valuesecret"))
-    argv = stub.told("argv")
-    assert not [part for part in argv if "verysecret" in part or "valuesecret" in part]
-    assert json.loads((tmp_path / "stdin").read_text()) == {"password": "valuesecret"}
-    kubeconfig = json.loads((tmp_path / "kubeconfig").read_text())
-    assert kubeconfig["users"] == [{"name": "guest", "user": {}}], "no credential is in any file"
-    server = kubeconfig["clusters"][0]["cluster"].pop("server")
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}", server), "128 random bits on loopback"
-    assert kubeconfig["clusters"] == [{"name": "guest", "cluster": {}}]
-    assert (tmp_path / "modes").read_text().split() == ["600", "700"]
-
-
-async def test_helm_installs_or_upgrades_without_waiting_and_labels_the_release(
-    stub: Stub, tmp_path: Path
-) -> None:
-    await HelmRunner(stub.make(), deadline_seconds=77).upgrade(target(), order(tmp_path))
-    argv = stub.told("argv")
-    assert argv[:3] == ["upgrade", "kube-vip", str(tmp_path / "chart.tgz")]
-    assert {"--install", "--create-namespace"} <= set(argv)
-    assert not {"--wait", "--atomic", "--force", "--take-ownership"} & set(argv)
-    pairs = dict(itertools.pairwise(argv))
-    assert pairs["--labels"] == "example.org/role=vip,example.org/digest=abc"
-    assert (pairs["--namespace"], pairs["--timeout"], pairs["--values"]) == ("networking", "77s", "-")
-
-
-async def test_helm_gets_no_proxy_no_kubeconfig_and_no_home_of_ours(
-    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HTTPS_PROXY", "KUBECONFIG", "HELM_KUBETOKEN", "HELM_NAMESPACE", "SSL_CERT_FILE"):
-        monkeypatch.setenv(name, "/ours")
-    await HelmRunner(stub.make("echo '{}'")).upgrade(target(), order(tmp_path))
-    assert "/ours" not in stub.env.values()
-    folder = stub.env["HOME"]
-    assert stub.env["KUBECONFIG"] == f"{folder}/kubeconfig"
-    assert stub.env["HELM_CACHE_HOME"].startswith(folder)
-
-
-async def test_charts_are_fetched_through_the_proxy_and_trust_of_our_surroundings(stub: Stub) -> None:
-    environ = {
-        "HTTPS_PROXY": "http://proxy.example",
-        "SSL_CERT_FILE": "/ca.pem",
-        "KUBECONFIG": "/ours",
-        "HOME": "/ours",
-    }
-    runner = HelmRunner(stub.make("echo 'version: 1.2.3'"), environ=environ)
-    async with runner.fetching("a chart") as fetch:
-        assert await fetch.newest_version("oci://registry.example/chart") == "1.2.3"
-    assert (stub.env["HTTPS_PROXY"], stub.env["SSL_CERT_FILE"]) == ("http://proxy.example", "/ca.pem")
-    assert "/ours" not in stub.env.values()
 
 
 @pytest.mark.parametrize("after", ["echo '{}'", "exit 1", "kill -9 $$", "sleep 60"])
@@ -233,11 +119,6 @@ async def test_what_is_left_of_a_turn_bounds_each_helm_in_it(stub: Stub, tmp_pat
         assert failed.value.failure is HelmFailure.TIMED_OUT
     assert asyncio.get_running_loop().time() - began < 10
     assert runner.runs == 1, "the others had no time left"
-
-
-async def test_what_a_guest_serves_is_not_kept_on_our_disk(stub: Stub, tmp_path: Path) -> None:
-    await HelmRunner(stub.make()).upgrade(target(), order(tmp_path))
-    assert stub.env["KUBECACHEDIR"].startswith("/dev/null/")
 
 
 async def test_a_helm_that_got_no_more_memory_was_killed_whatever_stands_in_its_traces(

@@ -1,9 +1,8 @@
 """The protocol of reservations, against a store in memory that knows names, uids and versions as an API server does."""
 
 import asyncio
-import time
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,61 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fipop.api.models import Owner, Requested, Reservation
+from fipop.api.models import Owner
 from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiUnreachableError
 from fipop.ipam.addresses import parse_address
-from fipop.operator.addresses.reservations import Denied, Granted, ReservationStore, is_former_owner
-from fipop.state.claims import Claim, reservation_name
+from fipop.operator.addresses.reservations import Denied, Granted, is_former_owner
+from fipop.state.claims import reservation_name
 from tests.harness.objects import NOW, Json
 from tests.harness.reservation_store import Reservations
-
-
-class Operator:
-    """A desk with its own view of the store, which may be behind."""
-
-    def __init__(self, api: Reservations, now: datetime = NOW) -> None:
-        self.known: dict[str, Reservation] = {}
-        self.api = api
-        self.reservation_store = ReservationStore(
-            client=api,  # type: ignore[arg-type] # the four calls that a desk makes
-            known=self,
-            now=lambda: now,
-            monotonic=time.monotonic,
-        )
-
-    def look(self) -> None:
-        """Take in all there is, as watches do sooner or later."""
-        self.known.clear()
-        for name, obj in self.api.objects.items():
-            self.known[name] = parse_reservation(obj)
-
-    def get_reservation(self, name: str) -> Reservation | None:
-        return self.known.get(name)
-
-    def forget_reservation(self, gone: Reservation) -> None:
-        self.known.pop(gone.name, None)
-
-    def take_reservation(self, answer: Json) -> Reservation:
-        found = parse_reservation(answer)
-        self.known[found.name] = found
-        return found
-
-
-def owner(name: str = "web", *, namespace: str = "c-m-1", uid: str = "uid-1", cluster: str = "demo") -> Owner:
-    return Owner(namespace=namespace, name=name, uid=uid, cluster=cluster)
-
-
-def claim(
-    who: Owner,
-    address: str = "10.0.0.1",
-    *,
-    range_name: str = "pool",
-    requested: Requested = Requested.DYNAMIC,
-) -> Claim:
-    return Claim(
-        space="default", address=parse_address(address), range=range_name, owner=who, requested=requested
-    )
+from tests.unit.operator.addresses.claims import Operator, claim, owner
 
 
 def held(api: Reservations) -> dict[str, Owner]:
@@ -343,21 +296,3 @@ async def test_an_address_in_quarantine_returns_to_a_namesake_only_when_the_form
 
     answer = await operator.reservation_store.claim(claim(owner(namespace=namespace, uid="uid-2")))
     assert isinstance(answer, Granted) is returns
-
-
-async def test_each_assignment_and_release_is_one_line_with_fields_that_stay(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """docs/cli.md shows the query: the names of the fields are a contract."""
-    caplog.set_level("INFO", logger="fipop")
-    store = Operator(Reservations()).reservation_store
-    granted = await store.claim(claim(owner()))
-    assert isinstance(granted, Granted)
-    await store.claim(claim(owner()))
-    await store.quarantine(granted.reservation, seconds=60)
-    fields = ("event", "address", "space", "range", "namespace", "floating_ip", "cluster")
-    lines = [{name: vars(record)[name] for name in fields} for record in caplog.records]
-    assert [line.pop("event") for line in lines] == ["assigned", "released"]
-    assert lines[0] == lines[1]
-    assert lines[0]["address"] == "10.0.0.1"
-    assert (lines[0]["namespace"], lines[0]["floating_ip"], lines[0]["cluster"]) == ("c-m-1", "web", "demo")

@@ -1,188 +1,16 @@
-"""What guests carry is known before new addresses are given out, and what later ones carry soon after."""
+"""The look at all guests, before and beside new addresses."""
 
 import asyncio
-import time
-from collections.abc import Iterator
 
 import pytest
 
-from fipop.backoff import Backoff
 from fipop.control.kopf.bridge import EventType
-from fipop.errors import ApiServerError, FipopError, GuestUnreadableError
-from fipop.guest.in_use import InUseAddresses, addresses_in
+from fipop.guest.in_use import InUseAddresses
 from fipop.kube.client import Listing
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
-from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.reach import Reach
-from fipop.operator.guests.scan import GuestScan
-from fipop.operator.guests.unowned import UnownedAddresses
-from fipop.state.cache import ClusterCache
-from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestDirectory
-from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, cache_of
-from tests.harness.reservation_store import Reservations
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS
+from tests.harness.objects import build_range, build_reservation
 from tests.harness.terms import Listener
-
-BUSY = ApiServerError(verb="get", kind="Secret", name="x", status=500)
-
-
-class Looking:
-    """Looks over `world`; `carried` gives the values of each guest's ConfigMap, None for one that is away.
-
-    `troubles` are raised by the next questions to our own API server, one each.
-    """
-
-    def __init__(self, cache: ClusterCache, carried: dict[str, str | None]) -> None:
-        self.cache = cache
-        self.api = Reservations()
-        self.opened = asyncio.Event()
-        self.carried = carried
-        self.unconnected: set[str] = set()
-        self.looked_at: list[str] = []
-        self.troubles: list[FipopError] = []
-        for number, guest_id in enumerate(carried):
-            metadata = {"name": f"cluster-{number}", "namespace": "fleet-default", "uid": guest_id}
-            cache.observe(
-                PROVISIONING_CLUSTERS,
-                {
-                    "metadata": metadata | {"resourceVersion": "5"},
-                    "spec": {},
-                    "status": {"clusterName": guest_id},
-                },
-            )
-        create = self.api.create
-
-        async def create_or_fail(*arguments: object) -> Json:
-            self._trouble()
-            return await create(*arguments)  # type: ignore[arg-type]
-
-        self.api.create = create_or_fail  # type: ignore[method-assign]
-        guests = GuestDirectory(cache=cache, client=self.api)  # type: ignore[arg-type]
-        reach = Reach(cache=cache, guests=guests)
-        self.over_limit: list[tuple[str, int]] = []
-        conflicts = AddressConflicts(cache=cache, guests=guests, inspector=self, reach=reach)
-        at_once = Backoff(first_seconds=0.0, limit_seconds=0.0)
-        self.scan = GuestScan(
-            cache=cache,
-            gate=AllocationGate(adopted=True),
-            unowned=UnownedAddresses(
-                cache=cache,
-                reservation_store=ReservationStore(
-                    client=self.api,  # type: ignore[arg-type] # the four calls that a store makes
-                    known=cache,
-                    now=lambda: NOW,
-                    monotonic=time.monotonic,
-                ),
-                conflicts=conflicts,
-                reach=reach,
-                over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
-                backoff=at_once,
-            ),
-            conflicts=conflicts,
-            guests=guests,
-            inspector=self,
-            opened=self.opened.set,
-            backoff=at_once,
-        )
-        self.task = asyncio.create_task(self.scan.run())
-
-    def _trouble(self) -> None:
-        if self.troubles:
-            raise self.troubles.pop(0)
-
-    async def can_be_asked(self, guest_id: str) -> bool:
-        self._trouble()
-        return guest_id not in self.unconnected
-
-    async def read_in_use(self, guest_id: str) -> InUseAddresses:
-        self.looked_at.append(guest_id)
-        value = self.carried[guest_id]
-        if value is None:
-            raise GuestUnreadableError(guest_id=guest_id, cause="no answer")
-        metadata = {"name": "kubevip", "namespace": "kube-system"}
-        return addresses_in([{"metadata": metadata, "data": {"cidr-global": value}}], [])
-
-    async def find_carrier(self, guest_id: str, address: object) -> str | None:
-        raise NotImplementedError
-
-    async def carries(self, guest_id: str, address: object) -> bool:
-        raise NotImplementedError
-
-    async def first(self) -> None:
-        """Have the look at a start."""
-        self.scan.require_rescan()
-        await asyncio.wait_for(self.opened.wait(), 5)
-        self.opened.clear()
-
-    async def change_ranges(self) -> None:
-        """Have what a changed range waits for."""
-        self.looked_at.clear()
-        self.scan.note_ranges()
-        await asyncio.wait_for(self.opened.wait(), 5)
-        self.opened.clear()
-
-    def free(self, name: str) -> None:
-        """Have a reservation gone, as it is when a quarantine ended."""
-        reservation = self.cache.reservations.get("", name)
-        assert reservation is not None
-        self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
-
-    def remove(self, guest_id: str) -> None:
-        """Take a guest out of Rancher: nobody answers for it any more."""
-        (cluster,) = self.cache.guest_clusters(guest_id)
-        self.cache.forget(PROVISIONING_CLUSTERS, cluster)
-        self.carried[guest_id] = None
-
-    def quarantined(self) -> set[str]:
-        return {each.name for each in self.cache.reservations.all() if not each.is_held}
-
-    async def comes_to_quarantine(self, name: str) -> None:
-        async with asyncio.timeout(5):
-            while name not in self.quarantined():  # noqa: ASYNC110 - the store has no event for that
-                await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-def looking() -> Iterator[type[Looking]]:
-    made: list[Looking] = []
-
-    class Kept(Looking):
-        def __init__(self, cache: ClusterCache, carried: dict[str, str | None]) -> None:
-            super().__init__(cache, carried)
-            made.append(self)
-
-    yield Kept
-    for each in made:
-        each.task.cancel()
-
-
-def pool_world(**more: list[Json]) -> ClusterCache:
-    return cache_of(ranges=[build_range("pool", "10.0.0.0/24")], **more)
-
-
-async def test_what_guests_carry_and_nobody_owns_goes_to_quarantine_before_new_addresses(
-    looking: type[Looking],
-) -> None:
-    cache = cache_of(
-        ranges=[build_range("pool", "10.0.0.0/24"), build_range("drained", "10.0.1.0/24", draining=True)],
-        reservations=[build_reservation("10.0.0.7")],
-    )
-    start = looking(cache, {"c-m-1": "10.0.0.7/32,10.0.0.8/32,10.0.1.9/32,192.168.0.1/32", "c-m-2": None})
-    await start.first()
-    found = {each.name: each for each in cache.reservations.all() if not each.is_held}
-    assert set(found) == {"default.10.0.0.8", "default.10.0.1.9"}
-    owner = found["default.10.0.0.8"].owner
-    assert (owner.namespace, owner.name, owner.imported) == ("c-m-1", "", True)
-    assert start.scan.gate.is_open
-
-
-async def test_trouble_of_our_own_api_server_leaves_no_guest_out(looking: type[Looking]) -> None:
-    start = looking(pool_world(), {"c-m-1": "10.0.0.8/32,10.0.0.9/32"})
-    start.troubles = [BUSY] * 5
-    await start.first()
-    assert start.troubles == []
-    assert start.quarantined() == {"default.10.0.0.8", "default.10.0.0.9"}
+from tests.unit.operator.guests.scans import Looking, pool_world
 
 
 async def test_a_guest_that_connects_after_the_first_look_is_looked_at_then(looking: type[Looking]) -> None:
@@ -204,26 +32,6 @@ async def test_a_connected_guest_that_did_not_answer_is_asked_again(
     await start.first()
     start.carried["c-m-1"] = "10.0.0.8/32"
     await start.comes_to_quarantine("default.10.0.0.8")
-
-
-async def test_what_the_guests_own_floating_ip_asks_for_waits_for_that_one(looking: type[Looking]) -> None:
-    """A stranger asks for it too: nobody gets it but the one whose guest carries it."""
-    wishes = [
-        build_floating_ip("own", annotations={"fiprange": "pool"}, ipaddress="10.0.0.8"),
-        build_floating_ip("wish", namespace="tenant", annotations={"fiprange": "pool"}, ipaddress="10.0.0.8"),
-    ]
-    start = looking(pool_world(floating_ips=wishes), {"c-m-1": "10.0.0.8/32"})
-    await start.first()
-    (found,) = start.cache.reservations.all()
-    assert not found.is_held
-    assert (found.owner.namespace, found.owner.name, found.owner.cluster) == ("c-m-1", "own", "cluster-0")
-
-
-async def test_what_a_guest_holds_in_another_space_is_not_kept_from_others(looking: type[Looking]) -> None:
-    cache = pool_world(reservations=[build_reservation("10.0.0.8", space="blue", range_name="blue")])
-    start = looking(cache, {"c-m-1": "10.0.0.8/32"})
-    await start.first()
-    assert start.quarantined() == set()
 
 
 async def test_an_object_that_only_a_list_shows_to_be_gone_closes_the_gate_before_its_address_is_free(

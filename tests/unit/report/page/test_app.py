@@ -1,57 +1,15 @@
-"""What the page's server answers, without a browser."""
+"""The page: what it answers, to whom, and that no stranger's word is more than text in it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
-from fipop.errors import ApiUnreachableError
 from fipop.listening import HttpListener
-from fipop.report.facts import Facts, Unread
 from fipop.report.page.app import Page, build_environment, is_local_host
-from fipop.report.page.snapshots import FRESH_SECONDS, STALE_SECONDS, Snapshots
-from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
-from tests.unit.report.pictures import build_cluster, picture
-
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
-FACTS = picture(
-    ranges=[
-        build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": EVIL}),
-        build_range("wide", "10.1.0.0/16"),
-    ],
-    floating_ips=[
-        build_floating_ip(
-            "web",
-            annotations={"clustername": EVIL},
-            status={
-                **held_by(["10.0.0.5"]),
-                "conditions": [{"type": "Ready", "status": "False", "reason": "Evil", "message": EVIL}],
-            },
-        )
-    ],
-    reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
-    clusters=[build_cluster("demo", "c-m-1")],
-    unread=(Unread(what=EVIL, problem=EVIL),),
-).facts
-
-
-class Cluster:
-    """What is read, how often, and how it fails."""
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.error: Exception | None = None
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    async def read(self) -> Facts:
-        self.reads += 1
-        await self.gate.wait()
-        if self.error is not None:
-            raise self.error
-        return FACTS
+from fipop.report.page.snapshots import Snapshots
+from tests.unit.report.page.pages import Cluster
 
 
 @pytest_asyncio.fixture
@@ -130,48 +88,6 @@ async def test_csv_is_for_download_and_holds_no_formula(address: str) -> None:
         assert answer.headers["Content-Disposition"].startswith("attachment")
         assert answer.content_type == "text/csv"
         assert "10.0.0.5,default,pool,held" in await answer.text()
-
-
-async def test_many_who_ask_at_once_cause_one_read() -> None:
-    cluster, now = Cluster(), [0.0]
-    snapshots = Snapshots(cluster.read, monotonic=lambda: now[0])
-    await asyncio.gather(*(snapshots.get() for _ in range(20)))
-    assert cluster.reads == 1
-    now[0] = FRESH_SECONDS / 2
-    await snapshots.get()
-    assert cluster.reads == 1
-    # What is not fresh is shown while a new look is under way; what is stale is not.
-    cluster.gate.clear()
-    now[0] = FRESH_SECONDS + 1
-    await snapshots.get()
-    waiting = asyncio.create_task(snapshots.get())
-    await asyncio.wait_for(waiting, 1)
-    now[0] = STALE_SECONDS + 1
-    late = asyncio.create_task(snapshots.get())
-    await asyncio.sleep(0)
-    assert not late.done()
-    cluster.gate.set()
-    await asyncio.wait_for(late, 1)
-    assert cluster.reads == 2
-    await snapshots.close()
-
-
-async def test_a_cluster_that_cannot_be_read_is_a_sentence_and_is_asked_again() -> None:
-    cluster = Cluster()
-    cluster.error = ApiUnreachableError(verb="list", kind="FloatingIP", reason="ConnectionRefused")
-    page = Page(Snapshots(cluster.read), local_only=False)
-    listener = HttpListener(page.routes())
-    await listener.setup()
-    await listener.listen("127.0.0.1", 0)
-    url = f"http://127.0.0.1:{listener.port}/"
-    async with aiohttp.ClientSession() as session:
-        async with session.get(url) as answer:
-            assert answer.status == 502
-            assert "ConnectionRefused" in await answer.text()
-        cluster.error = None
-        async with session.get(url) as answer:
-            assert answer.status == 200
-    await listener.close()
 
 
 def test_every_template_escapes() -> None:

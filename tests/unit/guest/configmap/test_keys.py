@@ -1,0 +1,67 @@
+"""Which keys a guest's ConfigMap is to have."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fipop.guest.configmap.keys import Contradiction, DesiredKeys, WantedAddress, as_cidr, build_keys
+from tests.unit.guest.configmap.keys import FIRST, START
+
+
+def keys(*wanted: WantedAddress) -> dict[str, str]:
+    return {key.name: key.value for key in build_keys(wanted).keys}
+
+
+def test_an_address_is_a_pool_of_one() -> None:
+    assert [as_cidr(text) for text in ("10.0.0.1", "fd00::1")] == ["10.0.0.1/32", "fd00::1/128"]
+    with pytest.raises(ValueError, match="not an address"):
+        as_cidr("junk")
+
+
+def test_the_namespace_shapes_the_keys() -> None:
+    wanted = replace(
+        FIRST,
+        addresses=("10.0.0.1", "fd00::1"),
+        service_namespace="prod",
+        allow_share=False,
+        interface="eth1",
+    )
+    assert keys(wanted) == {
+        "cidr-prod": "10.0.0.1/32,fd00::1/128",
+        "allow-share-prod": "false",
+        "interface-prod": "eth1",
+    }
+
+
+def test_a_floating_ip_without_an_address_asks_for_nothing() -> None:
+    assert keys(replace(FIRST, addresses=(), interface="eth0")) == {}
+
+
+def test_pools_are_joined_in_the_order_of_creation_then_name_whatever_the_order_given() -> None:
+    older = replace(
+        FIRST, floating_ip=("c-m-1", "z"), addresses=("10.0.0.9",), created=START - timedelta(days=1)
+    )
+    same = replace(FIRST, floating_ip=("c-m-1", "a"), addresses=("10.0.0.5",))
+    expected = {"cidr-global": "10.0.0.9/32,10.0.0.5/32,10.0.0.1/32"}
+    assert keys(FIRST, same, older) == keys(older, same, FIRST) == keys(same, older, FIRST) == expected
+
+
+def test_of_contradicting_words_the_oldest_stands_and_the_others_are_named() -> None:
+    first = replace(FIRST, interface="eth0", allow_share=True)
+    second = WantedAddress(
+        floating_ip=("c-m-1", "second"),
+        created=START + timedelta(days=1),
+        addresses=("10.0.0.2",),
+        interface="eth1",
+        allow_share=True,
+    )
+    desired = build_keys([second, first])
+    assert {key.name: key.value for key in desired.keys}["interface-global"] == "eth0"
+    assert desired.contradictions == (
+        Contradiction(floating_ip=("c-m-1", "second"), key="interface-global", wanted="eth1", used="eth0"),
+    )
+
+
+def test_desired_keys_are_empty_by_default() -> None:
+    assert DesiredKeys().keys == ()

@@ -1,0 +1,146 @@
+"""What a scrape shows of the fleet: legacy names to the letter, series that vanish with their objects."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from fipop.metrics import (
+    FleetSnapshot,
+    GuestEvent,
+)
+from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet
+
+
+def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Fleet) -> None:
+    for event in GuestEvent:
+        fleet.metrics.count_guest_event("demo", "harv1", event, True)
+    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, False)
+    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
+
+    assert sorted(fleet.lines("kubefipoperator_")) == sorted(
+        [
+            (
+                'kubefipoperator_fipranges_capacity{fiprange="10.135.10.192/26",fiprangename="guest-vlan",'
+                'harvesterclustername="harv1",harvesternetworkname="vlan10"} 62.0'
+            ),
+            (
+                'kubefipoperator_fipranges_reserved{fiprange="10.135.10.192/26",fiprangename="guest-vlan",'
+                'harvesterclustername="harv1",harvesternetworkname="vlan10"} 4.0'
+            ),
+            'kubefipoperator_guestcluster_status{guestclustername="demo",harvesterclustername="harv1"} 1.0',
+            *(
+                f'kubefipoperator_guestcluster_events{{event="{event}",guestclustername="demo",'
+                f'harvesterclustername="harv1",status="{status}"}} {count}'
+                for event, status, count in (
+                    ("api_connection", "success", "2.0"),
+                    ("api_connection", "error", "1.0"),
+                    ("configmap_management", "success", "1.0"),
+                    ("kubevip_install", "success", "1.0"),
+                    ("kubevipcloudprovider_install", "success", "1.0"),
+                )
+            ),
+        ]
+    )
+
+
+def test_the_legacy_counter_has_no_total_in_any_line_and_is_a_counter(fleet: Fleet) -> None:
+    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.CONFIG_MAP, True)
+
+    text = fleet.metrics.render().decode()
+
+    assert "# TYPE kubefipoperator_guestcluster_events counter\n" in text
+    assert "# HELP kubefipoperator_guestcluster_events " in text
+    assert "kubefipoperator_guestcluster_events_total" not in text
+
+
+def test_reserved_leaves_what_can_be_given_out_now(fleet: Fleet) -> None:
+    assert fleet.lines("fipop_range_addresses") == [
+        'fipop_range_addresses{range="guest-vlan",state="used"} 3.0',
+        'fipop_range_addresses{range="guest-vlan",state="free"} 58.0',
+        'fipop_range_addresses{range="guest-vlan",state="quarantined"} 1.0',
+        'fipop_range_addresses{range="guest-vlan",state="out_of_range"} 2.0',
+    ]
+
+
+def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
+    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
+    fleet.snapshot = FleetSnapshot(leading=True)
+
+    assert fleet.lines("kubefipoperator_") == []
+    assert fleet.lines("fipop_range_addresses{") == []
+    assert fleet.lines("fipop_guest_last_pass_timestamp_seconds{") == []
+    assert fleet.lines("fipop_guests{") == [
+        'fipop_guests{state="reachable"} 0.0',
+        'fipop_guests{state="unreachable"} 0.0',
+        'fipop_guests{state="unknown"} 0.0',
+    ]
+
+
+def test_the_legacy_metrics_are_the_leaders_alone(fleet: Fleet) -> None:
+    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
+    fleet.snapshot = replace(FLEET, leading=False)
+
+    assert "kubefipoperator" not in fleet.metrics.render().decode()
+    assert fleet.lines("fipop_leader") == ["fipop_leader 0.0"]
+
+    fleet.snapshot = FLEET
+    assert fleet.lines("fipop_leader") == ["fipop_leader 1.0"]
+    assert len(fleet.lines("kubefipoperator_")) == 4
+
+
+def test_an_unreachable_guest_shows_zero_and_one_not_yet_tried_shows_nothing(fleet: Fleet) -> None:
+    fleet.snapshot = replace(
+        FLEET, guests=(replace(GUEST, reachable=False), replace(GUEST, cluster="new", reachable=None))
+    )
+
+    assert fleet.lines("kubefipoperator_guestcluster_status") == [
+        'kubefipoperator_guestcluster_status{guestclustername="demo",harvesterclustername="harv1"} 0.0'
+    ]
+    assert 'fipop_guests{state="unknown"} 1.0' in fleet.lines("fipop_guests")
+
+
+def test_namesakes_of_two_workspaces_share_a_series_that_is_up_only_if_both_are(fleet: Fleet) -> None:
+    for states, shown in (
+        ((True, False), "0.0"),
+        ((False, True), "0.0"),
+        ((True, True), "1.0"),
+        ((None, True), "1.0"),
+    ):
+        fleet.snapshot = replace(
+            FLEET, guests=tuple(replace(GUEST, guest=f"c-m-{n}", reachable=up) for n, up in enumerate(states))
+        )
+        assert fleet.lines("kubefipoperator_guestcluster_status") == [
+            f'kubefipoperator_guestcluster_status{{guestclustername="demo",harvesterclustername="harv1"}} {shown}'
+        ]
+
+
+LABELS = st.text(alphabet=st.characters(categories=None), max_size=30) | st.sampled_from(
+    [
+        '"',
+        "\\",
+        "\n",
+        "\ud800",
+        "# TYPE kubefipoperator_guestcluster_events_total counter",
+        "\r\n\x00\x85\u2028",
+    ]
+)
+
+
+@given(LABELS, LABELS, LABELS)
+def test_whatever_people_write_in_names_the_text_stays_legal(name: str, cluster: str, harvester: str) -> None:
+    fleet = Fleet()
+    fleet.snapshot = replace(
+        FLEET,
+        ranges=(replace(RANGE, name=name, iprange=name, harvester_cluster=harvester),),
+        guests=(replace(GUEST, cluster=cluster, harvester_cluster=harvester),),
+    )
+    fleet.metrics.count_guest_event(cluster, harvester, GuestEvent.API_CONNECTION, True)
+
+    families = {
+        family.name: family for family in text_string_to_metric_families(fleet.metrics.render().decode())
+    }
+
+    for legacy in ("fipranges_capacity", "fipranges_reserved", "guestcluster_status", "guestcluster_events"):
+        assert len(families[f"kubefipoperator_{legacy}"].samples) == 1

@@ -1,0 +1,29 @@
+"""What a scrape shows of the cloud provider."""
+
+from fipop.metrics import (
+    PoolSample,
+    ServiceMetrics,
+    ServiceSnapshot,
+)
+
+
+def test_the_pools_of_a_guest_are_shown_by_their_keys() -> None:
+    pool = PoolSample(key="cidr-shop", family="IPv6", total=9, used=4)
+    shown = ServiceSnapshot(leading=True, pools=(pool,), waiting=3, bad_keys=1, ledger_entries=4)
+    metrics = ServiceMetrics(lambda: shown, version="1.2.3")
+    metrics.count_assignment("PoolFull")
+    metrics.observe_assignment(0.2)
+    text = metrics.prepare()().decode()
+    for line in (
+        'fipop_service_pool_addresses{family="IPv6",key="cidr-shop"} 9.0',
+        'fipop_service_pool_used{family="IPv6",key="cidr-shop"} 4.0',
+        'fipop_service_pool_free{family="IPv6",key="cidr-shop"} 5.0',
+        "fipop_services_waiting 3.0",
+        "fipop_service_bad_keys 1.0",
+        "fipop_service_ledger_addresses 4.0",
+        'fipop_service_assignments_total{result="PoolFull"} 1.0',
+        "fipop_service_assignment_seconds_count 1.0",
+        "fipop_leader 1.0",
+    ):
+        assert line in text
+    assert "_created" not in text

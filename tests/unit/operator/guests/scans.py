@@ -1,0 +1,139 @@
+"""A look at guests that a test plays."""
+
+import asyncio
+import time
+
+from fipop.backoff import Backoff
+from fipop.errors import FipopError, GuestUnreadableError
+from fipop.guest.in_use import InUseAddresses, addresses_in
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.scan import GuestScan
+from fipop.operator.guests.unowned import UnownedAddresses
+from fipop.state.cache import ClusterCache
+from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestDirectory
+from tests.harness.objects import NOW, Json, build_range, cache_of
+from tests.harness.reservation_store import Reservations
+
+
+class Looking:
+    """Looks over `world`; `carried` gives the values of each guest's ConfigMap, None for one that is away.
+
+    `troubles` are raised by the next questions to our own API server, one each.
+    """
+
+    def __init__(self, cache: ClusterCache, carried: dict[str, str | None]) -> None:
+        self.cache = cache
+        self.api = Reservations()
+        self.opened = asyncio.Event()
+        self.carried = carried
+        self.unconnected: set[str] = set()
+        self.looked_at: list[str] = []
+        self.troubles: list[FipopError] = []
+        for number, guest_id in enumerate(carried):
+            metadata = {"name": f"cluster-{number}", "namespace": "fleet-default", "uid": guest_id}
+            cache.observe(
+                PROVISIONING_CLUSTERS,
+                {
+                    "metadata": metadata | {"resourceVersion": "5"},
+                    "spec": {},
+                    "status": {"clusterName": guest_id},
+                },
+            )
+        create = self.api.create
+
+        async def create_or_fail(*arguments: object) -> Json:
+            self._trouble()
+            return await create(*arguments)  # type: ignore[arg-type]
+
+        self.api.create = create_or_fail  # type: ignore[method-assign]
+        guests = GuestDirectory(cache=cache, client=self.api)  # type: ignore[arg-type]
+        reach = Reach(cache=cache, guests=guests)
+        self.over_limit: list[tuple[str, int]] = []
+        conflicts = AddressConflicts(cache=cache, guests=guests, inspector=self, reach=reach)
+        at_once = Backoff(first_seconds=0.0, limit_seconds=0.0)
+        self.scan = GuestScan(
+            cache=cache,
+            gate=AllocationGate(adopted=True),
+            unowned=UnownedAddresses(
+                cache=cache,
+                reservation_store=ReservationStore(
+                    client=self.api,  # type: ignore[arg-type] # the four calls that a store makes
+                    known=cache,
+                    now=lambda: NOW,
+                    monotonic=time.monotonic,
+                ),
+                conflicts=conflicts,
+                reach=reach,
+                over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
+                backoff=at_once,
+            ),
+            conflicts=conflicts,
+            guests=guests,
+            inspector=self,
+            opened=self.opened.set,
+            backoff=at_once,
+        )
+        self.task = asyncio.create_task(self.scan.run())
+
+    def _trouble(self) -> None:
+        if self.troubles:
+            raise self.troubles.pop(0)
+
+    async def can_be_asked(self, guest_id: str) -> bool:
+        self._trouble()
+        return guest_id not in self.unconnected
+
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
+        self.looked_at.append(guest_id)
+        value = self.carried[guest_id]
+        if value is None:
+            raise GuestUnreadableError(guest_id=guest_id, cause="no answer")
+        metadata = {"name": "kubevip", "namespace": "kube-system"}
+        return addresses_in([{"metadata": metadata, "data": {"cidr-global": value}}], [])
+
+    async def find_carrier(self, guest_id: str, address: object) -> str | None:
+        raise NotImplementedError
+
+    async def carries(self, guest_id: str, address: object) -> bool:
+        raise NotImplementedError
+
+    async def first(self) -> None:
+        """Have the look at a start."""
+        self.scan.require_rescan()
+        await asyncio.wait_for(self.opened.wait(), 5)
+        self.opened.clear()
+
+    async def change_ranges(self) -> None:
+        """Have what a changed range waits for."""
+        self.looked_at.clear()
+        self.scan.note_ranges()
+        await asyncio.wait_for(self.opened.wait(), 5)
+        self.opened.clear()
+
+    def free(self, name: str) -> None:
+        """Have a reservation gone, as it is when a quarantine ended."""
+        reservation = self.cache.reservations.get("", name)
+        assert reservation is not None
+        self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
+
+    def remove(self, guest_id: str) -> None:
+        """Take a guest out of Rancher: nobody answers for it any more."""
+        (cluster,) = self.cache.guest_clusters(guest_id)
+        self.cache.forget(PROVISIONING_CLUSTERS, cluster)
+        self.carried[guest_id] = None
+
+    def quarantined(self) -> set[str]:
+        return {each.name for each in self.cache.reservations.all() if not each.is_held}
+
+    async def comes_to_quarantine(self, name: str) -> None:
+        async with asyncio.timeout(5):
+            while name not in self.quarantined():  # noqa: ASYNC110 - the store has no event for that
+                await asyncio.sleep(0.01)
+
+
+def pool_world(**more: list[Json]) -> ClusterCache:
+    return cache_of(ranges=[build_range("pool", "10.0.0.0/24")], **more)

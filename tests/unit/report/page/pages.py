@@ -1,0 +1,47 @@
+"""A page over facts of a test."""
+
+import asyncio
+
+from fipop.report.facts import Facts, Unread
+from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.report.pictures import build_cluster, picture
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+
+
+FACTS = picture(
+    ranges=[
+        build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": EVIL}),
+        build_range("wide", "10.1.0.0/16"),
+    ],
+    floating_ips=[
+        build_floating_ip(
+            "web",
+            annotations={"clustername": EVIL},
+            status={
+                **held_by(["10.0.0.5"]),
+                "conditions": [{"type": "Ready", "status": "False", "reason": "Evil", "message": EVIL}],
+            },
+        )
+    ],
+    reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
+    clusters=[build_cluster("demo", "c-m-1")],
+    unread=(Unread(what=EVIL, problem=EVIL),),
+).facts
+
+
+class Cluster:
+    """What is read, how often, and how it fails."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def read(self) -> Facts:
+        self.reads += 1
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return FACTS

@@ -1,0 +1,53 @@
+"""What the page reads of the cluster: once for all who ask."""
+
+import asyncio
+
+import aiohttp
+
+from fipop.errors import ApiUnreachableError
+from fipop.listening import HttpListener
+from fipop.report.page.app import Page
+from fipop.report.page.snapshots import FRESH_SECONDS, STALE_SECONDS, Snapshots
+from tests.unit.report.page.pages import Cluster
+
+
+async def test_many_who_ask_at_once_cause_one_read() -> None:
+    cluster, now = Cluster(), [0.0]
+    snapshots = Snapshots(cluster.read, monotonic=lambda: now[0])
+    await asyncio.gather(*(snapshots.get() for _ in range(20)))
+    assert cluster.reads == 1
+    now[0] = FRESH_SECONDS / 2
+    await snapshots.get()
+    assert cluster.reads == 1
+    # What is not fresh is shown while a new look is under way; what is stale is not.
+    cluster.gate.clear()
+    now[0] = FRESH_SECONDS + 1
+    await snapshots.get()
+    waiting = asyncio.create_task(snapshots.get())
+    await asyncio.wait_for(waiting, 1)
+    now[0] = STALE_SECONDS + 1
+    late = asyncio.create_task(snapshots.get())
+    await asyncio.sleep(0)
+    assert not late.done()
+    cluster.gate.set()
+    await asyncio.wait_for(late, 1)
+    assert cluster.reads == 2
+    await snapshots.close()
+
+
+async def test_a_cluster_that_cannot_be_read_is_a_sentence_and_is_asked_again() -> None:
+    cluster = Cluster()
+    cluster.error = ApiUnreachableError(verb="list", kind="FloatingIP", reason="ConnectionRefused")
+    page = Page(Snapshots(cluster.read), local_only=False)
+    listener = HttpListener(page.routes())
+    await listener.setup()
+    await listener.listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.port}/"
+    async with aiohttp.ClientSession() as session:
+        async with session.get(url) as answer:
+            assert answer.status == 502
+            assert "ConnectionRefused" in await answer.text()
+        cluster.error = None
+        async with session.get(url) as answer:
+            assert answer.status == 200
+    await listener.close()
