@@ -15,7 +15,7 @@ from localfleet.chartrepo import ChartRepository
 from localfleet.routes import Fault, SeenRequest
 from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import GOOD_VALUES, GuestBench, helm_processes, settings_with
-from tests.api.guest.test_guest_leaving import leave, of_helm
+from tests.api.guest.test_release_removal import leave, of_helm
 
 CHANGED = GOOD_VALUES + "podAnnotations: {changed: 'yes'}\n"
 WRITES = (0, 1, 3)
