@@ -26,6 +26,7 @@ class Pending:
     def __init__(self, put_off: Callable[[Any, float], None] | None = None) -> None:
         self.keys: dict[Any, None] = {}
         self.depth = self.active = 0
+        self.name = "objects"
         self._put_off = put_off
 
     def waiting(self, _priority: object) -> int:

@@ -1,0 +1,43 @@
+"""Errors of the core: one sentence each, fit for a condition, whatever people wrote."""
+
+import pytest
+
+from fipop.errors import (
+    AddressOutOfRangeError,
+    AddressSyntaxError,
+    FamilyMissingError,
+    IpamError,
+    PoolSyntaxError,
+    RangeFullError,
+)
+
+HOSTILE = 'a"\n\x1b[31m' + "x" * 500
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AddressSyntaxError(text=HOSTILE, problem="is no address"),
+        PoolSyntaxError(text=HOSTILE, where="the pool", part=HOSTILE, position=2, problem="is no part"),
+        FamilyMissingError(range_name=HOSTILE, pool_text=HOSTILE, family="IPv6", families=()),
+        AddressOutOfRangeError(
+            address="10.0.0.1", range_name=HOSTILE, pool_text=HOSTILE, reason="is excluded"
+        ),
+    ],
+)
+def test_what_people_wrote_is_quoted_cut_and_printable(error: IpamError) -> None:
+    assert str(error).isprintable()
+    assert len(str(error)) < 300
+
+
+def test_a_full_range_says_so_without_counts_so_that_no_status_changes_with_them() -> None:
+    told = {
+        str(RangeFullError(range_name="r", pool_text="p", family="IPv4", total=n, used=n, quarantined=0))
+        for n in (1, 2)
+    }
+    assert told == {'range "r" is full: every IPv4 address is held or in quarantine'}
+
+
+def test_a_missing_family_names_those_that_there_are() -> None:
+    error = FamilyMissingError(range_name="r", pool_text="10.0.0.0/24", family="IPv6", families=("IPv4",))
+    assert str(error) == 'range "r" ("10.0.0.0/24") has no IPv6, only IPv4'

@@ -1,0 +1,191 @@
+"""One round over a reservation: who lost its floating IP waits, and who waited is free once nobody carries it."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fipop.api.models import Reservation
+from fipop.api.parsing import parse_reservation
+from fipop.control.runs import RetryAfter
+from fipop.errors import ApiConflictError, GuestUnreadableError
+from fipop.ipam.addresses import Address
+from fipop.operator.addresses.quarantine import GUARDED_RETRY_SECONDS, QuarantineReconciler, Surroundings
+from fipop.state.cache import ClusterCache
+from tests.harness.objects import Json, build_floating_ip, build_range, build_reservation, cache_of
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+A = "10.0.0.9"
+NAME = f"default.{A}"
+
+
+class Store:
+    """Takes down what is done with reservations."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.held: set[str] = set()
+        self.conflicts = False
+
+    async def quarantine(self, reservation: Reservation, *, seconds: int) -> None:
+        if self.conflicts:
+            raise ApiConflictError(verb="replace", kind="FloatingIPReservation", status=409)
+        self.done.append(f"quarantine {reservation.name} {seconds}")
+
+    async def free(self, reservation: Reservation) -> bool:
+        self.done.append(f"free {reservation.name}")
+        return True
+
+    async def is_held_by(self, name: str, _owner: object) -> bool:
+        return name in self.held
+
+
+class World:
+    """A round over one reservation; `carrier` answers for the former owner's guest, `other` for those in conflict."""
+
+    def __init__(self, reservation: Json, *others: Json, live: Json | None = None) -> None:
+        ranges = [build_range("pool", "10.0.0.0/24", quarantineSeconds=300)]
+        self.cache: ClusterCache = cache_of(ranges=ranges, reservations=[reservation, *others])
+        self.store, self.live = Store(), live
+        self.guests: set[str] = {"c-m-1"}
+        self.may_release = True
+        self.carrier: str | Exception | None = None
+        self.other: str | None = None
+        self.cleaned: list[str] = []
+        self.woken: list[Any] = []
+        self.now = NOW
+        self.reconciler = QuarantineReconciler(
+            client=cast("Any", SimpleNamespace(get=self._get)),
+            cache=self.cache,
+            reservation_store=cast("Any", self.store),
+            guests=cast("Any", SimpleNamespace(exists=lambda guest_id: guest_id in self.guests)),
+            surroundings=Surroundings(
+                look=cast("Callable[[str, Address], Awaitable[str | None]]", self._look),
+                look_at_conflicts=self._look_at_conflicts,
+                may_release=lambda _: self.may_release,
+                clean=self.cleaned.append,
+                owner_changed=self.woken.append,
+                still_carried=lambda: self.woken.append("all who wait"),
+            ),
+            now=lambda: self.now,
+        )
+
+    async def round(self) -> RetryAfter | None:
+        return await self.reconciler.reconcile(NAME)
+
+    async def _get(self, *_: object, **__: object) -> Json | None:
+        return self.live
+
+    async def _look(self, *_: object) -> str | None:
+        if isinstance(self.carrier, Exception):
+            raise self.carrier
+        return self.carrier
+
+    async def _look_at_conflicts(self, *_: object) -> str | None:
+        return self.other
+
+
+def waiting(*, ended_seconds: float = 1.0, imported: bool = False, **fields: Any) -> Json:
+    until = (NOW - timedelta(seconds=ended_seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    history = [{"namespace": "c-m-1", "name": "web", "releasedAt": "2026-03-01T11:00:00Z"}]
+    found = build_reservation(A, quarantined_until=until, history=history, **fields)
+    found["spec"]["owner"]["imported"] = imported
+    return found
+
+
+async def test_a_held_address_without_its_floating_ip_waits_as_long_as_its_range_says() -> None:
+    world = World(build_reservation(A))
+    assert await world.round() == RetryAfter(300)
+    assert world.store.done == [f"quarantine {NAME} 300"]
+    assert world.cleaned == ["c-m-1"]
+
+
+async def test_the_store_suspects_and_the_live_read_decides() -> None:
+    world = World(build_reservation(A), live=build_floating_ip("web"))
+    assert await world.round() is None
+    assert world.store.done == []
+    assert world.woken == [("c-m-1", "web")]
+    assert world.cache.floating_ips.get("c-m-1", "web") is not None
+
+
+async def test_many_at_once_are_held_back() -> None:
+    world = World(build_reservation(A))
+    world.may_release = False
+    assert await world.round() == RetryAfter(GUARDED_RETRY_SECONDS)
+    assert world.store.done == []
+
+
+async def test_who_wrote_meanwhile_is_looked_at_again_at_once() -> None:
+    world = World(build_reservation(A))
+    world.store.conflicts = True
+    assert await world.round() == RetryAfter(0.0)
+
+
+async def test_it_is_free_when_its_time_has_passed_and_nobody_carries_it() -> None:
+    world = World(waiting(ended_seconds=-40))
+    assert await world.round() == RetryAfter(40)
+    world.now += timedelta(seconds=41)
+    assert await world.round() is None
+    assert world.store.done == [f"free {NAME}"]
+
+
+@pytest.mark.parametrize(
+    ("carrier", "told"),
+    [
+        ("Service shop/web in guest c-m-1 carries it", "Service shop/web"),
+        (GuestUnreadableError(guest_id="c-m-1", cause="no answer"), "no answer"),
+    ],
+)
+async def test_who_carries_it_or_cannot_be_asked_keeps_it_from_others(
+    carrier: str | Exception, told: str
+) -> None:
+    world = World(waiting(ended_seconds=10))
+    world.carrier = carrier
+    assert await world.round() == RetryAfter(10)
+    assert world.store.done == []
+    assert told in (world.reconciler.carrier_of(NAME) or "")
+    assert (world.cleaned, world.woken) == (["c-m-1"], ["all who wait"])
+    await world.round()
+    assert world.woken == ["all who wait"], "what was told is not told again"
+    world.carrier = None
+    assert await world.round() is None
+    assert world.reconciler.carrier_of(NAME) is None
+
+
+async def test_another_guest_that_was_seen_with_it_counts_as_well() -> None:
+    world = World(waiting())
+    world.other = "guest c-m-9 was seen to carry it"
+    assert await world.round() is not None
+    assert world.store.done == []
+
+
+async def test_an_imported_guest_that_left_may_carry_it_for_a_day() -> None:
+    world = World(waiting(imported=True))
+    world.guests.clear()
+    assert await world.round() == RetryAfter(24 * 3600)
+    world.now += timedelta(hours=24)
+    assert await world.round() is None
+
+
+async def test_a_guest_that_has_it_in_another_space_carries_it_by_right() -> None:
+    held = build_reservation(A, space="lab")
+    world = World(waiting(), held)
+    world.carrier = "ConfigMap kube-system/kubevip in guest c-m-1 carries it"
+    assert await world.round() is not None, "the store alone is not believed"
+    world.store.held = {f"lab.{A}"}
+    assert await world.round() is None
+    assert world.store.done == [f"free {NAME}"]
+
+
+async def test_nothing_is_left_of_a_reservation_that_is_gone() -> None:
+    world = World(waiting())
+    world.carrier = "somebody"
+    await world.round()
+    found = world.cache.reservations.get("", NAME)
+    assert found is not None
+    assert parse_reservation(waiting()).name == found.name
+    world.reconciler._cache = cache_of()
+    assert await world.round() is None
+    assert world.reconciler.carrier_of(NAME) is None

@@ -1,0 +1,48 @@
+"""The kubeconfig that Rancher keeps of a guest: what is read, and why it cannot be."""
+
+import base64
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fipop.errors import ApiForbiddenError
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
+from tests.harness.rollout_world import guest_of
+
+GUEST = replace(guest_of("c-m-1"), connected=True)
+
+
+def client(answer: object) -> Any:
+    async def get(_resource: object, name: str, *, namespace: str) -> object:
+        assert (namespace, name) == (GUEST.kubeconfig_secret.namespace, GUEST.kubeconfig_secret.name)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return cast("Any", SimpleNamespace(get=get))
+
+
+async def test_it_is_what_the_secret_holds() -> None:
+    secret = {"data": {"value": base64.b64encode(b"apiVersion: v1").decode()}}
+    assert await read_kubeconfig(client(secret), GUEST) == b"apiVersion: v1"
+
+
+async def test_who_is_not_connected_is_not_asked_for() -> None:
+    with pytest.raises(NotConnectedError):
+        await read_kubeconfig(client(AssertionError("nobody is to ask")), replace(GUEST, connected=False))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "is not there"),
+        (ApiForbiddenError(verb="get", kind="Secret", status=403), "may not be read: is its namespace among"),
+        ({"data": {"value": "%%%"}}, "holds no kubeconfig"),
+    ],
+)
+async def test_what_is_missing_is_told_with_the_name_of_the_secret(answer: object, problem: str) -> None:
+    with pytest.raises(KubeconfigMissingError, match=problem) as caught:
+        await read_kubeconfig(client(answer), GUEST)
+    assert f"{GUEST.kubeconfig_secret.namespace}/{GUEST.kubeconfig_secret.name}" in str(caught.value)

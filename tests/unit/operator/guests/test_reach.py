@@ -1,0 +1,64 @@
+"""How far a guest's word about addresses reaches: to the ranges that concern it, and no further."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.operator.guests.reach import Reach
+from tests.harness.objects import (
+    Json,
+    build_floating_ip,
+    build_range,
+    build_reservation,
+    cache_of,
+    reservation,
+    v4,
+)
+
+POOL, OTHER = build_range("pool", "10.0.0.0/24"), build_range("other", "10.0.1.0/24")
+BOUND = build_range("bound", "10.0.2.0/24", clusterSelector={"matchLabels": {"a": "b"}})
+
+
+def build(**objects: list[Json]) -> Reach:
+    """A guest of which Rancher does not tell anything yet."""
+    guests = SimpleNamespace(known=lambda _guest_id: None, is_resolved=lambda _guest_id: False)
+    ranges = [POOL, OTHER, BOUND]
+    return Reach(cache=cache_of(ranges=ranges, **objects), guests=cast("Any", guests))
+
+
+def names(reach: Reach) -> set[str]:
+    return {each.name for each in reach.ranges_for("c-m-1")}
+
+
+def test_of_a_guest_that_is_not_known_only_ranges_for_anybody_are_concerned() -> None:
+    assert names(build()) == {"pool", "other"}
+
+
+def test_a_range_that_a_floating_ip_or_a_reservation_of_the_guest_names_concerns_it() -> None:
+    asked = build_floating_ip("web", annotations={"fiprange": "x"}, status={"range": "bound"})
+    assert "bound" in names(build(floating_ips=[asked]))
+    assert "bound" in names(build(reservations=[build_reservation("10.0.2.1", range_name="bound")]))
+    assert "bound" not in names(
+        build(reservations=[build_reservation("10.0.2.1", namespace="c-m-2", range_name="bound")])
+    )
+
+
+def test_a_word_reaches_a_reservation_of_its_ranges_and_spaces_alone() -> None:
+    reach = build()
+    assert reach.reaches("c-m-1", reservation("10.0.0.7", namespace="c-m-2"))
+    assert not reach.reaches("c-m-1", reservation("10.0.2.7", namespace="c-m-2", range_name="bound"))
+    assert not reach.reaches("c-m-1", reservation("10.0.0.7", namespace="c-m-2", space="lab"))
+    assert reach.reaches("c-m-1", reservation("10.9.9.9", namespace="c-m-2", range_name="gone"))
+
+
+def test_what_was_found_in_a_guest_is_counted_until_somebody_owned_it() -> None:
+    until = "2026-03-01T12:00:00Z"
+    found = build_reservation("10.0.0.1", quarantined_until=until)
+    released = build_reservation(
+        "10.0.0.2",
+        quarantined_until=until,
+        history=[{"namespace": "c-m-1", "name": "web", "releasedAt": until}],
+    )
+    reach = build(reservations=[found, released, build_reservation("10.0.0.3")])
+    assert reach.found_for("c-m-1") == 1
+    assert reach.has("pool", v4("10.0.0.1"))
+    assert not reach.has("pool", v4("10.0.1.1"))

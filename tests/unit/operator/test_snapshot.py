@@ -1,0 +1,51 @@
+"""What the metrics are told of: the cache always, what a leader knows only while it leads."""
+
+from typing import Any
+
+from fipop.metrics.samples import FleetSnapshot
+from fipop.operator.snapshot import build_snapshot
+from fipop.operator.term import LeaderTerm
+from fipop.state.cache import ClusterCache
+from tests.harness.small_operator import SmallOperator
+
+A = "c-m-a"
+
+
+def snapshot(cache: ClusterCache, term: LeaderTerm | None) -> FleetSnapshot:
+    return build_snapshot(
+        *(cache, term), leading=term is not None, bad_options=2, predecessor_runs=True, last_answer=7.0
+    )
+
+
+async def test_a_leader_tells_of_ranges_guests_and_floating_ips() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    found = snapshot(operator.cache, operator.term)
+    (pool,) = found.ranges
+    assert (pool.name, pool.capacity, pool.used, pool.reserved) == ("pool", 4, 1, 1)
+    assert [each.guest for each in found.guests] == [A]
+    assert sum((found.floating_ips or {}).values()) == 1
+    assert found.gives_out is True
+    assert (found.bad_options, found.predecessor_runs, found.last_answer) == (2, True, 7.0)
+
+
+async def test_who_stands_by_tells_of_no_guest_and_no_queue() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    found = snapshot(operator.cache, None)
+    assert [each.name for each in found.ranges] == ["pool"]
+    nothing: dict[str, Any] = {"guests": (), "withheld_releases": 0, "rollout": None, "leading": False}
+    assert {name: getattr(found, name) for name in nothing} == nothing
+    assert set(found.queue_depths.values()) == {0}
+
+
+async def test_a_range_that_cannot_be_read_has_no_addresses() -> None:
+    operator = SmallOperator()
+    operator.add_range(iprange="nonsense")
+    await operator.start()
+    assert [each.capacity for each in snapshot(operator.cache, operator.term).ranges] == [0]
