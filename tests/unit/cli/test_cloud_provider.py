@@ -1,0 +1,98 @@
+"""The flags and the environment of the cloud provider: those of the programs that it succeeds."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fipop.cli.cloud_provider import (
+    DEFAULT_CLASS,
+    KEEPALIVED_MODE,
+    KUBEVIP_MODE,
+    cloud_provider,
+    read_options,
+)
+from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions
+from fipop.errors import StartError
+from fipop.kube.connection import Connection
+
+
+@pytest.fixture(autouse=True)
+def _in_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = Connection(server="https://10.43.0.1", token="t")
+    monkeypatch.setattr("fipop.cli.cloud_provider.connection_in_cluster", lambda: connection)
+    monkeypatch.setattr(
+        "fipop.cli.cloud_provider.connection_from_kubeconfig",
+        lambda path: replace(connection, server=f"https://{Path(path or '/usual').stem}"),
+    )
+
+
+def read(mode: str = KUBEVIP_MODE, *arguments: str, **environment: str) -> Any:
+    found = cloud_provider.make_context("cloud-provider", list(arguments), resilient_parsing=False).params
+    return read_options(mode, {name: value for name, value in found.items() if name != "mode"}, environment)
+
+
+def test_without_a_word_it_is_as_kube_vip_cloud_provider() -> None:
+    found = read()
+    assert isinstance(found.mode, KubevipOptions)
+    assert (found.mode.namespace, found.mode.config_map, found.mode.class_name) == (
+        "kube-system",
+        "kubevip",
+        None,
+    )
+    assert (found.lease.name, found.lease.namespace, found.port) == (
+        "kube-vip-cloud-controller",
+        "kube-system",
+        10258,
+    )
+    assert found.connection.server == "https://10.43.0.1"
+
+
+def test_keepaliveds_mode_has_its_own_lease_port_and_config_map() -> None:
+    found = read(
+        KEEPALIVED_MODE, KEEPALIVED_SERVICE_CIDR="10.1.0.0/24", KEEPALIVED_DEFAULT_FORWARD_METHOD="DR"
+    )
+    assert isinstance(found.mode, KeepalivedOptions)
+    assert (found.mode.config_map, str(found.mode.default_method)) == ("vip-configmap", "DR")
+    assert (found.lease.name, found.port) == ("keepalived-cloud-provider", 10252)
+
+
+def test_flags_are_taken_as_go_writes_them() -> None:
+    found = read(KUBEVIP_MODE, "--leader-elect=false", "--secure-port=0", "--concurrent-service-syncs", "3")
+    assert (found.lease, found.port, found.writes_at_once) == (None, 0, 3)
+    assert read(KUBEVIP_MODE, "--OutSideCluster").connection.server == "https://usual"
+    assert read(KUBEVIP_MODE, "--master", "https://other").connection.server == "https://other"
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({}, None),
+        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "true"}, DEFAULT_CLASS),
+        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "false", "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": "x"}, None),
+        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "1", "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": "x"}, "x"),
+    ],
+)
+def test_a_class_is_served_where_it_is_switched_on(environment: dict[str, str], name: str | None) -> None:
+    assert read(**environment).mode.class_name == name
+
+
+@pytest.mark.parametrize(
+    ("mode", "environment", "what"),
+    [
+        (KUBEVIP_MODE, {"KUBEVIP_ENABLE_LOADBALANCERCLASS": "perhaps"}, "is no boolean"),
+        (KEEPALIVED_MODE, {"KEEPALIVED_SERVICE_CIDR": "10.1.0.0/99"}, "is no network"),
+        (KEEPALIVED_MODE, {"KEEPALIVED_DEFAULT_FORWARD_METHOD": "SNAT"}, "none of NAT, DR, PROXY"),
+    ],
+)
+def test_what_cannot_be_read_ends_the_start_with_a_sentence(
+    mode: str, environment: dict[str, str], what: str
+) -> None:
+    with pytest.raises(StartError, match=what):
+        read(mode, **environment)
+
+
+def test_times_of_the_lease_that_cannot_work_are_refused() -> None:
+    with pytest.raises(StartError, match="--leader-elect"):
+        read(KUBEVIP_MODE, "--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=10s")

@@ -1,0 +1,81 @@
+"""What a guest tells people of itself, and at which step it stops telling."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fipop.report.guest_words import GUESTS_AT_ONCE, GuestWords, read_all_guest_words, read_guest_words
+from localfleet.certificates import build_authority
+from localfleet.proxy import RancherProxy
+from tests.harness.objects import v4
+from tests.unit.guest.passes import TOKEN, add_guest
+from tests.unit.report.pictures import build_cluster, picture
+
+PICTURE = picture(clusters=[build_cluster("demo", "c-m-a")])
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[RancherProxy]:
+    async with RancherProxy(build_authority("rancher", datetime.now(UTC))) as proxy:
+        proxy.issue_token(TOKEN)
+        yield proxy
+
+
+def client(value: str | None) -> Any:
+    """A management cluster whose one Secret has this value; None: it has none."""
+
+    async def get(*_: object, **__: object) -> object:
+        return None if value is None else {"data": {"value": value}}
+
+    return cast("Any", SimpleNamespace(get=get))
+
+
+@pytest.mark.parametrize(
+    ("guest", "value", "problem"),
+    [
+        ("c-m-b", "", "Rancher has no cluster of this id"),
+        ("c-m-a", None, "there is no Secret fleet-default/demo-kubeconfig"),
+        ("c-m-a", "%%%", "kubeconfig"),
+    ],
+)
+async def test_without_a_kubeconfig_nothing_is_asked(guest: str, value: str | None, problem: str) -> None:
+    words = await read_guest_words(client(value), PICTURE, guest)
+    assert words.step == "kubeconfig"
+    assert problem in words.problem
+
+
+async def test_a_guest_is_asked_and_tells_what_it_carries(proxy: RancherProxy) -> None:
+    task = add_guest(proxy, "c-m-a")
+    value = base64.b64encode(task.kubeconfig).decode()
+    words = await read_guest_words(client(value), PICTURE, "c-m-a", allow_loopback=True)
+    assert (words.step, words.problem) == ("", "")
+    assert words.version
+
+
+def test_addresses_are_those_of_its_config_map_written_either_way() -> None:
+    words = GuestWords(guest="c-m-a", config_map={"a": "10.0.0.5/32, 10.0.0.6", "b": "fd00::1/128,text"})
+    assert {v4("10.0.0.5"), v4("10.0.0.6")} < words.addresses()
+    assert len(words.addresses()) == 3
+
+
+async def test_only_some_guests_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = most = 0
+
+    async def count(_client: object, _picture: object, guest_id: str, **_: object) -> GuestWords:
+        nonlocal asking, most
+        asking += 1
+        most = max(most, asking)
+        await asyncio.sleep(0)
+        asking -= 1
+        return GuestWords(guest=guest_id)
+
+    monkeypatch.setattr("fipop.report.guest_words.read_guest_words", count)
+    guests = [f"c-m-{number}" for number in range(5 * GUESTS_AT_ONCE)]
+    words = await read_all_guest_words(client(None), PICTURE, guests)
+    assert [each.guest for each in words] == guests
+    assert most == GUESTS_AT_ONCE

@@ -1,0 +1,68 @@
+"""Checks that have to ask somebody: rights to Secrets, sources of charts."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.errors import ApiForbiddenError
+from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
+from fipop.report.checks import CheckVerdict
+from fipop.report.probes import probe_charts, probe_guests, probe_secret_rights
+from tests.unit.report.pictures import build_cluster, healthy_installation, picture
+
+FACTS = picture(
+    clusters=[build_cluster("demo", "c-m-a"), build_cluster("other", "c-m-b", namespace="team")]
+).facts
+
+
+def reviewing(*granted: str) -> Any:
+    async def create(resource: object, body: dict[str, Any]) -> dict[str, Any]:
+        assert resource == SUBJECT_ACCESS_REVIEWS
+        assert body["spec"]["user"] == "system:serviceaccount:kube-fip:fipop"
+        return {"status": {"allowed": body["spec"]["resourceAttributes"]["namespace"] in granted}}
+
+    return cast("Any", SimpleNamespace(create=create))
+
+
+async def test_every_namespace_of_guests_and_that_of_credentials_is_asked_about() -> None:
+    checks = await probe_secret_rights(reviewing("fleet-default", "cattle-global-data"), FACTS)
+    failed = [each.name for each in checks if each.verdict is CheckVerdict.FAILED]
+    assert failed == ["the operator may get Secrets in team"]
+    assert len(checks) == 3
+
+
+async def test_who_may_not_ask_is_told_which_right_is_missing() -> None:
+    async def refuse(*_: object) -> None:
+        raise ApiForbiddenError(verb="create", kind="SubjectAccessReview", status=403)
+
+    (check,) = await probe_secret_rights(cast("Any", SimpleNamespace(create=refuse)), FACTS)
+    assert check.verdict is CheckVerdict.WARNING
+    assert "create subjectaccessreviews" in check.message
+
+
+async def test_without_an_operator_or_options_there_is_nothing_to_ask() -> None:
+    assert (
+        await probe_secret_rights(
+            reviewing(), replace(FACTS, installation=healthy_installation(workload=None))
+        )
+        == []
+    )
+    assert (
+        await probe_charts(replace(FACTS, installation=healthy_installation(has_settings=None)), None) == []
+    )
+
+
+async def test_charts_are_tried_by_helm_and_without_helm_that_is_said(tmp_path: Path) -> None:
+    (check,) = await probe_charts(FACTS, None)
+    assert (check.verdict, "no helm program" in check.message) == (CheckVerdict.WARNING, True)
+    program = tmp_path / "helm"
+    program.write_text("#!/bin/sh\necho 'Error: no such host' >&2\nexit 1\n")
+    program.chmod(0o755)
+    checks = await probe_charts(FACTS, str(program))
+    assert [each.verdict for each in checks] == [CheckVerdict.FAILED] * 2
+
+
+async def test_a_guest_without_a_cluster_fails_at_its_kubeconfig() -> None:
+    checks = await probe_guests(reviewing(), picture(), ["c-m-x"], allow_loopback=False)
+    assert [(each.section, each.verdict) for each in checks] == [("guest c-m-x", CheckVerdict.FAILED)]
