@@ -1,0 +1,67 @@
+"""The kubevip ConfigMap as it is followed: what its keys say, and which cannot be read."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.cloudprovider.keys_follower import KeysFollower
+from fipop.cloudprovider.pools import PoolKeys
+
+
+class Followed:
+    """A guest whose ConfigMap a test writes."""
+
+    def __init__(self, data: object = None) -> None:
+        self.object: Any = None
+        if data is not None:
+            metadata = {"name": "kubevip", "namespace": "kube-system", "uid": "u", "resourceVersion": "1"}
+            self.object = {"metadata": metadata, "data": data}
+        self.created: list[dict[str, Any]] = []
+        self.taken: list[PoolKeys] = []
+        self.events: list[str] = []
+        self.follower = KeysFollower(
+            client=cast("Any", SimpleNamespace(get=self._get, create=self._create)),
+            events=cast("Any", SimpleNamespace(record=lambda *told: self.events.append(told[-1]))),
+            namespace="kube-system",
+            name="kubevip",
+            take=self.taken.append,
+        )
+
+    async def _get(self, *_: object, **__: object) -> Any:
+        return self.object
+
+    async def _create(self, _resource: object, body: dict[str, Any]) -> Any:
+        self.created.append(body)
+        return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "1"}}
+
+
+async def test_one_that_is_missing_is_made_empty() -> None:
+    followed = Followed()
+    await followed.follower.load()
+    assert [each["data"] for each in followed.created] == [{}]
+    assert len(followed.taken) == 1
+
+
+async def test_what_it_says_is_handed_on() -> None:
+    followed = Followed({"cidr-shop": "10.0.0.0/30"})
+    await followed.follower.load()
+    found = followed.taken[0].pool_of("shop")
+    assert found is not None
+    assert found.key == "cidr-shop"
+    assert followed.follower.keys is followed.taken[0]
+
+
+async def test_a_key_that_cannot_be_read_is_told_once_and_again_when_it_is_wrong_in_another_way() -> None:
+    followed = Followed({"cidr-shop": "nonsense"})
+    for _ in range(3):
+        await followed.follower.load()
+    assert len(followed.events) == 1
+    assert "cidr-shop" in followed.events[0]
+    followed.object["data"] = {"cidr-shop": "10.0.0.0/99"}
+    await followed.follower.load()
+    assert len(followed.events) == 2
+
+
+async def test_data_of_any_shape_is_taken() -> None:
+    followed = Followed(["no", "mapping"])
+    await followed.follower.load()
+    assert followed.taken[0].problems() == {}

@@ -1,0 +1,58 @@
+"""The Services as they are known: by a list, and by the answers of our own reads and writes."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.cloudprovider.service_cache import ServiceCache, ServiceDoor
+from fipop.kube.resources import SERVICES
+from tests.unit.cloudprovider.services import build
+
+
+def cache(**calls: Any) -> tuple[ServiceCache, list[str]]:
+    found = ServiceCache(cast("Any", SimpleNamespace(**calls)))
+    heard: list[str] = []
+    found.listeners.append(lambda change: heard.append(change.latest.version))
+    return found, heard
+
+
+def test_every_change_is_told_and_what_is_older_is_none() -> None:
+    found, heard = cache()
+    found.take(build())
+    found.take(build(meta={"resourceVersion": "9"}))
+    found.take(build(meta={"resourceVersion": "8"}))
+    assert heard == ["7", "9"]
+    assert not found.is_loaded, "answers are no list"
+
+
+async def test_a_live_list_is_known_from_then_on() -> None:
+    async def list_all(_resource: object, **_: object) -> Any:
+        return SimpleNamespace(items=(build(),))
+
+    found, heard = cache(list=list_all)
+    (live,) = await found.list_live()
+    assert live["metadata"]["name"] == "web"
+    assert heard == ["7"]
+
+
+async def test_what_is_read_and_written_through_the_door_is_known_at_once() -> None:
+    async def get(*_: object, **__: object) -> Any:
+        return build()
+
+    async def replace(_resource: object, body: dict[str, Any], **_: object) -> Any:
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": "8"}}
+
+    found, heard = cache()
+    door = ServiceDoor(cast("Any", SimpleNamespace(get=get, replace=replace)), found)
+    live = await door.get(SERVICES, "web", namespace="shop")
+    assert live is not None
+    await door.replace(SERVICES, live)
+    assert heard == ["7", "8"]
+
+
+async def test_a_service_that_is_gone_is_none() -> None:
+    async def get(*_: object, **__: object) -> None:
+        return None
+
+    found, heard = cache()
+    assert await ServiceDoor(cast("Any", SimpleNamespace(get=get)), found).get(SERVICES, "web") is None
+    assert heard == []
