@@ -44,7 +44,7 @@ def test_what_a_service_carries_counts_whoever_wrote_it_and_goes_with_it() -> No
 
 def test_an_entry_counts_beside_the_service_for_a_write_may_be_under_way() -> None:
     found, _ = occupancy(build())
-    found.take_ledger(Ledger(entries={X: {"u": ENTRY}}))
+    found.take_ledger(Ledger(uid="l", version="1", entries={X: {"u": ENTRY}}))
     assert set(found.tenancy.tenants(X)) == {"u"}
     assert found.entries_of("u") == {X: ENTRY}
     assert found.take_ledger(None) == {"u"}, "whose address is gone from there is told"
@@ -62,5 +62,5 @@ def test_two_may_share_where_their_ports_differ_and_their_namespaces_allow_it() 
 
 def test_a_service_that_only_the_ledger_knows_has_its_name() -> None:
     found, _ = occupancy()
-    found.take_ledger(Ledger(entries={X: {"u": ENTRY}}))
+    found.take_ledger(Ledger(uid="l", version="1", entries={X: {"u": ENTRY}}))
     assert found.names(["u"]) == "shop/web"

@@ -20,7 +20,9 @@ def entry(uid: str) -> Entry:
     return Entry(uid=uid, version="7", namespace="shop", name=uid, ports=frozenset(), consents=False)
 
 
-LEDGER = Ledger(entries={X: {"u": entry("u")}, Y: {"gone": entry("gone"), "u": entry("u")}})
+LEDGER = Ledger(
+    uid="l", version="1", entries={X: {"u": entry("u")}, Y: {"gone": entry("gone"), "u": entry("u")}}
+)
 
 
 class Kept:
