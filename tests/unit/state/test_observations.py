@@ -1,0 +1,131 @@
+"""What a pass found, as the findings that conditions are made of."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fipop.api.conditions import Verdict
+from fipop.errors import (
+    ApiUnreachableError,
+    CarriedElsewhereError,
+    ChartError,
+    FipopError,
+    HelmError,
+    HelmFailure,
+)
+from fipop.guest.configmap.keys import Contradiction
+from fipop.guest.configmap.plan import BlockedKey
+from fipop.guest.helm.charts import Role
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
+from fipop.guest.workloads import Readiness
+from fipop.state.observations import GuestObservation, observe, unreachable
+
+WEB = ("c-m-a", "web")
+SERVED = {WEB: ("10.0.0.1",)}
+WRITTEN = ConfigMapReport(outcome=ConfigMapOutcome.WRITTEN)
+
+
+def release(role: Role = Role.KUBE_VIP, **fields: Any) -> ReleaseReport:
+    fields = {"readiness": Readiness(ready=True, message="3 of 3 pods"), **fields}
+    return ReleaseReport(role=role, name="vip", namespace="kube-system", **fields)
+
+
+def report(config_map: ConfigMapReport = WRITTEN, *releases: ReleaseReport, **fields: Any) -> PassReport:
+    fields = {"reachable": True, "error": None, **fields}
+    return PassReport(
+        guest_id="c-m-a",
+        config_map=config_map,
+        releases=releases,
+        harvester_parked=None,
+        events=(),
+        requests=1,
+        writes=1,
+        retry_after_seconds=None,
+        **fields,
+    )
+
+
+def configured(config_map: ConfigMapReport, **fields: Any) -> tuple[str, str]:
+    found = observe(report(config_map), SERVED, installs=False, **fields).configured[WEB]
+    return found.verdict.value, found.reason
+
+
+def test_of_a_guest_that_did_not_answer_nothing_is_known_but_that() -> None:
+    error = ApiUnreachableError(verb="list", kind="ConfigMap", reason="Timeout")
+    found = observe(report(reachable=False, error=error), SERVED, installs=True)
+    assert found == unreachable("GuestUnreachable", str(error), installs=True)
+    assert found.kube_vip is not None
+    assert found.kube_vip.verdict is Verdict.UNKNOWN
+    assert unreachable("GuestUnreachable", "", installs=False).kube_vip is None
+
+
+@pytest.mark.parametrize(
+    ("config_map", "reason"),
+    [
+        (ConfigMapReport(outcome=ConfigMapOutcome.FAILED, error=FipopError("no")), "WriteFailed"),
+        (
+            ConfigMapReport(
+                outcome=ConfigMapOutcome.WITHHELD,
+                error=CarriedElsewhereError(address="10.0.0.1", carrier="guest c-m-b"),
+            ),
+            "CarriedElsewhere",
+        ),
+        (ConfigMapReport(outcome=ConfigMapOutcome.WITHHELD), "Withheld"),
+        (ConfigMapReport(), "NotTried"),
+        (replace(WRITTEN, blocked=(BlockedKey(name="cidr-global", floating_ips=(WEB,)),)), "ForeignValue"),
+        (
+            replace(WRITTEN, contradictions=(Contradiction(floating_ip=WEB, key="k", wanted="a", used="b"),)),
+            "Contradiction",
+        ),
+    ],
+)
+def test_why_an_address_is_not_in_the_guest(config_map: ConfigMapReport, reason: str) -> None:
+    assert configured(config_map) == ("False", reason)
+
+
+def test_what_stands_in_anothers_way_is_no_trouble_of_this_one() -> None:
+    other = ("c-m-a", "other")
+    elsewhere = replace(WRITTEN, blocked=(BlockedKey(name="cidr-shop", floating_ips=(other,)),))
+    assert configured(elsewhere) == ("True", "Configured")
+
+
+def test_who_claims_an_address_is_told_beside_that_it_is_well() -> None:
+    found = observe(report(), SERVED, installs=False, contested={"10.0.0.1": ("c-m-b",)}).configured[WEB]
+    assert (found.verdict, "guest c-m-b says" in found.message) == (Verdict.TRUE, True)
+
+
+def kube_vip(**fields: Any) -> tuple[str, str]:
+    found = observe(report(WRITTEN, release(**fields)), SERVED, installs=True).kube_vip
+    assert found is not None
+    return found.verdict.value, found.reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, ("True", "Ready")),
+        ({"readiness": Readiness(ready=False, message="0 of 3")}, ("False", "NotReady")),
+        ({"drift": "values"}, ("True", "Drift")),
+        ({"drift": "values", "left_because": "RolloutPending"}, ("True", "RolloutPending")),
+        ({"renamed": True}, ("True", "ReleaseNameChanged")),
+        (
+            {"error": HelmError(action="upgrade", subject="release", failure=HelmFailure.DENIED)},
+            ("False", "ReleaseFailed"),
+        ),
+        (
+            {"error": ChartError(source="s", version="", reason="no", condition="ChartUnauthorized")},
+            ("False", "ChartUnauthorized"),
+        ),
+    ],
+)
+def test_how_a_release_stands(fields: dict[str, Any], told: tuple[str, str]) -> None:
+    assert kube_vip(**fields) == told
+
+
+def test_releases_that_were_not_seen_are_unknown_however_well_the_config_map_is() -> None:
+    found: GuestObservation = observe(report(), SERVED, installs=True)
+    assert found.kube_vip is not None
+    assert (found.kube_vip.verdict, found.kube_vip.reason) == (Verdict.UNKNOWN, "ReleasesUnseen")
+    assert found.releases is None
+    assert observe(report(WRITTEN, release()), SERVED, installs=True).cloud_provider is None
