@@ -1,0 +1,26 @@
+"""What a pass reports."""
+
+import pytest
+
+from fipop.errors import ApiInvalidError, ApiServerError, ChartError, FipopError, HelmError, HelmFailure
+from fipop.guest.helm.charts import Role
+from tests.unit.operator.guests.test_schedules import RELEASE, report
+
+
+@pytest.mark.parametrize(
+    ("error", "mends"),
+    [
+        (None, False),
+        (ApiServerError(verb="list", kind="Secret", status=500), True),
+        (ApiInvalidError(verb="patch", kind="ConfigMap", status=422), False),
+        (ChartError(source="s", version="", reason="no"), False),
+        (HelmError(action="upgrade", subject="release", failure=HelmFailure.DENIED), False),
+    ],
+)
+def test_only_what_mends_itself_brings_a_guest_back_soon(error: FipopError | None, mends: bool) -> None:
+    assert report(error).mends_soon is mends
+
+
+def test_readiness_is_told_by_role() -> None:
+    assert report().readiness(Role.KUBE_VIP) is RELEASE.readiness
+    assert report().readiness(Role.CLOUD_PROVIDER) is None

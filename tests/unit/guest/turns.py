@@ -1,0 +1,138 @@
+"""A guest's turn with helm, in which nothing runs: what would be done is taken down."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fipop.guest.helm.charts import Role
+from fipop.guest.helm.releases import ReleaseRecord, ReleaseState, build_labels, parse_record
+from fipop.guest.helm_turn import HelmTurn
+from fipop.guest.memory import GuestNotes
+from fipop.guest.observed import ObservedState
+from fipop.guest.release_gate import ReleaseGate
+from fipop.guest.reports import GuestTask
+from fipop.guest.workloads import Workload
+from fipop.settings.options import DEFAULTS
+from tests.unit.guest.conftest import CHART, NOW, release_secret
+from tests.unit.guest.passes import permit
+
+GRACE = 150.0
+
+
+class FakeHelm:
+    """Takes down what it is asked to do; `error` is raised instead."""
+
+    def __init__(self, done: list[str]) -> None:
+        self.done = done
+        self.error: Exception | None = None
+
+    async def roll_back(self, _target: object, release: ReleaseRecord, revision: int) -> None:
+        self._do(f"rollback {release.name} {revision}")
+
+    async def uninstall(self, _target: object, release: ReleaseRecord) -> None:
+        self._do(f"uninstall {release.name}")
+
+    async def upgrade(self, _target: object, order: Any) -> None:
+        self._do(f"upgrade {order.name} {order.values['nameOverride']}")
+
+    def _do(self, what: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.done.append(what)
+
+
+class FakeClient:
+    """The guest's API as far as records of releases go."""
+
+    def __init__(self, done: list[str]) -> None:
+        self.done = done
+        self.secrets: list[dict[str, Any]] = []
+
+    async def list(self, _resource: object, *, project: Any, **_: object) -> Any:
+        return SimpleNamespace(items=tuple(map(project, self.secrets)))
+
+    async def merge_patch(self, _resource: object, name: str, patch: Any, **_: object) -> None:
+        self.done.append(f"patch {name} {patch['metadata']['labels']}")
+
+    async def delete(
+        self, _resource: object, name: str, *, uid: str, resource_version: str, **_: object
+    ) -> None:
+        self.done.append(f"delete {name} {uid} {resource_version}")
+
+
+def state(
+    status: str = "deployed", *, revision: int = 3, role: Role = Role.KUBE_VIP, digest: str = "d"
+) -> ReleaseState:
+    """A release that fipop made."""
+    labels = build_labels(role, digest, CHART, object_name=role.value, revision=revision)
+    record = parse_record(release_secret(role.value, revision, status, labels=labels))
+    assert record is not None
+    return ReleaseState(latest=record, deployed_revision=revision)
+
+
+class Turn:
+    """A turn of one guest, and what was done in it."""
+
+    def __init__(
+        self,
+        *states: ReleaseState,
+        workloads: tuple[Workload, ...] = (),
+        age_seconds: float = 0.0,
+        may_run_helm: bool = True,
+        missing: Mapping[Role, tuple[str, ...]] | None = None,
+        gate: ReleaseGate | None = None,
+        **task: Any,
+    ) -> None:
+        self.done: list[str] = []
+        self.now = 1000.0
+        self.helm, self.client = FakeHelm(self.done), FakeClient(self.done)
+        self.notes = GuestNotes(lambda: self.now)
+        observed = ObservedState(
+            now=NOW + timedelta(seconds=age_seconds),
+            states={each.latest.key: each for each in states},
+            managed={each.latest.role: each for each in states if each.latest.role is not None},
+            workloads=workloads,
+            problems={},
+            unknown={},
+        )
+        limits = SimpleNamespace(
+            helm=self.helm,
+            charts=SimpleNamespace(get=self._chart),
+            grace_seconds=GRACE,
+            session=self._session,
+        )
+        self.turn = HelmTurn(
+            task=GuestTask(
+                guest_id="c-m-a",
+                cluster_name="demo",
+                kubeconfig=b"",
+                opted_in=True,
+                wanted=(),
+                granted=frozenset(),
+                settings=DEFAULTS,
+                before_write=permit,
+                gate=gate or ReleaseGate(),
+                **task,
+            ),
+            limits=cast("Any", limits),
+            notes=self.notes,
+            target=cast("Any", SimpleNamespace(connection=None)),
+            observed=observed,
+            missing=missing or {},
+            may_run_helm=may_run_helm,
+        )
+
+    def seeing(self, **changes: Any) -> HelmTurn:
+        """The turn with another observed state."""
+        return replace(self.turn, observed=replace(self.turn.observed, **changes))
+
+    @asynccontextmanager
+    async def _session(self, _connection: object) -> AsyncIterator[FakeClient]:
+        yield self.client
+
+    async def _chart(self, source: Any, *, content: str = "") -> Any:
+        del content
+        return SimpleNamespace(identity=replace(CHART, name=source.name), path="chart.tgz")
