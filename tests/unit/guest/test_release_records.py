@@ -24,9 +24,8 @@ async def own(*secrets: dict[str, Any]) -> list[str]:
 
 async def test_the_newest_revision_gets_its_own_number() -> None:
     """helm copies the labels of the revision that it goes back to, the number too."""
-    assert await own(secret(3, 3), secret(4, 2)) == [
-        f"patch sh.helm.release.v1.kube-vip.v4 {{'{LABEL_REVISION}': '4'}}"
-    ]
+    (patched,) = await own(secret(3, 3), secret(4, 2))
+    assert patched == f"patch sh.helm.release.v1.kube-vip.v4 {{'{LABEL_REVISION}': '4'}}"
 
 
 async def test_what_is_ours_or_was_made_by_the_predecessor_is_not_written() -> None:

@@ -63,11 +63,9 @@ class FakeClient:
         self.done.append(f"delete {name} {uid} {resource_version}")
 
 
-def state(
-    status: str = "deployed", *, revision: int = 3, role: Role = Role.KUBE_VIP, digest: str = "d"
-) -> ReleaseState:
+def state(status: str = "deployed", *, revision: int = 3, role: Role = Role.KUBE_VIP) -> ReleaseState:
     """A release that fipop made."""
-    labels = build_labels(role, digest, CHART, object_name=role.value, revision=revision)
+    labels = build_labels(role, "d", CHART, object_name=role.value, revision=revision)
     record = parse_record(release_secret(role.value, revision, status, labels=labels))
     assert record is not None
     return ReleaseState(latest=record, deployed_revision=revision)

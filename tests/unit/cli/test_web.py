@@ -1,0 +1,37 @@
+"""`fipop web`: where it listens, and how it ends where it cannot."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fipop.cli.main import main
+from fipop.kube.connection import Connection
+
+
+@pytest.fixture(autouse=True)
+def _access(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "fipop.cli.reading.Reading._connection",
+        lambda _self: Connection(server="https://127.0.0.1:1", token="t"),
+    )
+
+
+def test_a_port_that_is_taken_is_a_sentence_and_1() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = CliRunner().invoke(main, ["web", "--port", str(taken.getsockname()[1])], prog_name="fipop")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert "Traceback" not in result.output
+
+
+def test_access_that_cannot_be_had_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.undo()
+    broken = tmp_path / "kubeconfig"
+    broken.write_text("nonsense: [")
+    result = CliRunner().invoke(main, ["web", "--kubeconfig", str(broken)], prog_name="fipop")
+    assert result.exit_code == 3
+    assert "Traceback" not in result.output

@@ -1,0 +1,92 @@
+"""`fipop who`, `history` and `free`: what they print of a small installation, and how they end."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fipop.cli.main import main
+from fipop.report.facts import Unread
+from fipop.report.picture import Picture
+from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.cli.access import Unasked
+from tests.unit.report.holders import PAST
+from tests.unit.report.pictures import build_cluster, picture
+
+A = "10.0.0.5"
+POOL = build_range("pool", "10.0.0.1-10.0.0.10")
+HELD = picture(
+    ranges=[POOL],
+    floating_ips=[build_floating_ip("web", status=held_by([A]))],
+    reservations=[build_reservation(A, cluster="demo", history=PAST)],
+    clusters=[build_cluster("demo", "c-m-1")],
+)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    def start(*arguments: str, found: Picture = HELD) -> Any:
+        async def read(*_: object, **__: object) -> Any:
+            return found.facts
+
+        monkeypatch.setattr("fipop.cli.who.read_facts", read)
+        monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
+        result = CliRunner().invoke(main, list(arguments), prog_name="fipop")
+        assert "Traceback" not in result.output
+        return result
+
+    return start
+
+
+@pytest.mark.parametrize("asked", [A, "demo", "c-m-1"])
+def test_an_address_or_a_cluster_tells_who_has_what(run: Callable[..., Any], asked: str) -> None:
+    result = run("who", asked)
+    assert result.exit_code == 0
+    for word in (A, "held", "demo", "c-m-1/web", "pool", "had by c-m-8/old of cluster eight"):
+        assert word in result.stdout
+
+
+def test_an_address_in_quarantine_tells_until_when(run: Callable[..., Any]) -> None:
+    waiting = build_reservation(A, quarantined_until="2026-03-01T13:00:00Z", history=PAST)
+    result = run("who", A, found=picture(ranges=[POOL], reservations=[waiting]))
+    assert "in quarantine until 2026-03-01 13:00:00Z or later" in result.stdout
+
+
+def test_of_a_stranger_nothing_is_known_and_that_is_1(run: Callable[..., Any]) -> None:
+    for asked in ("10.9.9.9", "nobody"):
+        result = run("who", asked)
+        assert (result.exit_code, f"nothing is known of {asked}" in result.stderr) == (1, True)
+
+
+def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any]) -> None:
+    unread = (Unread(what="floating IPs", problem="missing right"),)
+    partly = picture(ranges=[POOL], reservations=[build_reservation(A)], unread=unread)
+    result = run("who", A, found=partly)
+    assert (result.exit_code, "not read: floating IPs (missing right)" in result.stderr) == (4, True)
+    assert run("history", A, found=partly).exit_code == 4
+    assert run("free", "pool", found=partly).exit_code == 4
+
+
+def test_json_and_csv_have_the_same_addresses(run: Callable[..., Any]) -> None:
+    found = json.loads(run("who", A, "-o", "json").stdout)
+    assert [each["address"] for each in found["addresses"]] == [A]
+    header, row = run("who", A, "-o", "csv").stdout.splitlines()
+    assert header.startswith("ADDRESS,STATE")
+    assert row.startswith(f"{A},held")
+
+
+def test_history_tells_the_latest_first(run: Callable[..., Any]) -> None:
+    lines = run("history", A).stdout.splitlines()
+    assert [line.split()[3] for line in lines[1:]] == ["demo", "eight", "seven"]
+    assert run("history", "nobody").exit_code == 1
+
+
+def test_free_tells_what_comes_next_and_of_a_range_that_is_not_there(run: Callable[..., Any]) -> None:
+    lines = run("free", "pool", "--count", "2").stdout.splitlines()
+    assert lines[1:3] == ["10.0.0.1", "10.0.0.2"]
+    assert lines[3].startswith("9 free, 1 used, 0 in quarantine")
+    assert run("free", "nothing").exit_code == 1
+    assert run("free", "pool", "--family", "IPv6").exit_code == 1
+    assert run("free", "pool", "--count", "0").exit_code == 2
