@@ -1,0 +1,85 @@
+"""What is written is read again as it was, and nothing old stays behind."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fipop.api.conditions import Condition, ConditionType, Verdict
+from fipop.api.models import Capacity, FloatingIPStatus, GuestStatus, Owner, RangeCapacity, ReleaseStatus
+from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
+from fipop.api.rendering import render_floating_ip_status, render_range_status, render_reservation
+from tests.harness.objects import build_floating_ip, build_range, build_reservation
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+READY = Condition(type=ConditionType.READY, verdict=Verdict.TRUE, reason="Ready", message="m", since=NOW)
+
+
+@given(st.booleans(), st.booleans(), st.integers(0, 10), st.sampled_from(["static", "dynamic"]))
+def test_a_reservation_is_read_as_it_was_written(
+    waits: bool, imported: bool, past: int, requested: str
+) -> None:
+    until = "2026-03-01T12:00:00Z" if waits else None
+    history = [
+        {"namespace": "c-m-1", "name": f"n{n}", "cluster": "c", "releasedAt": "2026-02-01T00:00:00Z"}
+        for n in range(past)
+    ]
+    body = build_reservation("10.0.0.9", requested=requested, quarantined_until=until, history=history)
+    body["spec"]["owner"]["imported"] = imported
+    found = parse_reservation(body)
+    again = parse_reservation({**render_reservation(found), "metadata": body["metadata"]})
+    assert again == found
+
+
+def test_what_is_not_known_of_an_owner_is_left_out() -> None:
+    found = parse_reservation(build_reservation("10.0.0.9"))
+    nobody = type(found)(
+        **{name: getattr(found, name) for name in ("meta", "address", "space", "range")},
+        owner=Owner(namespace="c-m-1", name="", uid=""),
+    )
+    assert render_reservation(nobody)["spec"]["owner"] == {"namespace": "c-m-1"}
+
+
+def test_a_new_object_has_no_version_and_one_that_was_read_has_its_own() -> None:
+    found = parse_reservation(build_reservation("10.0.0.9"))
+    metadata = render_reservation(found)["metadata"]
+    assert metadata["resourceVersion"] == str(found.resource_version)
+    assert metadata["uid"] == found.uid
+
+
+def test_a_status_is_read_as_it_was_written_and_what_is_absent_is_null() -> None:
+    release = ReleaseStatus(
+        role="kube-vip", name="v", namespace="n", revision=3, digest="d", version="1", status="deployed"
+    )
+    full = FloatingIPStatus(
+        addresses=("10.0.0.1",),
+        range="pool",
+        address_space="default",
+        guest=GuestStatus(cluster="demo", id="c-m-1", reachable=True, releases=(release,)),
+        conditions=(READY,),
+        observed_generation=4,
+    )
+    for status in (full, FloatingIPStatus()):
+        rendered = render_floating_ip_status(status)
+        assert parse_floating_ip(build_floating_ip("web", status=rendered)).status == status
+    assert [name for name, value in rendered.items() if value is None] == [
+        "addresses",
+        "range",
+        "addressSpace",
+        "guest",
+    ]
+
+
+def test_the_counts_of_a_range_are_read_as_they_were_written() -> None:
+    counts = RangeCapacity(
+        whole=Capacity(total=9, used=3, free=4, quarantined=2, out_of_range=1),
+        ipv4=Capacity(total=9, used=3, free=4, quarantined=2, out_of_range=1),
+        ipv6=Capacity(),
+    )
+    later = Condition(
+        type=ConditionType.CONFLICT, verdict=Verdict.FALSE, reason="r", since=NOW + timedelta(days=1)
+    )
+    status = render_range_status(counts, (READY, later), 7)
+    found = parse_range({**build_range("pool", "10.0.0.0/28"), "status": status})
+    assert (found.status_capacity, found.conditions, found.observed_generation) == (counts, (READY, later), 7)
+    assert render_range_status(None, (), 7)["capacity"] is None

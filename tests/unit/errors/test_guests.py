@@ -1,0 +1,45 @@
+"""Errors of one guest: nothing that the guest wrote stands in them, and people are told what helps."""
+
+import pytest
+
+from fipop.errors import (
+    CarriedElsewhereError,
+    ChartError,
+    GuestError,
+    HelmError,
+    HelmFailure,
+    KubeconfigError,
+    PassTimeoutError,
+)
+
+
+def test_an_address_that_another_guest_carries_tells_how_it_is_written_all_the_same() -> None:
+    assert "ignore-claim" in str(CarriedElsewhereError(address="10.0.0.1", carrier="guest c-m-b"))
+
+
+def test_a_field_of_a_kubeconfig_is_named_and_its_value_is_not() -> None:
+    assert (
+        str(KubeconfigError(field="user.exec", reason="is refused"))
+        == "the kubeconfig's user.exec is refused"
+    )
+
+
+@pytest.mark.parametrize("failure", list(HelmFailure))
+def test_each_failure_of_helm_completes_a_sentence(failure: HelmFailure) -> None:
+    text = str(HelmError(action="upgrade", subject="release a/b", failure=failure))
+    assert failure.value in text
+    assert "release a/b" in text
+    assert text.isprintable()
+
+
+def test_a_pass_that_took_too_long_says_how_long() -> None:
+    assert isinstance(PassTimeoutError(seconds=29.6), GuestError)
+    assert str(PassTimeoutError(seconds=29.6)) == "the pass was broken off after 30 s"
+
+
+def test_a_chart_that_cannot_be_had_has_a_condition_of_its_own() -> None:
+    assert ChartError(source="s", version="", reason="no").condition
+    assert (
+        ChartError(source="s", version="", reason="no", condition="ChartUnauthorized").condition
+        == "ChartUnauthorized"
+    )
