@@ -20,10 +20,8 @@ def test_a_reservation_is_read_as_it_was_written(
     waits: bool, imported: bool, past: int, requested: str
 ) -> None:
     until = "2026-03-01T12:00:00Z" if waits else None
-    history = [
-        {"namespace": "c-m-1", "name": f"n{n}", "cluster": "c", "releasedAt": "2026-02-01T00:00:00Z"}
-        for n in range(past)
-    ]
+    former = {"namespace": "c-m-1", "cluster": "c", "releasedAt": "2026-02-01T00:00:00Z"}
+    history = [{**former, "name": f"n{number}"} for number in range(past)]
     body = build_reservation("10.0.0.9", requested=requested, quarantined_until=until, history=history)
     body["spec"]["owner"]["imported"] = imported
     found = parse_reservation(body)
@@ -62,12 +60,8 @@ def test_a_status_is_read_as_it_was_written_and_what_is_absent_is_null() -> None
     for status in (full, FloatingIPStatus()):
         rendered = render_floating_ip_status(status)
         assert parse_floating_ip(build_floating_ip("web", status=rendered)).status == status
-    assert [name for name, value in rendered.items() if value is None] == [
-        "addresses",
-        "range",
-        "addressSpace",
-        "guest",
-    ]
+    absent = [name for name, value in rendered.items() if value is None]
+    assert absent == ["addresses", "range", "addressSpace", "guest"]
 
 
 def test_the_counts_of_a_range_are_read_as_they_were_written() -> None:

@@ -39,7 +39,5 @@ def test_a_pass_that_took_too_long_says_how_long() -> None:
 
 def test_a_chart_that_cannot_be_had_has_a_condition_of_its_own() -> None:
     assert ChartError(source="s", version="", reason="no").condition
-    assert (
-        ChartError(source="s", version="", reason="no", condition="ChartUnauthorized").condition
-        == "ChartUnauthorized"
-    )
+    closed = ChartError(source="s", version="", reason="no", condition="ChartUnauthorized")
+    assert closed.condition == "ChartUnauthorized"
