@@ -1,0 +1,96 @@
+"""`fipop status`: what it prints, how long it waits, how it ends."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fipop.api.conditions import format_time
+from fipop.cli.main import main
+from fipop.report.facts import Unread
+from fipop.report.picture import Picture
+from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.cli.access import Unasked
+from tests.unit.report.pictures import healthy_installation, picture
+
+SINCE = format_time(NOW - timedelta(hours=1))
+
+
+def seen(status: str = "True", reason: str = "Ready", **facts: Any) -> Picture:
+    ready = {"type": "Ready", "status": status, "reason": reason, "message": "m", "lastTransitionTime": SINCE}
+    return picture(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.10")],
+        floating_ips=[build_floating_ip("web", status={**held_by(["10.0.0.5"]), "conditions": [ready]})],
+        reservations=[build_reservation("10.0.0.5")],
+        **facts,
+    )
+
+
+WELL, ILL = seen(), seen("False", "GuestUnreachable")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    def start(*arguments: str, found: tuple[Picture, ...] = (WELL,)) -> Any:
+        looks = list(found)
+
+        async def read(*_: object, **__: object) -> Any:
+            return (looks.pop(0) if len(looks) > 1 else looks[0]).facts
+
+        monkeypatch.setattr("fipop.cli.status.read_facts", read)
+        monkeypatch.setattr("fipop.cli.status._POLL_SECONDS", 0.01)
+        monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
+        result = CliRunner().invoke(main, ["status", *arguments], prog_name="fipop")
+        assert "Traceback" not in result.output
+        return result
+
+    return start
+
+
+def test_what_is_well_is_0(run: Callable[..., Any]) -> None:
+    result = run()
+    assert result.exit_code == 0
+    for words in ("pool", "10 %", "1 in all, 1 ready", "leader fipop-1", "All is well."):
+        assert words in result.stdout
+
+
+def test_what_is_wrong_is_1_with_why_and_what_to_do(run: Callable[..., Any]) -> None:
+    result = run(found=(ILL,))
+    assert result.exit_code == 1
+    assert "warning: FloatingIP c-m-1/web: GuestUnreachable: m" in result.stdout
+    assert "-> kubectl -n c-m-1 describe floatingip web" in result.stdout
+
+
+def test_of_one_guest_only_what_is_wrong_there_counts(run: Callable[..., Any]) -> None:
+    assert run("-n", "c-m-2", found=(ILL,)).exit_code == 0
+    assert run("-n", "c-m-1", found=(ILL,)).exit_code == 1
+    assert run("-n", "c-m-1", "-A").exit_code == 2
+
+
+def test_what_could_not_be_read_is_4(run: Callable[..., Any]) -> None:
+    unread = (Unread(what="Rancher's clusters", problem="missing right: list"),)
+    result = run(found=(seen(unread=unread),))
+    assert (result.exit_code, "not read: Rancher's clusters" in result.stderr) == (4, True)
+
+
+def test_it_waits_until_all_is_well_and_says_for_what(run: Callable[..., Any]) -> None:
+    result = run("--wait", "5s", found=(ILL, ILL, WELL))
+    assert result.exit_code == 0
+    assert result.stderr.count("waiting: c-m-1/web GuestUnreachable") == 1
+    assert run("--wait", "1", found=(ILL,)).exit_code == 1
+
+
+def test_json_csv_short_and_wide(run: Callable[..., Any]) -> None:
+    found = json.loads(run("-o", "json").stdout)
+    assert (found["healthy"], found["floatingIps"]["ready"]) == (True, 1)
+    assert run("-o", "csv").stdout.splitlines()[0].startswith("range,space,pool")
+    assert run("-o", "short").stdout == "All is well.\n"
+    assert "c-m-1" in run("-o", "wide").stdout.splitlines()[-1]
+
+
+def test_without_a_leader_nothing_is_well(run: Callable[..., Any]) -> None:
+    result = run(found=(seen(installation=healthy_installation(leadership=None)),))
+    assert (result.exit_code, "critical: Operator fipop: NoLeader" in result.stdout) == (1, True)

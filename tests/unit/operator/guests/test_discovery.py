@@ -1,0 +1,138 @@
+"""One round over a guest: it is found out, its floating IP is made, and nobody waits unseen."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fipop.api import names
+from fipop.control.runs import RetryAfter
+from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
+from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
+from fipop.rancher.discovery import Missing, NotAGuest, NotAGuestReason, Waiting
+from fipop.rancher.matching import Guest
+from tests.harness.objects import NOW, Json, build_floating_ip, build_range, cache_of
+from tests.harness.rollout_world import guest_of
+
+ID = "c-m-1"
+GUEST = replace(guest_of(ID), wants_floating_ip=True, deleting=False, on_harvester=False)
+ANYWHERE = build_range("pool", "10.0.0.0/24", clusterSelector={"matchLabels": {}})
+
+
+class World:
+    """One guest, as discovery finds it."""
+
+    def __init__(
+        self, found: Guest | Waiting | NotAGuest | None, *, ranges: list[Json] | None = None
+    ) -> None:
+        self.found = found
+        self.cache = cache_of(ranges=[ANYWHERE] if ranges is None else ranges)
+        self.made: list[Json] = []
+        self.error: Exception | None = None
+        self.learned: list[str] = []
+        self.lost: list[str] = []
+        self.events: list[str] = []
+        self.waiting = WaitingGuests()
+        self.reconciler = GuestReconciler(
+            client=cast("Any", SimpleNamespace(create=self._create)),
+            cache=self.cache,
+            guests=cast("Any", SimpleNamespace(known=lambda _id: None, discover=self._discover)),
+            events=cast("Any", SimpleNamespace(record=lambda *told: self.events.append(told[2]))),
+            now=lambda: NOW,
+            learned=lambda guest: self.learned.append(guest.id),
+            lost=lambda guest: self.lost.append(guest.id),
+            waiting=self.waiting,
+        )
+
+    async def round(self) -> RetryAfter | None:
+        return await self.reconciler.reconcile(ID)
+
+    async def _discover(self, _id: str) -> Any:
+        return self.found
+
+    async def _create(self, _resource: object, body: Json) -> Json:
+        if self.error is not None:
+            raise self.error
+        self.made.append(body)
+        metadata = {**body["metadata"], "uid": "u", "resourceVersion": "99999", "generation": 1}
+        return {**body, "metadata": metadata}
+
+
+async def test_a_new_guest_gets_its_floating_ip_once() -> None:
+    world = World(GUEST)
+    assert await world.round() is None
+    (made,) = world.made
+    assert made["metadata"]["namespace"] == ID
+    assert made["metadata"]["name"].endswith(names.FLOATING_IP_SUFFIX)
+    assert made["metadata"]["annotations"][names.ANNOTATION_CLUSTER] == GUEST.cluster_name
+    await world.round()
+    assert len(world.made) == 1, "the answer is known"
+    assert world.learned == [ID], "what is known already is not told again"
+
+
+@pytest.mark.parametrize("changes", [{"deleting": True}, {"wants_floating_ip": False}])
+async def test_who_is_not_to_have_one_gets_none(changes: dict[str, bool]) -> None:
+    world = World(replace(GUEST, **changes))
+    await world.round()
+    assert world.made == []
+
+
+async def test_who_has_one_by_any_name_gets_no_other() -> None:
+    world = World(GUEST)
+    world.cache = world.reconciler._cache = cache_of(
+        ranges=[ANYWHERE], floating_ips=[build_floating_ip("own")]
+    )
+    await world.round()
+    assert world.made == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiAlreadyExistsError(verb="create", kind="FloatingIP", status=409),
+        NamespaceTerminatingError(verb="create", kind="FloatingIP", status=403),
+    ],
+)
+async def test_what_somebody_made_or_what_goes_is_no_failure(error: Exception) -> None:
+    world = World(GUEST)
+    world.error = error
+    assert await world.round() is None
+
+
+@pytest.mark.parametrize(("on_harvester", "events"), [(True, ["NoMatchingRange"]), (False, [])])
+async def test_who_no_range_serves_waits_and_is_told_of_on_harvester(
+    on_harvester: bool, events: list[str]
+) -> None:
+    world = World(replace(GUEST, on_harvester=on_harvester), ranges=[])
+    await world.round()
+    assert (world.waiting.unserved, world.events) == ({ID}, events)
+    world.found = NotAGuest(reason=next(iter(NotAGuestReason)))
+    await world.round()
+    assert world.waiting.unserved == set()
+    assert world.lost == [ID]
+
+
+async def test_a_link_that_no_event_tells_of_is_asked_for_again_the_rarer_the_older_the_guest() -> None:
+    missing = Waiting(
+        what=next(iter(Missing)), name="secret", message="there is no Secret", created=NOW, needs_retry=True
+    )
+    world = World(missing)
+    assert await world.round() == RetryAfter(3.0)
+    assert world.waiting.waiting_for("secret") == (ID,)
+    world.found = replace(missing, created=NOW - timedelta(days=1))
+    delays = [await world.round() for _ in range(6)]
+    assert delays[-1] == RetryAfter(30.0)
+    world.found = replace(missing, needs_retry=False)
+    assert await world.round() is None, "an event will tell"
+    world.found = GUEST
+    await world.round()
+    assert world.waiting.waiting_for("secret") == ()
+
+
+async def test_passes_may_serve_who_waits_for_a_link_that_a_range_needs() -> None:
+    world = World(Waiting(what=next(iter(Missing)), name="x", message="m", created=NOW, guest=GUEST))
+    await world.round()
+    assert world.learned == [ID]
+    assert world.made == []

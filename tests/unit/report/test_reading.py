@@ -1,0 +1,76 @@
+"""What is read with the reader's own rights: what is refused is named, and the rest is told."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fipop.errors import (
+    ApiError,
+    ApiForbiddenError,
+    ApiNotFoundError,
+    ApiServerError,
+    ApiUnauthorizedError,
+    ApiUnreachableError,
+)
+from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, LEASES, Resource
+from fipop.report.facts import Facts
+from fipop.report.reading import read_facts, read_leadership, read_workload
+from tests.harness.objects import NOW, build_floating_ip
+
+
+async def read(
+    errors: dict[Resource, Exception], objects: dict[str, Any] | None = None, **options: Any
+) -> Facts:
+    async def find(resource: Resource, *_: object, **__: object) -> None:
+        if resource in errors:
+            raise errors[resource]
+
+    async def list_all(resource: Resource, *, project: Any = None, **__: object) -> Any:
+        await find(resource)
+        items = [build_floating_ip("web")] if resource == FLOATING_IPS else []
+        return SimpleNamespace(items=tuple(map(project, items)) if project else ())
+
+    async def get(resource: Resource, name: str, **__: object) -> Any:
+        await find(resource)
+        return (objects or {}).get(name)
+
+    client = cast("Any", SimpleNamespace(list=list_all, get=get, server_now=lambda: NOW))
+    return await read_facts(client, namespace="kube-fip", **options)
+
+
+def error(kind: type[ApiError], status: int = 0) -> ApiError:
+    return kind(verb="list", kind="X", status=status)
+
+
+async def test_what_may_not_be_read_is_named_with_the_right_and_the_rest_is_there() -> None:
+    found = await read({LEASES: error(ApiForbiddenError, 403), CONFIG_MAPS: error(ApiForbiddenError, 403)})
+    assert [each.name for each in found.floating_ips] == ["web"]
+    told = {each.what: each.problem for each in found.unread}
+    assert told["the operator's Lease"] == "missing right: get leases.coordination.k8s.io in kube-fip"
+    assert found.installation.has_settings is None
+    assert all(each.forbidden for each in found.unread)
+
+
+async def test_a_server_that_does_not_know_us_or_is_in_trouble_is_told_too() -> None:
+    found = await read({FLOATING_IPS: error(ApiNotFoundError, 404)}, about_operator=False)
+    assert [each.problem for each in found.unread] == ["the API server does not know floatingips"]
+    found = await read({FLOATING_IPS: error(ApiServerError, 500)}, about_operator=False)
+    assert "500" in found.unread[0].problem
+
+
+@pytest.mark.parametrize("failure", [error(ApiUnreachableError), error(ApiUnauthorizedError, 401)])
+async def test_without_any_access_there_is_nothing_to_tell(failure: ApiError) -> None:
+    with pytest.raises(ApiError):
+        await read({FLOATING_IPS: failure}, about_operator=False)
+
+
+async def test_the_options_are_read_as_the_operator_reads_them() -> None:
+    found = await read({}, {"kube-fip-config": {"data": {"logLevel": "Shout"}}})
+    assert found.installation.has_settings
+    assert [each.option for each in found.installation.bad_options] == ["logLevel"]
+
+
+def test_objects_of_any_shape_are_read_as_nothing() -> None:
+    assert read_leadership({"spec": "x"}).holder == ""
+    assert read_workload({"spec": {"replicas": "many", "template": []}, "status": None}).wanted == 0
