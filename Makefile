@@ -63,7 +63,7 @@ demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it r
 # Checks leave a core idle that builds can use, the first time.
 test: setup ## Run everything: checks, unit tests, tests on real control planes
 	$(MAKE) --jobs=2 check assets
-	$(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=15
+	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=15
 
 .PHONY: test
 

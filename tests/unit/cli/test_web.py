@@ -10,15 +10,9 @@ from fipop.cli.main import main
 from fipop.kube.connection import Connection
 
 
-@pytest.fixture(autouse=True)
-def _access(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "fipop.cli.reading.Reading._connection",
-        lambda _self: Connection(server="https://127.0.0.1:1", token="t"),
-    )
-
-
-def test_a_port_that_is_taken_is_a_sentence_and_1() -> None:
+def test_a_port_that_is_taken_is_a_sentence_and_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = Connection(server="https://127.0.0.1:1", token="t")
+    monkeypatch.setattr("fipop.cli.reading.Reading._connection", lambda _self: connection)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -28,8 +22,7 @@ def test_a_port_that_is_taken_is_a_sentence_and_1() -> None:
     assert "Traceback" not in result.output
 
 
-def test_access_that_cannot_be_had_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.undo()
+def test_access_that_cannot_be_had_is_3(tmp_path: Path) -> None:
     broken = tmp_path / "kubeconfig"
     broken.write_text("nonsense: [")
     result = CliRunner().invoke(main, ["web", "--kubeconfig", str(broken)], prog_name="fipop")
