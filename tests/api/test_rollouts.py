@@ -146,10 +146,13 @@ async def test_a_bad_change_stops_at_the_canary_which_goes_back_and_a_good_one_r
     await eventually(has_it, seconds=SECONDS, what="the good change to reach both")
     done = await pair.phase("Completed", target_but=stable["target"])
     assert done["stable"] == done["target"]
-    targets = await pair.stack.client.items(
-        f"/api/v1/namespaces/{NAMESPACE}/configmaps", labelSelector="kubefip.k8s.binbash.org/rollout=target"
-    )
-    assert {each["metadata"]["name"] for each in targets} == {f"fipop-target-{done['target']}"}
+
+    async def is_only_target() -> bool:
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+        targets = await pair.stack.client.items(path, labelSelector="kubefip.k8s.binbash.org/rollout=target")
+        return {each["metadata"]["name"] for each in targets} == {f"fipop-target-{done['target']}"}
+
+    await eventually(is_only_target, what="the targets that nobody needs any more to be gone")
 
 
 async def test_what_people_delete_is_there_again_by_a_roll_back_without_any_chart(pair: Pair) -> None:

