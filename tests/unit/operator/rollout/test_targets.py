@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from fipop.errors import ChartError
 from fipop.guest.helm.charts import ChartIdentity, ChartSource
+from fipop.guest.helm.targets import hash_asked
 from fipop.operator.rollout.targets import Targets
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
 from tests.harness.rollout_world import FakeStore
@@ -57,6 +58,16 @@ async def test_a_newer_chart_is_no_other_target_while_the_options_ask_for_the_sa
     sources.version = "2.0.0"
     assert await name_of(targets, DEFAULTS, first) == first
     assert await name_of(targets, asking("v9"), first) != first
+
+
+async def test_the_same_charts_asked_for_in_other_words_are_the_same_target_that_remembers_those() -> None:
+    targets, sources = build()
+    first = await name_of(targets, DEFAULTS)
+    pinned = replace(DEFAULTS, kubevip_chart_version="1.0.0", kubevip_cloud_provider_chart_version="1.0.0")
+    assert await name_of(targets, pinned, first) == first
+    assert targets.known[first].asked == hash_asked(pinned)
+    sources.is_away = True
+    assert await name_of(targets, pinned, first) == first
 
 
 async def test_where_the_charts_cannot_be_had_what_was_kept_of_the_same_options_is_given() -> None:
