@@ -75,18 +75,17 @@ class ReleaseAttempt:
     async def settle(
         self, state: ReleaseState, change: Callable[[], Awaitable[None]], *, is_under_way: bool
     ) -> Outcome:
-        """Make the change, unless a helm may be alive (`is_under_way`), failures rest, or it is not our turn yet."""
+        """Make the change, unless a helm may be alive (`is_under_way`), the change rests, or helm may not run."""
         age, grace = self.turn.observed.age_seconds(state), self.turn.limits.grace_seconds
-        wait = grace - age if is_under_way and age < grace else self.rest_seconds
+        wait = grace - age if is_under_way and age < grace else self.rest_seconds()
         if wait:
             return Outcome(wait_seconds=wait)
         if not self.turn.may_run_helm:
             return Outcome(awaits_helm=True)
         return await self.make(change())
 
-    @property
     def rest_seconds(self) -> float:
-        """How long the change rests after failures; 0: it may be tried."""
+        """Give how long the change rests from now on, after failures; 0: it may be tried."""
         return self.turn.notes.rest_seconds(self.role, self.what)
 
     async def make(self, change: Awaitable[None], *, least_seconds: float = 0.0) -> Outcome:

@@ -57,7 +57,7 @@ class GuestNotes:
         return self._inspections.setdefault((record.uid, record.resource_version), Inspection())
 
     def note_silence(self, inspection: Inspection, error: FipopError) -> None:
-        """Note that helm cannot tell of a revision: it rests for it, longer each time."""
+        """Note that helm cannot tell of a revision; it is asked again after a rest, which grows each time."""
         inspection.failures += 1
         inspection.error = error.with_traceback(None)  # it would keep alive all that the pass had in hand
         inspection.not_before = self.monotonic() + retry_delay_seconds(inspection.failures)

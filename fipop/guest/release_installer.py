@@ -51,8 +51,8 @@ class ReleaseInstaller:
             done="brought a release to the wanted state",
             fields={"release": wanted.name, "action": decision.action.value},
         )
-        if attempt.rest_seconds:
-            return Outcome(drift=drift, wait_seconds=attempt.rest_seconds)
+        if rest := attempt.rest_seconds():
+            return Outcome(drift=drift, wait_seconds=rest)
         if not self.turn.may_run_helm:
             return Outcome(drift=drift, awaits_helm=True)
         if decision.action is not Action.MEND:

@@ -11,11 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fipop.guest.helm.charts import (
-    ChartIdentity,
-    Role,
-    wanted_releases,
-)
+from fipop.guest.helm.charts import ChartIdentity, Role, wanted_releases
 from fipop.settings.options import Settings
 from fipop.settings.values import SettingsError, parse_chart_values
 

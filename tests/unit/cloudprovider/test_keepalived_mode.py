@@ -1,8 +1,5 @@
 """keepalived's place: one plan for all Services, one write of its ConfigMap, then their statuses."""
 
-import asyncio
-from contextlib import suppress
-from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +9,9 @@ from fipop.cloudprovider.options import KeepalivedOptions
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics import ServiceMetrics, ServiceSnapshot
-from tests.harness.memory import Json, Memory, MemoryClient, copy_json
+from tests.harness.background import running, until
+from tests.harness.memory import Memory
+from tests.unit.cloudprovider.ledgers import Prompt
 
 OPTIONS = KeepalivedOptions(
     namespace="kube-system",
@@ -23,23 +22,12 @@ OPTIONS = KeepalivedOptions(
 KEY = (CONFIG_MAPS.plural, "kube-system", "vip-configmap")
 
 
-class Prompt(MemoryClient):
-    """Answers without a pause."""
-
-    async def _before(self, *_: object) -> None:
-        return None
-
-    async def _after(self, *arguments: Any) -> Json:
-        answer: Json = copy_json(arguments[-1])
-        return answer
-
-
 class Guest:
     """A guest whose Services are known to the mode as they are."""
 
     def __init__(self) -> None:
         self.memory = Memory()
-        self.client = cast("Any", Prompt(self.memory, Random(1), trouble=0.0))
+        self.client = cast("Any", Prompt(self.memory))
         self.services = ServiceCache(self.client)
         self.services._loaded.set()
         self.memory.listeners.append(self._hear)
@@ -67,13 +55,8 @@ class Guest:
         return ",".join(each["ip"] for each in (status.get("loadBalancer") or {}).get("ingress", ()))
 
     async def work(self, is_reached: Any) -> None:
-        working = asyncio.create_task(self.mode.work(self.client))
-        async with asyncio.timeout(20):
-            while not is_reached():  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0.01)
-        working.cancel()
-        with suppress(asyncio.CancelledError):
-            await working
+        async with running(self.mode.work(self.client)):
+            await until(is_reached, "the Services to be served")
 
     def _told(self, about: Any, reason: str) -> None:
         self.events.append((about.name, reason))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, cast
 
 from fipop.cloudprovider.ledger import Entry, Ledger
@@ -11,6 +10,7 @@ from fipop.cloudprovider.pruning import Pruner
 from fipop.cloudprovider.services import parse_service
 from fipop.errors import ApiServerError
 from fipop.ipam.addresses import Address, parse_address
+from tests.harness.background import running, until
 from tests.unit.cloudprovider.services import build
 
 X, Y = parse_address("10.0.0.1"), parse_address("10.0.0.2")
@@ -41,13 +41,8 @@ class Kept:
 
 
 async def prunings(kept: Kept, pruner: Pruner, count: int) -> None:
-    running = asyncio.create_task(pruner.run())
-    async with asyncio.timeout(20):
-        while len(kept.asked) < count:  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.01)
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with running(pruner.run()):
+        await until(lambda: len(kept.asked) >= count, "the ledger to be pruned")
 
 
 def build_pruner() -> tuple[Kept, Pruner]:

@@ -1,7 +1,6 @@
 """A provider's term: nobody is served before the ledger is ready, and what is heard wakes whom it concerns."""
 
 import asyncio
-from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,17 +11,19 @@ from fipop.cloudprovider.term import ProviderEstate, ProviderTerm
 from fipop.errors import ApiServerError
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics import ServiceMetrics, ServiceSnapshot
-from tests.harness.memory import Json, Memory, MemoryClient, copy_json
+from tests.harness.background import running, until
+from tests.harness.memory import Memory, copy_json
 from tests.harness.small_provider import LEDGER, add, addresses
+from tests.unit.cloudprovider.ledgers import Prompt
 
 KEYS = PoolKeys({"cidr-global": "10.0.0.1-10.0.0.2"})
 
 
-class Guest(MemoryClient):
+class Guest(Prompt):
     """A guest's API server; `refused` tells how many creations of the ledger fail."""
 
     def __init__(self, memory: Memory) -> None:
-        super().__init__(memory, Random(1), trouble=0.0)
+        super().__init__(memory)
         self.refused = 0
         self.services = ServiceCache(cast("Any", self))
         self.services._loaded.set()
@@ -32,15 +33,11 @@ class Guest(MemoryClient):
         items = [copy_json(obj) for key, obj in self._memory.objects.items() if key[0] == SERVICES.plural]
         return SimpleNamespace(items=tuple(items))
 
-    async def _before(self, verb: str, resource: Any, name: str) -> None:
+    async def _before(self, verb: str, resource: Any, name: str) -> None:  # type: ignore[override]
         await asyncio.sleep(0)
         if verb == "create" and self.refused:
             self.refused -= 1
             raise ApiServerError(verb=verb, kind=resource.kind, name=name, status=500)
-
-    async def _after(self, *arguments: Any) -> Json:
-        answer: Json = copy_json(arguments[-1])
-        return answer
 
     def _hear(self, change: Any) -> None:
         if change.plural == SERVICES.plural and change.obj is not None:
@@ -61,32 +58,19 @@ def build(client: Guest) -> ProviderTerm:
     )
 
 
-async def until(is_reached: Any) -> None:
-    async with asyncio.timeout(20):
-        while not is_reached():  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.01)
-
-
-async def end(running: asyncio.Task[None]) -> None:
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
-
-
 async def test_who_was_there_and_who_comes_are_served_once_the_ledger_could_be_made() -> None:
     memory = Memory()
     client = Guest(memory)
     client.refused = 1
     add(memory, "first")
     term = build(client)
-    running = asyncio.create_task(term.run(KEYS))
-    await until(lambda: addresses(memory, "first"))
-    assert LEDGER in memory.objects
-    add(memory, "second")
-    await until(lambda: addresses(memory, "second"))
-    found = term.snapshot()
-    assert [(each.key, each.total, each.used) for each in found.pools] == [("cidr-global", 2, 2)]
-    await end(running)
+    async with running(term.run(KEYS)):
+        await until(lambda: addresses(memory, "first"), "who was there to be served")
+        assert LEDGER in memory.objects
+        add(memory, "second")
+        await until(lambda: addresses(memory, "second"), "who comes to be served")
+        found = term.snapshot()
+        assert [(each.key, each.total, each.used) for each in found.pools] == [("cidr-global", 2, 2)]
     add(memory, "third")
     await asyncio.sleep(0.05)
     assert addresses(memory, "third") == "", "a term that ended serves nobody"
@@ -98,10 +82,9 @@ async def test_who_waits_is_served_when_the_keys_change() -> None:
     for name in ("a", "b", "c"):
         add(memory, name)
     term = build(client)
-    running = asyncio.create_task(term.run(KEYS))
-    await until(lambda: term.snapshot().waiting == 1)
-    assert sum(bool(addresses(memory, name)) for name in "abc") == 2
-    term.take_keys(PoolKeys({"cidr-global": "10.0.0.1-10.0.0.3"}))
-    await until(lambda: all(addresses(memory, name) for name in "abc"))
-    await end(running)
+    async with running(term.run(KEYS)):
+        await until(lambda: term.snapshot().waiting == 1, "one to wait")
+        assert sum(bool(addresses(memory, name)) for name in "abc") == 2
+        term.take_keys(PoolKeys({"cidr-global": "10.0.0.1-10.0.0.3"}))
+        await until(lambda: all(addresses(memory, name) for name in "abc"), "all to be served")
     assert (CONFIG_MAPS.plural, *LEDGER[1:]) == LEDGER

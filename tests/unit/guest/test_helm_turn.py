@@ -72,7 +72,7 @@ async def test_a_success_may_rest_too() -> None:
         return None
 
     assert await attempt(turn).make(change(), least_seconds=60) == Outcome(ran=True)
-    assert attempt(turn).rest_seconds == 60
+    assert attempt(turn).rest_seconds() == 60
     assert turn.notes.failure(Role.KUBE_VIP) is None, "it is no failure"
 
 

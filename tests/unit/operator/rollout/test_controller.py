@@ -1,9 +1,7 @@
 """One leader's rollouts: what it allows before it knows, what it counts, and what a conflict makes it do."""
 
-import asyncio
-from contextlib import suppress
-
 from fipop.errors import ApiConflictError
+from tests.harness.background import running, until
 from tests.harness.rollout_world import World
 
 
@@ -37,11 +35,6 @@ async def test_a_leader_whose_write_conflicts_reads_the_state_again() -> None:
 
     world.store.load = count_load  # type: ignore[method-assign, assignment]
     leader = world.lead()
-    running = asyncio.create_task(leader.run())
-    async with asyncio.timeout(30):
-        while loads < 2:  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.05)
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with running(leader.run()):
+        await until(lambda: loads >= 2, "the state to be read again")
     assert leader.state is not None
