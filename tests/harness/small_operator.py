@@ -69,15 +69,22 @@ class PromptClient(MemoryClient):
 class SmallOperator(SmallCluster):
     """One operator that leads from `start` on; what is there by then it finds as after a restart.
 
-    One that comes after a `former` one knows nothing but what that has stored.
+    One that comes after a `former` one knows nothing but what that has stored. A test that wants to know what it writes
+    and reports gives it a `client` and `record_event` of its own.
     """
 
-    def __init__(self, former: "SmallOperator | None" = None) -> None:
+    def __init__(
+        self,
+        former: "SmallOperator | None" = None,
+        *,
+        client: Callable[[Memory], PromptClient] = PromptClient,
+        record_event: Callable[..., None] = lambda *_: None,
+    ) -> None:
         super().__init__()
         if former is not None:
             self.memory, self.carried = former.memory, former.carried
             self.memory.listeners.clear()
-        self.client = PromptClient(self.memory)
+        self.client = client(self.memory)
         self.configuration = FakeConfiguration()
         self._deaf = False
         self._revision = 0
@@ -85,7 +92,11 @@ class SmallOperator(SmallCluster):
         self._pending = Pending(self._put_off)
         self.cache = ClusterCache(monotonic=lambda: self.memory.now.timestamp())
         self._estate = build_estate(
-            self.cache, self.client, configuration=self.configuration, sessions=self.carried
+            self.cache,
+            self.client,
+            configuration=self.configuration,
+            sessions=self.carried,
+            record_event=record_event,
         )
         self.term = self._build()
         self._has_led = False

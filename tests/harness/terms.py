@@ -67,9 +67,11 @@ class FakeConfiguration:
     annotations: dict[str, str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
     settings: Settings = DEFAULTS
+    on_complaint: Callable[[str, str], None] = lambda _reason, _message: None
 
-    def complain(self, reason: str, _message: str) -> None:
+    def complain(self, reason: str, message: str) -> None:
         self.complaints.append(reason)
+        self.on_complaint(reason, message)
 
 
 def build_estate(
@@ -78,12 +80,13 @@ def build_estate(
     *,
     configuration: FakeConfiguration | None = None,
     sessions: object = None,
+    record_event: Callable[..., None] = lambda *_: None,
 ) -> Estate:
-    """Give what outlives a term; it leads always, and nobody reads its events."""
+    """Give what outlives a term; it leads always, and its events go to `record_event`."""
     return Estate(
         cache=cache,
         client=cast("KubeClient", client),
-        events=cast("Any", SimpleNamespace(record=lambda *_: None)),
+        events=cast("Any", SimpleNamespace(record=record_event)),
         configuration=cast("Any", configuration or FakeConfiguration()),
         leadership=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
         metrics=_METRICS,
