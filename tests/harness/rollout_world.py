@@ -1,11 +1,15 @@
 """A fleet in memory under a real RolloutController, with a clock of its own.
 
 Guests are fakes: they do what the gate lets a pass do, at once (helm takes `HELM_SECONDS`). What passes and helm really
-do is for tests/api; here it is the order, the stops and the ways back over hundreds of guests.
+do is for tests/api. The tests of this fleet assert the order, the stops and the ways back.
+
+A test usually starts from `settled`: a fleet whose first rollout has completed. It is built once for each size and
+options, and copied for each test, because building it costs more than most tests.
 """
 
 import asyncio
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -158,6 +162,19 @@ class World:
             now=lambda: self.now,
         )
         return self.leader
+
+    async def copy(self) -> "World":
+        """Return another world with what the guests and the cluster of this one hold, and a leader that has read it.
+
+        Nothing of the leader is copied. It has checked each guest once when the copy is returned.
+        """
+        other = World(0)
+        other.now, other.settings = self.now, self.settings
+        other.guests, other.links = deepcopy(self.guests), dict(self.links)
+        other.store.data = dict(self.store.data) if self.store.data is not None else None
+        other.store.targets = dict(self.store.targets)
+        await other.run(PASS_SECONDS + STEP_SECONDS)
+        return other
 
     # What the controller asks for
 
@@ -321,3 +338,18 @@ class World:
     def label_canary(self, name: str) -> None:
         labels = {"kubefip.k8s.binbash.org/canary": "true"}
         self.links[name] = replace(self.links[name], labels=labels)
+
+
+_settled: dict[tuple[int, tuple[tuple[str, str], ...]], World] = {}
+"""Fleets whose first rollout has completed, by size and options. Only copies leave this module."""
+
+
+async def settled(count: int, **options: str) -> World:
+    """Return a fleet whose first target is the stable one: each guest has it, and nothing is touched any more."""
+    key = (count, tuple(sorted(options.items())))
+    if key not in _settled:
+        world = World(count, **options)
+        await world.run_until("Completed")
+        assert world.holding(world.target) == set(world.guests)
+        _settled[key] = world
+    return await _settled[key].copy()
