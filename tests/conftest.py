@@ -1,6 +1,30 @@
-"""What all tests share: how hypothesis looks for examples."""
+"""What all tests share: how hypothesis looks for examples, which tests stay together, and that none is left out."""
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import Phase, settings
 
-settings.register_profile("hunt", phases=(Phase.explicit, Phase.generate), deadline=None)
+from tests.harness.completeness import Completeness
+
+# A run is repeatable: the same code gives the same result, on a slow machine, too.
+# Fresh examples are for `make test-slow`.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.register_profile("fresh", deadline=None)
+settings.register_profile("hunt", phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None)
 """For tests that are to fail: the first example will do, nobody reads the smallest one."""
+settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The workers of xdist report to this process; only it knows what all of them ran.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Completeness(), "completeness")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Keep the tests of a file on one worker, unless they name a group: they share what their fixtures start."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
