@@ -24,7 +24,7 @@ RUN /opt/fipop/bin/pip install --require-hashes --only-binary :all: -r /src/requ
 COPY requirements-dev.txt /src/
 RUN sed -n '/^setuptools==/,/# via/p' /src/requirements-dev.txt > /src/requirements-build.txt \
  && /opt/fipop/bin/pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt
-COPY pyproject.toml README.md /src/
+COPY LICENSE NOTICE pyproject.toml README.md /src/
 COPY fipop/ /src/fipop/
 RUN /opt/fipop/bin/pip install --no-deps --no-build-isolation /src \
  && /opt/fipop/bin/python -m compileall -q /opt/fipop/lib \

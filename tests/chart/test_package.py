@@ -8,6 +8,8 @@ from tests.chart.rendering import Chart
 PACKAGED = {
     ".helmignore",
     "Chart.yaml",
+    "LICENSE",
+    "NOTICE",
     "README.md",
     "crds/floatingipranges.yaml",
     "crds/floatingipreservations.yaml",

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy of what git has: a build leaves folders behind in its source."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         (source / name).write_bytes((ROOT / name).read_bytes())
     for path in (ROOT / "fipop").rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -39,6 +39,14 @@ def test_the_wheel_brings_the_page_and_both_names_of_the_command_line(wheel: Pat
     for name in ("fipop", "kubectl-fip", "kube-vip-cloud-provider", "keepalived-cloud-provider"):
         assert f"{name} = fipop.cli" in text
     assert not any(name.startswith(("tests/", "localfleet/", "bench/")) for name in names)
+
+
+def test_the_wheel_carries_the_license_and_the_notice(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (folder,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        for name in ("LICENSE", "NOTICE"):
+            packed = archive.read(folder.replace("METADATA", f"licenses/{name}"))
+            assert packed == (ROOT / name).read_bytes()
 
 
 def test_what_is_installed_from_it_runs(wheel: Path, tmp_path: Path) -> None:
