@@ -3,16 +3,8 @@
 from dataclasses import dataclass
 
 from localfleet.faultproxy import Do, On, Rule
+from tests.faults.anchors import Edit
 from tests.faults.plans import Plan, undisturbed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """Replace a text that stands exactly once in a file of the package."""
-
-    file: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +28,7 @@ def _bug(
     what: str,
     plan: Plan,
     signs: str | tuple[str, ...],
-    *edits: tuple[str, str, str],
+    *edits: Edit,
     with_guards_off: tuple[Edit, ...] = (),
 ) -> Bug:
     return Bug(
@@ -44,7 +36,7 @@ def _bug(
         what=what,
         plan=plan,
         signs=(signs,) if isinstance(signs, str) else signs,
-        edits=tuple(Edit(file=file, before=before, after=after) for file, before, after in edits),
+        edits=edits,
         with_guards_off=with_guards_off,
     )
 
@@ -84,9 +76,12 @@ _RETURNS, _RANGES, _CAREFUL, _APPEAR = (
     undisturbed(name) for name in ("returns", "ranges", "careful", "appear")
 )
 _NO_LIVE_READ = Edit(
-    file="operator/addresses/quarantine.py",
-    before="live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
-    after="live = None",
+    scope="QuarantineReconciler._check_owner",
+    before="await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
+    after="None",
+)
+_WRITES_UNCHANGED = Edit(
+    scope="RangeReconciler.reconcile", before="found.status_capacity == capacity", after="False"
 )
 _ASLEEP = (Rule(on=On.WRITE, do=Do.FREEZE_BEFORE, nth=6, seconds=25),)
 
@@ -100,20 +95,13 @@ BUGS = (
             "/floatingips/c-m-steady00/steady-0-kubevip/conditions: ['Allocated=False AddressInUse'",
             "/floatingips/c-m-steady01/steady-1-kubevip/addresses: [] instead of ['any v4 of r1']",
         ),
-        ("operator/adoption.py", "by_age = sorted(self._having_addresses(),", "by_age = sorted((),"),
+        Edit(scope="Adoption.adopt_all", before="self._having_addresses()", after="()"),
         with_guards_off=(
+            Edit(scope="AllocationGate.is_open", before="self.adopted and self.looked", after="True"),
             Edit(
-                file="state/gate.py",
-                before="return self.adopted and self.looked",
-                after="return True",
-            ),
-            Edit(
-                file="state/allocations.py",
-                before="        if floating_ip is None:\n            return frozenset()\n        status",
-                after=(
-                    "        if not floating_ip or not floating_ip.status.addresses:\n"
-                    "            return frozenset()\n        status"
-                ),
+                scope="AllocationIndex._named",
+                before="floating_ip is None",
+                after="not floating_ip or not floating_ip.status.addresses",
             ),
         ),
     ),
@@ -122,10 +110,10 @@ BUGS = (
         "of an address that was given out twice, the younger owner keeps it",
         _ADOPT,
         "/floatingips/c-m-steady02/steady-2-kubevip/addresses: ['any v4 of r1'] instead of []",
-        (
-            "operator/adoption.py",
-            "by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))",
-            "by_age = sorted(self._having_addresses(), key=lambda each: each.meta.created, reverse=True)",
+        Edit(
+            scope="Adoption.adopt_all",
+            before="key=lambda each: (each.meta.created, each.meta.key)",
+            after="key=lambda each: each.meta.created, reverse=True",
         ),
     ),
     _bug(
@@ -133,7 +121,7 @@ BUGS = (
         "what guests carry is not looked at before new addresses are given out",
         _CAREFUL,
         "c-m-steady00/dynamic has 10.9.0.10",
-        ("operator/guests/scan.py", "tuple(map(from_ip, carried.single))", "tuple(map(from_ip, ()))"),
+        Edit(scope="GuestScan._look_at", before="carried.single", after="()"),
     ),
     _bug(
         "cache-is-the-truth",
@@ -141,21 +129,17 @@ BUGS = (
         _blind(),
         # The last: its reservation went before its status named it, and was made again as its spec says by then.
         ("held by None", "whose status names it", "instead of ['any v4 of r1']"),
-        (
-            "operator/addresses/quarantine.py",
-            "live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
-            "live = None",
-        ),
+        _NO_LIVE_READ,
     ),
     _bug(
         "no-quarantine",
         "a released address is free at once",
         _BURST,
         "is freed while guest",
-        (
-            "operator/addresses/quarantine.py",
-            "await self._reservation_store.quarantine(reservation, seconds=seconds)",
-            "await self._reservation_store.free(reservation)",
+        Edit(
+            scope="QuarantineReconciler._check_owner",
+            before="self._reservation_store.quarantine(reservation, seconds=seconds)",
+            after="self._reservation_store.free(reservation)",
         ),
     ),
     _bug(
@@ -163,21 +147,17 @@ BUGS = (
         "quarantine ends by the clock, whoever still carries the address",
         undisturbed("lingering"),
         "chapter 2 does not end: c-m-steady01/second has 10.10.0.15",
-        (
-            "operator/addresses/quarantine.py",
-            "if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):",
-            "if False:",
-        ),
+        Edit(scope="QuarantineReconciler._look", before="self._guests.exists(guest_id)", after="False"),
     ),
     _bug(
         "quarantine-for-nobody",
         "whoever asks gets an address out of another's quarantine",
         _CLAIMS,
         "out of the quarantine",
-        (
-            "operator/addresses/reservations.py",
-            "if former.key == claim.owner.key:",
-            "if former.key == claim.owner.key or not known.is_held:",
+        Edit(
+            scope="ReservationStore.may_take",
+            before="former.key == claim.owner.key",
+            after="former.key == claim.owner.key or not known.is_held",
         ),
     ),
     _bug(
@@ -185,11 +165,7 @@ BUGS = (
         "a reservation that exists already counts as one's own",
         _CLAIMS,
         "chapter 2 does not end: /floatingips/c-m-steady03/late/conditions: [] instead of",
-        (
-            "operator/addresses/reservations.py",
-            "if former.key == claim.owner.key:",
-            "if former.key:",
-        ),
+        Edit(scope="ReservationStore.may_take", before="former.key == claim.owner.key", after="former.key"),
     ),
     _bug(
         "owner-by-uid-alone",
@@ -204,10 +180,10 @@ BUGS = (
             "/floatingips/c-m-steady00/dynamic/conditions: ['Allocated=False AddressInUse'",
             "/floatingips/c-m-steady00/dynamic/conditions: [] instead of",
         ),
-        (
-            "operator/addresses/reservations.py",
-            "if former.key == claim.owner.key:",
-            "if former.uid == claim.owner.uid:",
+        Edit(
+            scope="ReservationStore.may_take",
+            before="former.key == claim.owner.key",
+            after="former.uid == claim.owner.uid",
         ),
     ),
     _bug(
@@ -215,14 +191,14 @@ BUGS = (
         "on a move the old address is given up before the new one is held",
         _MOVES,
         "whose status names it",
-        (
-            "operator/addresses/reconciler.py",
-            "        self._cache.allocations.expect(claim)\n",
-            (
-                "        for old in self._cache.reservations_of(claim.owner.key):\n"
-                "            if old.is_held and old.name != claim.name:\n"
-                "                await self._reservation_store.quarantine(old, seconds=1)\n"
-                "        self._cache.allocations.expect(claim)\n"
+        Edit(
+            scope="FloatingIPReconciler._claim",
+            before="self._cache.allocations.expect(claim)",
+            after=(
+                "for old in self._cache.reservations_of(claim.owner.key):\n"
+                "    if old.is_held and old.name != claim.name:\n"
+                "        await self._reservation_store.quarantine(old, seconds=1)\n"
+                "self._cache.allocations.expect(claim)"
             ),
         ),
     ),
@@ -231,7 +207,7 @@ BUGS = (
         "after a write whose outcome is unknown another address is tried",
         _DARK,
         "more were given out",
-        ("operator/addresses/view_building.py", "if unsettled is not None:", "if unsettled == ():"),
+        Edit(scope="_Holders.choose", before="unsettled is not None", after="unsettled == ()"),
     ),
     _bug(
         "half-a-dual-stack",
@@ -239,14 +215,10 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        (
-            "operator/addresses/target.py",
-            "target.held.items() if facts.is_had(each)}",
-            "target.held.items()}",
-        ),
+        Edit(scope="_Case._follow", before="facts.is_had(each)", after="True"),
         with_guards_off=(
             Edit(
-                file="operator/addresses/target.py",
+                scope="_Case._follow",
                 before="target.claims = [each for each in target.claims if each.is_own]",
                 after="pass",
             ),
@@ -257,10 +229,10 @@ BUGS = (
         "a guest is found by an annotation that any tenant may write",
         _CAREFUL,
         "/floatingips/c-m-steady03/stranger/conditions: ['Allocated=True Allocated', 'GuestConfigured=True",
-        (
-            "operator/addresses/guest_binding.py",
-            "floating_ip.cluster != cluster.name",
-            "floating_ip.cluster == ''",
+        Edit(
+            scope="bind_guest",
+            before="floating_ip.cluster != cluster.name",
+            after="floating_ip.cluster == ''",
         ),
     ),
     _bug(
@@ -268,21 +240,20 @@ BUGS = (
         "a guest's kubeconfig is read once",
         _CAREFUL,
         "/floatingips/c-m-steady01/both/conditions: ['Allocated=True Allocated', 'GuestConfigured=False Guest",
-        (
-            "operator/guests/kubeconfigs.py",
-            "    secret = guest.kubeconfig_secret\n    name",
-            (
-                "    kept = read_kubeconfig.__dict__.setdefault('kept', {})\n"
-                "    if guest.id in kept:\n"
-                "        return kept[guest.id]\n"
-                "    secret = guest.kubeconfig_secret\n"
-                "    name"
+        Edit(
+            scope="read_kubeconfig",
+            before="secret = guest.kubeconfig_secret",
+            after=(
+                "kept = read_kubeconfig.__dict__.setdefault('kept', {})\n"
+                "if guest.id in kept:\n"
+                "    return kept[guest.id]\n"
+                "secret = guest.kubeconfig_secret"
             ),
         ),
-        (
-            "operator/guests/kubeconfigs.py",
-            'return base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)',
-            'return kept.setdefault(guest.id, base64.b64decode(found["data"]["value"]))',
+        Edit(
+            scope="read_kubeconfig",
+            before='base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)',
+            after='kept.setdefault(guest.id, base64.b64decode(found["data"]["value"]))',
         ),
     ),
     _bug(
@@ -295,13 +266,10 @@ BUGS = (
             rules=(Rule(on=On.LIST, do=Do.STATUS, status=500, nth=4, count=1000, plural="floatingips"),),
         ),
         "whose status names it",
-        (
-            "control/resync.py",
-            "            return False\n        self._failing.discard(plural)",
-            (
-                "            listing = Listing(items=(), resource_version=seen_before)\n"
-                "        self._failing.discard(plural)"
-            ),
+        Edit(
+            scope="Resync._resync",
+            before="return False",
+            after="listing = Listing(items=(), resource_version=seen_before)",
         ),
         with_guards_off=(_NO_LIVE_READ,),
     ),
@@ -318,7 +286,7 @@ BUGS = (
             ),
         ),
         "whose status names it",
-        ("operator/term.py", "            await refresh()\n", ""),
+        Edit(scope="LeaderTerm.run", before="await refresh()", after="pass"),
         with_guards_off=(_NO_LIVE_READ,),
     ),
     _bug(
@@ -334,21 +302,15 @@ BUGS = (
             election=True,
         ),
         "lease",
-        (
-            "control/leadership.py",
-            "return self._leading and (self._lease is None or self._clock() < self._work_until(self._lease))",
-            "return self._leading",
+        Edit(
+            scope="Leadership.is_leader",
+            before="self._lease is None or self._clock() < self._work_until(self._lease)",
+            after="True",
         ),
         with_guards_off=(
+            Edit(scope="Leadership._keep", before="left <= 0", after="False"),
             Edit(
-                file="control/leadership.py",
-                before="            if left <= 0:\n                return\n",
-                after="",
-            ),
-            Edit(
-                file="control/leadership.py",
-                before="asyncio.timeout(min(self._call_seconds, left))",
-                after="asyncio.timeout(self._call_seconds)",
+                scope="Leadership._keep", before="min(self._call_seconds, left)", after="self._call_seconds"
             ),
         ),
     ),
@@ -357,22 +319,14 @@ BUGS = (
         "a key of a guest's ConfigMap that is not wanted is taken out, whoever wrote it",
         _MOVES,
         "which is not fipop's",
-        (
-            "guest/configmap/plan.py",
-            "if name not in wanted and name.startswith(_PREFIXES) and self.is_ours(name)",
-            "if name not in wanted and name.startswith(_PREFIXES)",
-        ),
+        Edit(scope="_Book.stale", before="self.is_ours(name)", after="True"),
     ),
     _bug(
         "predecessor-ignored",
         "addresses are given out while kube-fip-operator still runs",
         undisturbed("predecessor"),
         "chapter 1 does not end: c-m-steady00/early has 10.11.0.10",
-        (
-            "operator/predecessor.py",
-            "self.runs = found is not None and bool(",
-            "self.runs = found is None and bool(",
-        ),
+        Edit(scope="Predecessor._look", before="found is not None", after="found is None"),
     ),
     _bug(
         "delete-whatever-is-there",
@@ -392,28 +346,18 @@ BUGS = (
             ),
         ),
         ("whose status names it", "is freed while guest"),
-        (
-            "operator/addresses/reservations.py",
-            (
-                "                uid=reservation.uid,\n"
-                "                resource_version=str(reservation.resource_version),\n"
-            ),
-            "",
-        ),
+        Edit(scope="ReservationStore.free", before="reservation.uid", after="None"),
+        Edit(scope="ReservationStore.free", before="str(reservation.resource_version)", after="None"),
     ),
     _bug(
         "vanished-for-good",
         "a reservation that an admin deleted is not made again",
         _RETURNS,
         "chapter 2 does not end: ('default', '10.4.0.17') is named by",
-        (
-            "operator/routing.py",
-            ("        self.add_floating_ip(change.latest.owner.key)\n        if change.old"),
-            (
-                "        if change.new is not None:\n"
-                "            self.add_floating_ip(change.latest.owner.key)\n"
-                "        if change.old"
-            ),
+        Edit(
+            scope="Router._reservation_changed",
+            before="self.add_floating_ip(change.latest.owner.key)",
+            after=("if change.new is not None:\n    self.add_floating_ip(change.latest.owner.key)"),
         ),
     ),
     _bug(
@@ -421,13 +365,8 @@ BUGS = (
         "who waits for an address is not told when it becomes free",
         _CLAIMS,
         "chapter 3 does not end: /ranges/r1/capacity/ipv4/free: 12 instead of 11",
-        (
-            "operator/routing.py",
-            (
-                "            for address in read_addresses([change.old.address]):\n"
-                "                self._wake(self._waiting_for(address))\n"
-            ),
-            "            pass\n",
+        Edit(
+            scope="Router._reservation_changed", before="self._wake(self._waiting_for(address))", after="pass"
         ),
     ),
     _bug(
@@ -435,13 +374,10 @@ BUGS = (
         "a floating IP keeps its namespace from going",
         _APPEAR,
         "chapter 2 does not end: /floatingips/c-m-applexxx/apple-kubevip/finalizers: [",
-        (
-            "operator/guests/discovery.py",
-            '"name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",',
-            (
-                '"finalizers": [f"{names.GROUP}/held"],\n'
-                '                "name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",'
-            ),
+        Edit(
+            scope="GuestReconciler._create",
+            before='"namespace": guest.id',
+            after='"namespace": guest.id, "finalizers": [f"{names.GROUP}/held"]',
         ),
     ),
     _bug(
@@ -449,11 +385,11 @@ BUGS = (
         "a range's status is written by the clock",
         _CLAIMS,
         "no silence",
-        ("operator/addresses/ranges.py", "unchanged = found", "unchanged = False and found"),
-        (
-            "operator/addresses/ranges.py",
-            "        self._cache.observe(FLOATING_IP_RANGES, answer)\n        return None",
-            "        return RetryAfter(1.0)",
+        _WRITES_UNCHANGED,
+        Edit(
+            scope="RangeReconciler._write",
+            before=("self._cache.observe(FLOATING_IP_RANGES, answer)\nreturn None"),
+            after="return RetryAfter(1.0)",
         ),
     ),
     _bug(
@@ -461,11 +397,11 @@ BUGS = (
         "a range's status is written after every round of lists",
         _CLAIMS,
         "no silence",
-        ("operator/addresses/ranges.py", "unchanged = found", "unchanged = False and found"),
-        (
-            "operator/app.py",
-            "            self._term.check_owners()\n",
-            "            self._term.check_owners()\n            self._term.first_rounds.enqueue_unsettled()\n",
+        _WRITES_UNCHANGED,
+        Edit(
+            scope="Operator._check_owners",
+            before="self._term.check_owners()",
+            after=("self._term.check_owners()\nself._term.first_rounds.enqueue_unsettled()"),
         ),
     ),
 )

@@ -28,7 +28,8 @@ import fipop
 from localfleet.arguments import positive
 from localfleet.assets import ensure_all
 from localfleet.fleet import PROGRAMS, LocalFleet
-from tests.faults.bugs import BUGS, Bug, Edit
+from tests.faults.anchors import Edit, apply
+from tests.faults.bugs import BUGS, Bug
 from tests.faults.lane import GROUP, Lane
 from tests.faults.plans import Plan, undisturbed
 from tests.faults.runner import PATIENCE_SECONDS, Reference, Result, run_plan
@@ -78,31 +79,11 @@ class Finding:
         return self.verdict is Verdict.CAUGHT
 
 
-class BugDoesNotFitError(Exception):
-    """The source is not what the bug was written for."""
-
-    def __init__(self, *, bug: str, file: str, found: int) -> None:
-        self.bug = bug
-        self.file = file
-        self.found = found
-        super().__init__(f"bug {bug}: its text stands {found} times in {file}, not once")
-
-
 class WrongPackageError(Exception):
     """Unit tests ran on another package than the copy."""
 
     def __init__(self, *, name: str, copy: Path, output: str) -> None:
         super().__init__(f"the unit tests of {name} did not import {copy}:\n{output}")
-
-
-def apply(name: str, edits: Iterable[Edit], package: Path) -> None:
-    """Put the edits of a bug of that name into a package. Raises BugDoesNotFitError."""
-    for edit in edits:
-        file = package / edit.file
-        text = file.read_text()
-        if text.count(edit.before) != 1:
-            raise BugDoesNotFitError(bug=name, file=edit.file, found=text.count(edit.before))
-        file.write_text(text.replace(edit.before, edit.after))
 
 
 def copy_with(name: str, edits: Iterable[Edit], folder: Path) -> Path:

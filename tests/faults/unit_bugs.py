@@ -5,7 +5,7 @@ Lists mend a store, the others want a rare race or a state that stands for long.
 
 from dataclasses import dataclass
 
-from tests.faults.bugs import Edit
+from tests.faults.anchors import Edit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +19,12 @@ class UnitBug:
     tests: tuple[str, ...]
 
 
-def _unit_bug(name: str, what: str, edit: tuple[str, str, str], file: str, *tests: str) -> UnitBug:
-    """Give a bug of the package, made in one place, that tests of a file under `tests` catch."""
-    edited, before, after = edit
+def _unit_bug(name: str, what: str, edit: Edit, file: str, *tests: str) -> UnitBug:
+    """Build a bug that is made in one place, and that tests of a file under `tests` catch."""
     return UnitBug(
         name=name,
         what=what,
-        edits=(Edit(file=edited, before=before, after=after),),
+        edits=(edit,),
         file=f"tests/{file}",
         tests=tests,
     )
@@ -35,10 +34,10 @@ UNIT_BUGS = (
     _unit_bug(
         "tombstone-forgotten",
         "an old event brings back what was deleted",
-        (
-            "control/store.py",
-            "self._tombstones[name] = version",
-            "self._tombstones.pop(name, None)",
+        Edit(
+            scope="Store._bury",
+            before="self._tombstones[name] = version",
+            after="self._tombstones.pop(name, None)",
         ),
         "unit/control/test_store.py",
         "TestDelete::test_a_late_modification_does_not_bring_a_deleted_object_back",
@@ -49,11 +48,7 @@ UNIT_BUGS = (
     _unit_bug(
         "old-events-count",
         "an event that is older than what is known replaces it",
-        (
-            "control/store.py",
-            "if version <= self._known_version(name):",
-            "if version < 0:",
-        ),
+        Edit(scope="Store.put", before="version <= self._known_version(name)", after="version < 0"),
         "unit/control/test_store.py",
         "TestPut::test_an_older_or_equal_version_is_ignored[4]",
         "TestPut::test_an_older_or_equal_version_is_ignored[5]",
@@ -64,10 +59,10 @@ UNIT_BUGS = (
     _unit_bug(
         "status-without-version",
         "a status is written though the object is another by now than the one that was decided on",
-        (
-            "operator/addresses/reconciler.py",
-            'tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}',
-            'tested = {"uid": floating_ip.uid}',
+        Edit(
+            scope="FloatingIPReconciler._patch",
+            before='"resourceVersion": str(floating_ip.resource_version)',
+            after="**{}",
         ),
         "unit/operator/addresses/test_reconciler.py",
         "test_a_status_is_written_only_to_the_object_that_was_decided_on",
@@ -75,24 +70,24 @@ UNIT_BUGS = (
     _unit_bug(
         "stale-confirmation",
         "a status newly names an address by a write of its reservation that is long ago",
-        ("operator/addresses/view_building.py", "(each) < NAMING_SECONDS)", "(each) < math.inf)"),
+        Edit(scope="ViewBuilder.build", before="NAMING_SECONDS", after="math.inf"),
         "unit/operator/addresses/test_view_building.py",
         "test_what_this_process_wrote_is_fresh_for_a_while_and_safe_to_release",
     ),
     _unit_bug(
         "no-confirmation",
         "a status newly names an address that another operator may be releasing",
-        ("operator/addresses/decision.py", "        or _confirm(view, target)\n", ""),
+        Edit(scope="decide", before="_confirm(view, target)", after="None"),
         "scenarios/test_two_writers.py",
         "test_what_is_found_reserved_is_written_anew_before_a_status_names_it",
     ),
     _unit_bug(
         "released-under-way",
         "a reservation that another operator is about to name is released",
-        (
-            "operator/addresses/view_building.py",
-            "return UNDER_WAY_SECONDS - self.cache.age_of(reservation)",
-            "return 0.0",
+        Edit(
+            scope="ViewBuilder._unsafe_for",
+            before="UNDER_WAY_SECONDS - self.cache.age_of(reservation)",
+            after="0.0",
         ),
         "scenarios/test_two_writers.py",
         "test_what_another_has_just_reserved_is_given_back_only_when_it_can_no_longer_be_named",
@@ -101,24 +96,17 @@ UNIT_BUGS = (
     _unit_bug(
         "wish-before-possession",
         "a reservation that vanished is not made again before its owner's wish is looked at",
-        (
-            "operator/addresses/target.py",
-            "for each in self._find_lost()]",
-            "for each in ()]",
-        ),
+        Edit(scope="_Case.find_target", before="self._find_lost()", after="()"),
         "scenarios/test_missing_reservations.py",
         "test_a_reservation_that_vanishes_while_its_owner_waits_for_another_space_is_made_where_it_was",
     ),
     _unit_bug(
         "gone-is-free",
         "an address whose reservation is gone by the live read is free, whoever's status names it",
-        (
-            "operator/addresses/reservations.py",
-            "            if live is None:\n                return None\n",
-            (
-                "            if live is None:\n"
-                "                return Granted(reservation=await self._create(claim), is_new=True)\n"
-            ),
+        Edit(
+            scope="ReservationStore._take",
+            before="return None",
+            after="return Granted(reservation=await self._create(claim), is_new=True)",
         ),
         "scenarios/test_missing_reservations.py",
         "test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",
@@ -126,10 +114,10 @@ UNIT_BUGS = (
     _unit_bug(
         "another-range-serves",
         "a floating IP whose range is deleted gets an address of another that matches",
-        (
-            "operator/addresses/range_choice.py",
-            "if earlier and (held or floating_ip.status.addresses):",
-            "if earlier is None:",
+        Edit(
+            scope="find_range",
+            before="earlier and (held or floating_ip.status.addresses)",
+            after="earlier is None",
         ),
         "scenarios/test_deleted_ranges.py",
         "test_nor_does_it_move_where_its_reservation_is_gone_too",
@@ -137,10 +125,10 @@ UNIT_BUGS = (
     _unit_bug(
         "begun-for-good",
         "what a move began stays held when its wish cannot be followed any more",
-        (
-            "operator/addresses/decision.py",
-            "if each.name not in kept]",
-            "if each.name not in kept and not target.is_standstill]",
+        Edit(
+            scope="_release",
+            before="each.name not in kept",
+            after="each.name not in kept and not target.is_standstill",
         ),
         "scenarios/test_unfulfillable_wishes.py",
         (
@@ -155,10 +143,10 @@ UNIT_BUGS = (
     _unit_bug(
         "names-wake-nobody",
         "who waits is not told of an address that was only named, and is free",
-        (
-            "state/allocations.py",
-            "            self._on_free(space, address, False)",
-            "            pass",
+        Edit(
+            scope="AllocationIndex.floating_ip_changed",
+            before="self._on_free(space, address, False)",
+            after="pass",
         ),
         "scenarios/test_waiting.py",
         "test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_is_gone",
@@ -167,10 +155,10 @@ UNIT_BUGS = (
     _unit_bug(
         "looks-of-long-ago",
         "what guests carried when they were looked at is kept from others whenever a range changes",
-        (
-            "operator/guests/scan.py",
-            "await self._compare_with_ranges()",
-            "await self.unowned.keep_all(self._seen)",
+        Edit(
+            scope="GuestScan._open_gate",
+            before="self._compare_with_ranges()",
+            after="self.unowned.keep_all(self._seen)",
         ),
         "unit/operator/guests/test_scan.py",
         "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
@@ -179,7 +167,7 @@ UNIT_BUGS = (
     _unit_bug(
         "space-changed",
         "a range that is made again in another space gives out what its former holders carry",
-        ("state/range_index.py", "        if former is not None:", "        if False:"),
+        Edit(scope="RangeIndex._read_pool", before="former is not None", after="False"),
         "scenarios/test_changed_spaces.py",
         "test_a_range_made_again_in_another_space_gives_out_nothing_and_takes_nothing_away",
         "test_it_gives_out_addresses_once_the_last_one_of_its_name_is_free",
@@ -187,11 +175,7 @@ UNIT_BUGS = (
     _unit_bug(
         "one-family-goes-alone",
         "of two families one follows its range to another address space without the other",
-        (
-            "operator/addresses/allocation.py",
-            "return len(families) > 1 and any(each.space != to.space for each in found)",
-            "return False",
-        ),
+        Edit(scope="_relocates", before="len(families) > 1", after="False"),
         "scenarios/test_one_space.py",
         "test_both_families_stay_where_one_is_not_to_be_had_in_the_new_space[PreferDualStack]",
         "test_a_second_family_comes_after_the_move_and_not_into_another_space",
@@ -199,11 +183,7 @@ UNIT_BUGS = (
     _unit_bug(
         "any-space-is-known",
         "an address counts as named by a status that names the same one of another space",
-        (
-            "operator/addresses/allocation.py",
-            "return reservation.space == self.had_in and address_of(reservation) in self.had",
-            "return address_of(reservation) in self.had",
-        ),
+        Edit(scope="AllocationView.is_had", before="reservation.space == self.had_in", after="True"),
         "scenarios/test_one_space.py",
         (
             "test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is_not_given_back_yet"
@@ -213,21 +193,17 @@ UNIT_BUGS = (
     _unit_bug(
         "no-second-choice",
         "a chosen address that another has in the space of the range that is named by now is waited for",
-        (
-            "operator/addresses/allocation.py",
-            " and not wanted_range.is_anothers(address)",
-            "",
-        ),
+        Edit(scope="_decide", before="wanted_range.is_anothers(address)", after="False"),
         "unit/operator/addresses/test_allocation.py",
         "test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new_one",
     ),
     _unit_bug(
         "free-on-404",
         "any 404 means that the object is gone",
-        (
-            "kube/answers.py",
-            "    if answer.status != 404:\n        return False\n",
-            "    return answer.status == 404\n",
+        Edit(
+            scope="is_object_missing",
+            before="if answer.status != 404:\n    return False",
+            after="return answer.status == 404",
         ),
         "unit/kube/test_answers.py",
         "test_a_404_says_gone_only_where_the_server_names_the_object",
@@ -235,13 +211,13 @@ UNIT_BUGS = (
     _unit_bug(
         "emptied-is-renumbered",
         "an emptied spec brings another address",
-        (
-            "operator/addresses/allocation.py",
-            "    if static is not None and static != address:\n",
-            (
-                "    if static is None:\n"
-                "        return DesiredAddress(family=family, address=None, requested=held.requested, replaces=held)\n"
-                "    if static is not None and static != address:\n"
+        Edit(
+            scope="_decide",
+            before="address = address_of(held)",
+            after=(
+                "address = address_of(held)\n"
+                "if static is None:\n"
+                "    return DesiredAddress(family=family, address=None, requested=held.requested, replaces=held)"
             ),
         ),
         "scenarios/test_emptied_specs.py",
@@ -250,10 +226,10 @@ UNIT_BUGS = (
     _unit_bug(
         "status-before-reservation",
         "an address counts as reserved before anybody asked for it",
-        (
-            "operator/addresses/reservations.py",
-            "return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
-            "return _new_reservation(claim, self._now())",
+        Edit(
+            scope="ReservationStore._create",
+            before="self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
+            after="_new_reservation(claim, self._now())",
         ),
         "unit/operator/addresses/test_reservations.py",
         "test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_told_whose_it_is",
