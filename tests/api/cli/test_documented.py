@@ -21,7 +21,7 @@ ELSEWHERE = (
     r"fipop web",  # tests/api/page
     r"source |fipop completion \w+ [>|]",  # tests/api/cli/test_completion.py
     r"kubectl .*(exec|port-forward|logs|servicemonitor)",  # there is no kubelet here, and no monitoring
-    r"kubectl .*scale",  # tests/api/test_predecessor.py, tests/api/test_going_back.py
+    r"kubectl .*scale",  # tests/api/test_predecessor.py
     r"kubectl describe its ",  # a sentence
 )
 """What is shown, and tried by other tests or not at all."""
