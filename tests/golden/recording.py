@@ -1,0 +1,86 @@
+"""The recorded files: what makes each of them, how they are compared, how they are written."""
+
+import asyncio
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.golden import operator_stories, provider_stories
+from tests.golden.story import Tell, tell
+
+ROOT = Path(__file__).parents[2]
+RECORDED = Path(__file__).parent / "recorded"
+COMMAND = "python -m tests.golden --update"
+MAX_LINES = 200
+"""Of a diff that a failing test shows: the rest is seen with git diff after an update."""
+
+Files = dict[str, str]
+"""Contents by path, below the folder of the recording."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Something that is recorded: `make` makes all of its files anew. `needs_helm`: only where there is helm."""
+
+    name: str
+    make: Callable[[], Files]
+    needs_helm: bool = False
+
+
+def _story(kind: str, scenario: Tell) -> Subject:
+    name = f"{kind}/{scenario.__name__.replace('_', '-')}"
+
+    def make() -> Files:
+        facts, texts = asyncio.run(tell(scenario))
+        return {f"{name}.yaml": facts, f"texts/{name}.yaml": texts}
+
+    return Subject(name=name, make=make)
+
+
+def subjects() -> list[Subject]:
+    """Return all subjects, in the order of their names."""
+    found = [
+        *(_story("operator", each) for each in operator_stories.STORIES),
+        *(_story("provider", each) for each in provider_stories.STORIES),
+    ]
+    return sorted(found, key=lambda each: each.name)
+
+
+def difference(subject: Subject) -> str:
+    """Return a unified diff of what is recorded and what is made now; empty where they are the same."""
+    lines: list[str] = []
+    for path, made in sorted(subject.make().items()):
+        file = RECORDED / path
+        recorded = file.read_text(encoding="utf-8") if file.exists() else ""
+        lines += difflib.unified_diff(
+            recorded.splitlines(),
+            made.splitlines(),
+            f"recorded/{path}" if file.exists() else f"recorded/{path} (not there)",
+            f"now/{path}",
+            lineterm="",
+        )
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"… and {len(lines) - MAX_LINES} lines more"]
+    return "\n".join(lines)
+
+
+def update(subject: Subject) -> list[str]:
+    """Write the files of a subject; the paths of those that changed."""
+    changed = []
+    for path, made in sorted(subject.make().items()):
+        file = RECORDED / path
+        if not file.exists() or file.read_text(encoding="utf-8") != made:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(made, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def explain(subject: Subject, shown: str) -> str:
+    """Return what a failing test says."""
+    return (
+        f"{subject.name} is not as it was recorded:\n{shown}\n\n"
+        f"If that is wanted: {COMMAND} {subject.name}\n"
+        "and name the difference in the commit, by the fault or decision that wants it (tests/golden/README.md)."
+    )
