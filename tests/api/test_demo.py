@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from localfleet.assets import ensure
 
 LAST_LINE = re.compile(r"demo: (\d+) checks passed, (\d+) failed")
@@ -39,6 +41,7 @@ def is_left(path: str) -> bool:
     return Path(path).exists()
 
 
+@pytest.mark.slow
 async def test_the_demo_passes_all_its_checks_and_what_is_kept_can_be_played_with_until_ctrl_c() -> None:
     async with demo("--keep") as process, asyncio.timeout(STORY_SECONDS):
         assert process.stdout is not None

@@ -27,6 +27,7 @@ CHOSEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 async def test_a_hostile_guest_does_no_harm_beyond_itself(fleet: LocalFleet) -> None:
     cases = [case for case in CASES if case.name in CHOSEN]

@@ -3,7 +3,6 @@
 A few guests and the two main stories here; `make rollouts` runs all of them with 200 guests, of which 5 are real.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 
@@ -14,14 +13,17 @@ from localfleet.fleet import LocalFleet
 from localfleet.helm import PUBLISHED
 from localfleet.routes import Fault
 from localfleet.simulated import SimulatedGuest
-from tests.harness.rollout_fleet import CANARIES, Fleet, open_fleet
+from localfleet.stack import condition
+from localfleet.waiting import eventually
+from tests.api.served_guest import split_passes
+from tests.harness.rollout_fleet import CANARIES, Fleet, Member, open_fleet
 
 IS_WHOLE = "FIPOP_ROLLOUT_SIMULATED" in os.environ
 SIMULATED = int(os.environ.get("FIPOP_ROLLOUT_SIMULATED", "7"))
 REAL = int(os.environ.get("FIPOP_ROLLOUT_REAL", "1"))
 SECONDS = 60.0 + 2.0 * (SIMULATED + REAL)
 
-pytestmark = pytest.mark.timeout(int(30 * SECONDS))
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(30 * SECONDS))]
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -56,6 +58,28 @@ async def test_a_change_reaches_all_in_waves_also_past_killed_leaders(fleet_of: 
     assert await fleet_of.revisions() == {name: number + 1 for name, number in revisions.items()}
 
 
+async def are_known_to_be_out_of_reach(everybody: Fleet, lost: list[Member]) -> None:
+    async def are_known() -> bool:
+        found = [
+            await everybody.stack.floating_ip(each.guest.cluster_id, f"{each.guest.name}-kubevip")
+            for each in lost
+        ]
+        return all(condition(each, "GuestConfigured")["status"] == "False" for each in found)
+
+    await eventually(are_known, seconds=SECONDS, what="the guests to be known to be out of reach")
+
+
+async def visit_everybody(everybody: Fleet) -> None:
+    """Wait until a visit of each guest has begun and ended."""
+    proxy = everybody.stack.proxy
+    proxy.forget_requests()
+
+    async def are_visited() -> bool:
+        return all(len(split_passes(proxy.requests_of(each))) > 1 for each in everybody.members)
+
+    await eventually(are_visited, seconds=SECONDS, what="a visit of each guest")
+
+
 whole = pytest.mark.skipif(not IS_WHOLE, reason="of make rollouts")
 
 
@@ -81,7 +105,7 @@ async def test_guests_out_of_reach_follow_when_they_are_back(fleet_of: Fleet) ->
     routes = [fleet_of.stack.proxy.guests[each.guest.cluster_id] for each in lost]
     for route in routes:
         route.fault = Fault(refuse=True)
-    await asyncio.sleep(12)  # the interval: they are known to be out of reach
+    await are_known_to_be_out_of_reach(fleet_of, lost)
     target = await fleet_of.change("v1.1.0")
     await fleet_of.until("Completed", target)
     found = await fleet_of.digests()
@@ -97,9 +121,9 @@ async def test_a_source_of_charts_that_goes_away_in_the_middle_and_a_pause(fleet
     target = await fleet_of.change("v1.2.0")
     await fleet_of.wave(1)
     await fleet_of.stack.set_options(kubevipRolloutPaused="true")
-    await asyncio.sleep(5)
+    await visit_everybody(fleet_of)  # what was under way when the pause began has ended
     head = await fleet_of.state()
-    await asyncio.sleep(5)
+    await visit_everybody(fleet_of)
     assert (await fleet_of.state())["wave"] == head["wave"]
     await fleet_of.stack.set_options(kubevipRolloutPaused="false")
     for chart in PUBLISHED:

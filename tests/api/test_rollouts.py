@@ -1,5 +1,6 @@
 """A rollout in real guests, by real helm: what it upgrades, what it takes back, and what stands in them at the end."""
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from localfleet.stack import RANGES, SETTINGS, Stack, build_range, open_stack
 from localfleet.waiting import eventually
 from tests.api.served_guest import ServedGuest, bring_up
 from tests.api.sweeping import sweep
+
+pytestmark = pytest.mark.slow
+"""tests/scenarios/test_rollouts.py has the rules, tests/api/guest the roll back by a real helm."""
 
 KUBE_VIP, CLOUD_PROVIDER = "kube-vip", "kube-vip-cloud-provider"
 ROLLOUT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/fipop-rollout"
@@ -65,7 +69,6 @@ class Pair:
 
     async def phase(self, wanted: str, *, target_but: str = "") -> dict[str, Any]:
         """Wait until the rollout of another target than that stands so."""
-        import json  # noqa: PLC0415
 
         async def look() -> dict[str, Any] | None:
             head: dict[str, Any] = json.loads((await self.stack.client.get(ROLLOUT))["data"]["rollout"])
