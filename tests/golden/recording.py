@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.golden import operator_stories, provider_stories
+from tests.golden.charts import make_chart_cases, make_default_chart
+from tests.golden.help_pages import make_help
+from tests.golden.manifests import make_crds, make_guest_manifest
+from tests.golden.metric_names import make_metrics
+from tests.golden.option_table import make_options
 from tests.golden.story import Tell, tell
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +46,13 @@ def _story(kind: str, scenario: Tell) -> Subject:
 def subjects() -> list[Subject]:
     """Return all subjects, in the order of their names."""
     found = [
+        Subject(name="chart/cases", make=make_chart_cases, needs_helm=True),
+        Subject(name="chart/defaults", make=make_default_chart, needs_helm=True),
+        Subject(name="crds", make=make_crds),
+        Subject(name="help", make=make_help),
+        Subject(name="manifest-guest", make=make_guest_manifest),
+        Subject(name="metrics", make=make_metrics),
+        Subject(name="options", make=make_options),
         *(_story("operator", each) for each in operator_stories.STORIES),
         *(_story("provider", each) for each in provider_stories.STORIES),
     ]

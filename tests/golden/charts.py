@@ -1,0 +1,73 @@
+"""The chart as helm renders it, with its defaults whole, and with other values only what differs from that."""
+
+import difflib
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from localfleet.assets import ensure
+from tests.chart.rendering import ROOT, Chart
+from tests.golden.manifests import dump_objects
+
+_MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
+_CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "monitoring-is-there": ({}, _MONITORING),
+    "everything-on": (
+        {
+            "web": {"enabled": True},
+            "dashboard": {"enabled": True},
+            "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
+            "serviceMonitor": {"enabled": True},
+            "prometheusRule": {"enabled": True},
+        },
+        (*_MONITORING, "ui.cattle.io/v1/NavLink"),
+    ),
+    "one-replica": ({"replicas": 1, "leaderElection": False, "strategy": "Recreate"}, ()),
+    "least-rights": (
+        {
+            "secretNamespaces": ["fleet-default", "team-a"],
+            "crds": {"update": False},
+            "admissionPolicy": {"enabled": False},
+        },
+        (),
+    ),
+    "other-image-and-options": (
+        {
+            "image": {"repository": "registry.example.com/fipop", "tag": "v9"},
+            "imagePullSecrets": [{"name": "pull"}],
+            "settings": {"metricsPort": 9090, "logLevel": "Debug", "kubevipNamespace": "kube-vip"},
+            "extraArgs": ["--log-format=text"],
+            "nodeSelector": {"disk": "ssd"},
+            "podLabels": {"team": "net"},
+        },
+        (),
+    ),
+}
+
+
+@cache
+def _render(name: str) -> str:
+    values, known = _CASES.get(name, ({}, ()))
+    with tempfile.TemporaryDirectory() as home:
+        chart = Chart(helm=ensure("helm"), folder=ROOT, home=Path(home))
+        return dump_objects(list(chart.render(values, known=known)))
+
+
+def make_default_chart() -> dict[str, str]:
+    """Return all objects of the defaults."""
+    return {"chart/defaults.yaml": _render("defaults")}
+
+
+def make_chart_cases() -> dict[str, str]:
+    """Return for each set of values what differs from the defaults."""
+    defaults = _render("defaults").splitlines()
+    return {
+        f"chart/{name}.diff": "\n".join(
+            line
+            for line in difflib.unified_diff(defaults, _render(name).splitlines(), n=2, lineterm="")
+            if not line.startswith(("---", "+++", "@@"))
+        )
+        + "\n"
+        for name in _CASES
+    }

@@ -1,0 +1,71 @@
+"""The metrics of both roles: names, types, labels and buckets, and apart from them what their help says.
+
+How the metrics are fed is the only thing here that knows the inside: a rebuild rewires `_operator` and `_provider`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from fipop.metrics import GuestEvent, PoolSample, ServiceMetrics, ServiceSnapshot
+from tests.golden.normal import to_yaml
+from tests.unit.metrics.samples import Fleet
+
+_OF_THE_PROCESS = ("process_", "python_")
+
+
+def make_metrics() -> dict[str, str]:
+    """Return both lists of metrics, and their help texts."""
+    facts, texts = {}, {}
+    for role, exposition in (("operator", _operator()), ("cloud provider", _provider())):
+        families = list(_families(exposition))
+        facts[role] = {each.name: _facts(each) for each in families}
+        texts[role] = {each.name: each.documentation for each in families}
+    return {"metrics.yaml": to_yaml(facts), "texts/metrics.yaml": to_yaml(texts)}
+
+
+def _operator() -> str:
+    fleet = Fleet()
+    metrics = fleet.metrics
+    for event in GuestEvent:
+        metrics.count_guest_event("demo", "harv1", event, success=True)
+    metrics.observe_queue_wait("objects", 0.1)
+    metrics.observe_reconcile("FloatingIP", 0.1, success=False)
+    metrics.observe_pass(0.1, success=True)
+    metrics.observe_api_request("management", "get", 200, 0.1)
+    metrics.observe_api_request("guest", "get", 404, 0.1)
+    metrics.count_allocation("allocated")
+    metrics.count_release("quarantined")
+    metrics.count_helm_run("upgrade", success=True)
+    return metrics.render().decode()
+
+
+def _provider() -> str:
+    pool = PoolSample(key="cidr-shop", family="IPv4", total=9, used=4)
+    snapshot = ServiceSnapshot(leading=True, pools=(pool,), waiting=1, bad_keys=1, ledger_entries=4)
+    metrics = ServiceMetrics(lambda: snapshot, version="1.2.3")
+    metrics.count_assignment("assigned")
+    metrics.observe_assignment(0.1)
+    metrics.count_request("get", 200)
+    return metrics.prepare()().decode()
+
+
+def _families(exposition: str) -> Iterator[Any]:
+    found = sorted(text_string_to_metric_families(exposition), key=lambda each: str(each.name))
+    return (each for each in found if not each.name.startswith(_OF_THE_PROCESS))
+
+
+def _facts(family: Any) -> dict[str, object]:
+    samples: dict[str, dict[str, list[str]]] = {}
+    for each in family.samples:
+        labels = samples.setdefault(each.name, {})
+        for label, value in sorted(each.labels.items()):
+            shown = "(version)" if label in {"python", "version"} else value
+            if shown not in labels.setdefault(label, []):
+                labels[label].append(shown)
+    shown_samples = {
+        name: " ".join(f"{label}={'|'.join(values)}" for label, values in labels.items()) or "no labels"
+        for name, labels in sorted(samples.items())
+    }
+    return {"type": family.type, "samples": shown_samples}

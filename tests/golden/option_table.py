@@ -1,0 +1,151 @@
+"""The option table of kube-fip-config: defaults, and which values are accepted and refused."""
+
+from fipop.settings.options import DEFAULTS, parse_settings, settings_data, warnings
+from tests.golden.normal import to_yaml
+
+_ANYWHERE = (
+    *(
+        "",
+        " ",
+        "true",
+        "True",
+        "TRUE",
+        "t",
+        "yes",
+        "1",
+        "0",
+        "-1",
+        "2",
+        "1.5",
+        "1e9",
+        "480",
+        "99999999999999999999",
+    ),
+    *(
+        "8080",
+        "8081",
+        "65535",
+        "65536",
+        "10%",
+        "0%",
+        "100%",
+        "101%",
+        "Info",
+        "info",
+        "Debug",
+        "Error",
+        "enabled",
+    ),
+    *(
+        "disabled",
+        "clusterlabel",
+        "Progressive",
+        "Parallel",
+        "Paused",
+        "Rollback",
+        "Pause",
+        "None",
+        "kube-system",
+    ),
+    *(
+        "Kube_System",
+        "v1.2.3",
+        "1.x",
+        "^1.2",
+        "latest",
+        "kube-vip",
+        "-kube-vip",
+        "[",
+        "a: b",
+        "- a",
+        "null",
+        "{}",
+    ),
+    *("https://charts.example.com", "http://charts.example.com/x", "https://me:secret@charts.example.com"),
+    *("https://charts.example.com/?token=secret", "oci://registry.example.com/charts/kube-vip", "oci://"),
+    *(
+        "oci://registry.example.com/kube-vip:1.2.3",
+        "ftp://charts.example.com",
+        "sha256:" + "0" * 64,
+        "0" * 64,
+    ),
+)
+"""Each option is tried with each of these: what one accepts shows what another one refuses."""
+_LONG = {"54 letters": "x" * 54, "64 letters": "x" * 64, "300 letters": "x" * 300}
+_SINGLE = {
+    "kubevipChartValues": {
+        "nested": "image:\n  tag: v1.2.3\nenv:\n  vip_interface: eth0\n",
+        "a key twice": "a: 1\na: 2\n",
+        "an alias": "a: &x [1]\nb: *x\n",
+        "a tag of a language": "a: !!python/object:os.system {}\n",
+        "two documents": "a: 1\n---\nb: 2\n",
+    },
+}
+_TOGETHER: dict[str, dict[str, str]] = {
+    "an empty repository while charts come from it": {"kubevipChartRepoUrl": ""},
+    "an empty repository while both charts come from elsewhere": {
+        "kubevipChartRepoUrl": "",
+        "kubevipChartRef": "oci://registry.example.com/charts/kube-vip",
+        "kubevipCloudProviderChartRef": "oci://registry.example.com/charts/kube-vip-cloud-provider",
+    },
+    "an unknown option": {"kubevipUpdates": "true"},
+    "an option in the wrong case": {"metricsport": "9000"},
+    "an old cloud provider outside of kube-system": {"kubevipNamespace": "kube-vip"},
+    "a kube-vip that loses addresses": {"kubevipChartValues": "image:\n  tag: v1.0.2\n"},
+    "a success that takes longer than the deadline": {
+        "kubevipRolloutMinSuccessTime": "600",
+        "kubevipRolloutProgressDeadline": "600",
+    },
+}
+
+
+def make_options() -> dict[str, str]:
+    """Return the table, and beside it the reasons of refusals."""
+    defaults = settings_data(DEFAULTS)
+    table: dict[str, object] = {}
+    texts: dict[str, object] = {}
+    for option in sorted(defaults):
+        samples = {**{each: each for each in _ANYWHERE}, **_LONG, **_SINGLE.get(option, {})}
+        found, reasons = _try(option, samples)
+        table[option] = {"default": defaults[option], "samples": found}
+        texts[option] = reasons
+    together, reasons_together = _try_together()
+    return {
+        "options.yaml": to_yaml({"options": table, "together": together}),
+        "texts/options.yaml": to_yaml({"options": texts, "together": reasons_together}),
+    }
+
+
+def _try(option: str, samples: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what came of each sample, and each reason with the first sample that it refuses."""
+    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    for name, text in samples.items():
+        settings, bad = parse_settings({option: text}, DEFAULTS)
+        if bad:
+            found[name] = "refused"
+            for each in bad:
+                reasons.setdefault(
+                    f"{each.option} {each.reason}", f"first for {name!r}, shown as {each.value!r}"
+                )
+        else:
+            value = settings_data(settings)[option]
+            found[name] = "accepted" if value == text else f"accepted as {value!r}"
+    return found, reasons
+
+
+def _try_together() -> tuple[dict[str, object], dict[str, object]]:
+    found: dict[str, object] = {}
+    reasons: dict[str, object] = {}
+    defaults = settings_data(DEFAULTS)
+    for name, data in _TOGETHER.items():
+        settings, bad = parse_settings(data, DEFAULTS)
+        unwise = warnings(settings)
+        values = settings_data(settings)
+        found[name] = {
+            "changed": {key: value for key, value in values.items() if value != defaults[key]},
+            "refused": [each.option for each in bad],
+            "warnings": len(unwise),
+        }
+        reasons[name] = [*(f"{each.option} {each.value!r} {each.reason}" for each in bad), *unwise]
+    return found, reasons
