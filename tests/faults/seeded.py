@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -290,6 +291,41 @@ def run_unit_tests(bug: UnitBug, copy: Path) -> UnitRun:
         case.get("name", ""): failure.get("message", "") for case in cases for failure in case.iter("failure")
     }
     return UnitRun(code=done.returncode, ran=len(cases), failures=failures, output=done.stdout)
+
+
+def absent_tests(bugs: Sequence[UnitBug]) -> list[str]:
+    """Return, in a sentence each, the tests named for bugs that pytest does not collect in this checkout."""
+    files = sorted({bug.file for bug in bugs if (ROOT / bug.file).is_file()})
+    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        (*command, f"--rootdir={ROOT}", *files),
+        cwd=ROOT,
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=UNIT_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        return [f"pytest cannot collect {', '.join(files)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"]
+    collected = [line for line in done.stdout.splitlines() if "::" in line]
+    named = [(bug.name, f"{bug.file}::{test}") for bug in bugs for test in bug.tests]
+    return [
+        f"bug {name}: there is no test {test}; {_alike(test, collected)}"
+        for name, test in named
+        if test not in collected
+    ]
+
+
+def _alike(test: str, collected: Sequence[str]) -> str:
+    """Say where a test may be by now: in another file by its name, or by another name in one of these files."""
+    definition = f"def {test.partition('[')[0].rpartition('::')[2]}("
+    files = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if definition in path.read_text()]
+    places = [str(path.relative_to(ROOT)) for path in files]
+    if places:
+        return f"one of that name is in {', '.join(places)}"
+    return f"alike are: {', '.join(get_close_matches(test, collected, n=3)) or 'none'}"
 
 
 def _last_line(output: str) -> str:

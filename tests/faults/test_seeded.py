@@ -11,11 +11,13 @@ from tests.faults.lane import Lane
 from tests.faults.scenarios import ALL
 from tests.faults.seeded import (
     NAMES,
+    PACKAGE,
     Hunt,
     Shown,
     UnitRun,
     Verdict,
     WrongPackageError,
+    absent_tests,
     all_edits,
     copy_with,
     judge,
@@ -37,20 +39,45 @@ ALWAYS = (
 CRASH = "free-0 ended by itself with [1]"
 QUARANTINE = next(bug for bug in BUGS if bug.name == "no-quarantine")
 GUARDED = next(bug for bug in BUGS if bug.name == "free-on-failed-list")
+OLD_EVENTS = next(bug for bug in UNIT_BUGS if bug.name == "old-events-count")
 TOMBSTONE = next(bug for bug in UNIT_BUGS if bug.name == "tombstone-forgotten")
 
 
 @pytest.mark.parametrize("bug", [*BUGS, *UNIT_BUGS, *SERVICE_BUGS], ids=lambda bug: bug.name)
 def test_every_bug_fits_the_source_and_leaves_it_python(bug, tmp_path: Path) -> None:
     folder = copy_with(bug.name, all_edits(bug), tmp_path)
-    for edit in all_edits(bug):
-        compile((folder / "fipop" / edit.file).read_text(), edit.file, "exec")
+    changed = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if path.read_bytes() != (folder / "fipop" / path.relative_to(PACKAGE)).read_bytes()
+    ]
+    assert changed
+    for path in changed:
+        compile((folder / "fipop" / path.relative_to(PACKAGE)).read_bytes(), path.name, "exec")
 
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.with_guards_off], ids=lambda bug: bug.name)
 def test_guards_out_fit_the_source_alone_and_are_told(bug: Bug, tmp_path: Path) -> None:
     copy_with(bug.name, bug.with_guards_off, tmp_path)
     assert " out: " in bug.what
+
+
+def test_the_unit_tests_that_are_named_for_bugs_are_there() -> None:
+    assert absent_tests((*UNIT_BUGS, *SERVICE_BUGS)) == []
+
+
+def test_a_unit_test_that_is_no_longer_there_is_told_and_where_it_may_be() -> None:
+    renamed = replace(TOMBSTONE, tests=(f"{TOMBSTONE.tests[0]}_not",))
+    without_parameter = replace(OLD_EVENTS, tests=(OLD_EVENTS.tests[0].removesuffix("[4]"),))
+    moved = replace(TOMBSTONE, file="tests/unit/test_gone.py", tests=TOMBSTONE.tests[:1])
+    bugs = (renamed, without_parameter, moved)
+    hints = (
+        f"alike are: {TOMBSTONE.file}::{TOMBSTONE.tests[0]}",
+        f"one of that name is in {OLD_EVENTS.file}",
+        f"one of that name is in {TOMBSTONE.file}",
+    )
+    for found, bug, hint in zip(absent_tests(bugs), bugs, hints, strict=True):
+        assert found.startswith(f"bug {bug.name}: there is no test {bug.file}::{bug.tests[0]}; {hint}")
 
 
 def test_there_are_at_least_twenty_bugs_and_each_has_a_name_of_its_own() -> None:
