@@ -105,7 +105,7 @@ def make_options() -> dict[str, str]:
     table: dict[str, object] = {}
     texts: dict[str, object] = {}
     for option in sorted(defaults):
-        samples = {**{each: each for each in _ANYWHERE}, **_LONG, **_SINGLE.get(option, {})}
+        samples = {**{each or "(empty)": each for each in _ANYWHERE}, **_LONG, **_SINGLE.get(option, {})}
         found, reasons = _try(option, samples)
         table[option] = {"default": defaults[option], "samples": found}
         texts[option] = reasons

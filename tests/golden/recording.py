@@ -12,6 +12,7 @@ from tests.golden.help_pages import make_help
 from tests.golden.manifests import make_crds, make_guest_manifest
 from tests.golden.metric_names import make_metrics
 from tests.golden.option_table import make_options
+from tests.golden.service_rows import make_service_rows
 from tests.golden.story import Tell, tell
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,7 @@ def subjects() -> list[Subject]:
         Subject(name="manifest-guest", make=make_guest_manifest),
         Subject(name="metrics", make=make_metrics),
         Subject(name="options", make=make_options),
+        Subject(name="services", make=make_service_rows),
         *(_story("operator", each) for each in operator_stories.STORIES),
         *(_story("provider", each) for each in provider_stories.STORIES),
     ]
