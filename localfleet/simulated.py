@@ -1,18 +1,20 @@
 """A fake guest API, in memory: for benchmarks with thousands of guests, where real API servers do not fit.
 
-It is NOT a Kubernetes API server. It knows objects, versions, uids, list and merge patch, metadata-only lists
-and equality selectors of the few resources that a pass over a guest touches; no validation, no admission, no
-watch, no server-side apply, no RBAC. What a test wants to learn about Kubernetes it must ask a real one.
+It is NOT a Kubernetes API server. `localfleet.objectstore` decides what a write does; this module adds paths, lists,
+metadata-only lists and selectors of the few resources that a pass over a guest touches. It has no validation, no
+admission, no watch, no server-side apply, no RBAC. What a test wants to learn about Kubernetes it must ask a real one.
+tests/contract compares it with a real API server.
 """
 
 import asyncio
-import itertools
 import json
-import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
+
+from localfleet.objectstore import Key, ObjectStore, RefusedCallError, copy_json, merge_patch, missing
+
+__all__ = ["KINDS", "Answer", "Key", "Object", "SimulatedGuest", "merge_patch"]
 
 KINDS = {
     "configmaps": "ConfigMap",
@@ -27,8 +29,13 @@ KINDS = {
 _CLUSTER_SCOPED = frozenset({"namespaces", "nodes"})
 _METADATA_ONLY = "as=PartialObjectMetadata"
 
+_SELECTABLE: Mapping[str, frozenset[str]] = {
+    "secrets": frozenset({"type"}),
+    "services": frozenset({"spec.type"}),
+}
+"""Fields that objects of a kind can be selected by, beside their name and namespace."""
+
 Object = dict[str, Any]
-Key = tuple[str, str, str]  # plural, namespace, name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +54,19 @@ class _Target:
     plural: str
     namespace: str
     name: str
+    subresource: str
 
 
 @dataclass(slots=True, kw_only=True)
-class SimulatedGuest:
+class SimulatedGuest(ObjectStore):
     """One guest's objects, answering after `latency_seconds` as if the network had taken them."""
 
     latency_seconds: float = 0.05
-    objects: dict[Key, Object] = field(default_factory=dict)
-    _versions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    _version: int = 0
 
     def put(self, plural: str, manifest: Mapping[str, Any]) -> Object:
-        """Store an object as a user of that guest would have, answering it with uid and version."""
+        """Store an object, its status included, as a user of that guest would have; return it as it is stored."""
         metadata = manifest["metadata"]
-        key = (plural, metadata.get("namespace", ""), metadata["name"])
-        return self._store(key, dict(manifest), self.objects.get(key))
+        return self.write((plural, metadata.get("namespace", ""), metadata["name"]), copy_json(manifest))
 
     def get(self, plural: str, namespace: str, name: str) -> Object | None:
         """Answer an object, or nothing where there is none."""
@@ -71,57 +75,62 @@ class SimulatedGuest:
     async def answer(
         self, method: str, path: str, query: Mapping[str, str], accept: str, content_type: str, body: bytes
     ) -> Answer:
-        """Answer one request after the latency; `path` begins with /api or /apis or is /version, /readyz."""
+        """Answer one request after the latency; `path` begins with /api or /apis or is /version, /readyz.
+
+        The body of an answer shares objects with the store: do not change it.
+        """
         await asyncio.sleep(self.latency_seconds)
         if path in ("/version", "/readyz", "/livez"):
             return Answer(status=200, body={"major": "1", "minor": "36", "gitVersion": "v1.36.3+simulated"})
         target = _parse(path)
         if target is None:
             return _failure(404, "NotFound", "the fake guest does not know this path")
-        if not target.name:
-            return self._collection(method, target, query, accept, body)
-        return self._item(method, target, accept, content_type, body)
+        try:
+            if not target.name:
+                return self._collection(method, target, query, accept, body)
+            return self._item(method, target, accept, content_type, body)
+        except RefusedCallError as refused:
+            return _refusal(refused, target)
 
     def _collection(
         self, method: str, target: _Target, query: Mapping[str, str], accept: str, body: bytes
     ) -> Answer:
-        if method == "GET":
+        if method == "GET" and query.get("watch") not in ("true", "1"):
+            _require_fields(target.plural, query)
             found = _select(self._list(target), query)
             return Answer(
                 status=200, body=self._as_list(target, found, metadata_only=_METADATA_ONLY in accept)
             )
-        if method != "POST":
+        if method != "POST" or (not target.namespace and target.plural not in _CLUSTER_SCOPED):
             return _failure(405, "MethodNotAllowed", "the fake guest only lists and creates collections")
-        manifest = json.loads(body)
-        key = (target.plural, target.namespace, manifest["metadata"]["name"])
-        if key in self.objects:
-            return _failure(409, "AlreadyExists", f"{target.plural} {key[2]!r} already exists")
-        if target.namespace:
-            manifest["metadata"]["namespace"] = target.namespace
-        return Answer(status=201, body=self._store(key, manifest, None))
+        manifest = _typed(target, json.loads(body))
+        key = (target.plural, target.namespace, manifest["metadata"].get("name") or "")
+        return Answer(status=201, body=self.create(key, manifest))
 
     def _item(self, method: str, target: _Target, accept: str, content_type: str, body: bytes) -> Answer:
         key = (target.plural, target.namespace, target.name)
-        current = self.objects.get(key)
-        if current is None:
-            return _failure(404, "NotFound", f"{target.plural} {target.name!r} not found")
         if method == "GET":
+            current = self.objects.get(key)
+            if current is None:
+                return _refusal(missing(key), target)
             return Answer(status=200, body=_metadata_of(current) if _METADATA_ONLY in accept else current)
         if method == "DELETE":
-            del self.objects[key]
-            return Answer(status=200, body={"apiVersion": "v1", "kind": "Status", "status": "Success"})
+            preconditions = (json.loads(body) if body else {}).get("preconditions") or {}
+            self.delete(key, uid=preconditions.get("uid"), version=preconditions.get("resourceVersion"))
+            return Answer(
+                status=200, body={"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success"}
+            )
         if method == "PATCH" and content_type != "application/merge-patch+json":
             return _failure(415, "UnsupportedMediaType", "the fake guest takes merge patches only")
-        if method not in ("PATCH", "PUT"):
+        if method == "PATCH":
+            return Answer(
+                status=200, body=self.merge_patch(key, json.loads(body), subresource=target.subresource)
+            )
+        if method != "PUT":
             return _failure(405, "MethodNotAllowed", "the fake guest does not know this method")
-        sent: Object = json.loads(body)
-        expected = sent.get("metadata", {}).pop("resourceVersion", None)
-        if expected is not None and expected != current["metadata"]["resourceVersion"]:
-            return _failure(409, "Conflict", "the object has been modified")
-        wanted = merge_patch(current, sent) if method == "PATCH" else sent
-        if wanted == current:
-            return Answer(status=200, body=current)
-        return Answer(status=200, body=self._store(key, wanted, current))
+        is_there = key in self.objects
+        made = self.replace(key, _typed(target, json.loads(body)), subresource=target.subresource)
+        return Answer(status=200 if is_there else 201, body=made)
 
     def _list(self, target: _Target) -> list[Object]:
         return [
@@ -135,42 +144,15 @@ class SimulatedGuest:
             return {
                 "apiVersion": "meta.k8s.io/v1",
                 "kind": "PartialObjectMetadataList",
-                "metadata": {"resourceVersion": str(self._version)},
+                "metadata": {"resourceVersion": str(self.version)},
                 "items": [_metadata_of(one) for one in found],
             }
         return {
             "apiVersion": target.group_version,
             "kind": f"{KINDS[target.plural]}List",
-            "metadata": {"resourceVersion": str(self._version)},
+            "metadata": {"resourceVersion": str(self.version)},
             "items": list(found),
         }
-
-    def _store(self, key: Key, wanted: Object, current: Object | None) -> Object:
-        self._version = next(self._versions)
-        was = current["metadata"] if current else {}
-        metadata = {
-            **wanted["metadata"],
-            "uid": was.get("uid", str(uuid.uuid4())),
-            "creationTimestamp": was.get(
-                "creationTimestamp", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            ),
-            "resourceVersion": str(self._version),
-        }
-        self.objects[key] = {**wanted, "metadata": metadata}
-        return self.objects[key]
-
-
-def merge_patch(current: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386): null removes, objects merge, all else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(current) if isinstance(current, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge_patch(merged.get(name), value)
-    return merged
 
 
 def _parse(path: str) -> _Target | None:
@@ -182,22 +164,34 @@ def _parse(path: str) -> _Target | None:
     else:
         return None
     namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces":
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in KINDS:
         namespace, rest = rest[1], rest[2:]
-    plural, name = rest[0], rest[1] if len(rest) > 1 else ""
-    if plural not in KINDS or len(rest) > 2 or (namespace and plural in _CLUSTER_SCOPED):
+    plural, name, subresource = [*rest, "", ""][:3]
+    is_outside = bool(name) and not namespace and plural not in _CLUSTER_SCOPED
+    if plural not in KINDS or len(rest) > 3 or (namespace and plural in _CLUSTER_SCOPED) or is_outside:
         return None
-    return _Target(group_version=group_version, plural=plural, namespace=namespace, name=name)
+    return _Target(
+        group_version=group_version, plural=plural, namespace=namespace, name=name, subresource=subresource
+    )
 
 
 def _select(found: Iterable[Object], query: Mapping[str, str]) -> list[Object]:
     """Keep what labelSelector (equality, membership, presence) and fieldSelector (a few fields) ask for."""
     kept = list(found)
     for term in _terms(query.get("labelSelector", "")):
-        kept = [one for one in kept if _matches(one["metadata"].get("labels", {}), term)]
+        kept = [one for one in kept if _matches(one["metadata"].get("labels") or {}, term)]
     for term in _terms(query.get("fieldSelector", "")):
         kept = [one for one in kept if _matches(_fields_of(one), term)]
     return kept
+
+
+def _require_fields(plural: str, query: Mapping[str, str]) -> None:
+    """Raise RefusedCallError for a field selector that an API server refuses for this kind."""
+    known = {"metadata.name", "metadata.namespace"} | _SELECTABLE.get(plural, frozenset())
+    for term in _terms(query.get("fieldSelector", "")):
+        name = term.partition("!=" if "!=" in term else "=")[0]
+        if name not in known:
+            raise RefusedCallError(400, "BadRequest", f"field label not supported: {name}")
 
 
 def _fields_of(found: Object) -> dict[str, str]:
@@ -241,7 +235,21 @@ def _metadata_of(found: Object) -> Object:
     return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": found["metadata"]}
 
 
-def _failure(code: int, reason: str, message: str) -> Answer:
+def _typed(target: _Target, manifest: Object) -> Object:
+    """Return an object with the type that its path implies."""
+    return {"apiVersion": target.group_version, "kind": KINDS[target.plural], **manifest}
+
+
+def _refusal(refused: RefusedCallError, target: _Target) -> Answer:
+    details: Object = {"kind": target.plural}
+    if refused.is_about_object:
+        details["name"] = target.name
+    if refused.cause:
+        details["causes"] = [{"reason": refused.cause}]
+    return _failure(refused.status, refused.reason, str(refused), details)
+
+
+def _failure(code: int, reason: str, message: str, details: Object | None = None) -> Answer:
     body = {
         "apiVersion": "v1",
         "kind": "Status",
@@ -250,5 +258,6 @@ def _failure(code: int, reason: str, message: str) -> Answer:
         "code": code,
         "reason": reason,
         "message": message,
+        "details": details or {},
     }
     return Answer(status=code, body=body)

@@ -1,0 +1,65 @@
+"""One control plane, one API in memory and one simulated guest, which the cases of the contract share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+import pytest_asyncio
+
+from fipop.kube.client import Connection, KubeClient, connection_from_kubeconfig
+from localfleet.certificates import build_authority
+from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
+from localfleet.fleet import LocalFleet
+from localfleet.proxy import RancherProxy
+from localfleet.simulated import SimulatedGuest
+from tests.contract.sides import MEMORY, REAL, SIMULATED, MemorySide, RealSide, Side, SimulatedSide
+from tests.harness.memory import Memory, MemoryClient
+
+_GUEST, _TOKEN = "c-m-contract", "u-contract:1"
+_numbers = itertools.count(1)
+
+
+@pytest_asyncio.fixture(scope="session", params=[MEMORY, SIMULATED, REAL])
+async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
+    """A side of the contract; the control plane starts for the last one only."""
+    async with {MEMORY: _memory, SIMULATED: _simulated, REAL: _real}[request.param]() as side:
+        yield side
+
+
+@pytest_asyncio.fixture
+async def home(side: Side) -> str:
+    """A namespace of this case's own."""
+    name = f"contract-{next(_numbers)}"
+    await side.make_namespace(name)
+    return name
+
+
+@asynccontextmanager
+async def _memory() -> AsyncIterator[Side]:
+    memory = Memory()
+    yield MemorySide(memory, MemoryClient(memory, Random(1), trouble=0.0))
+
+
+@asynccontextmanager
+async def _simulated() -> AsyncIterator[Side]:
+    async with RancherProxy(build_authority("rancher", datetime.now(UTC))) as proxy:
+        proxy.add_guest(_GUEST, SimulatedGuest(latency_seconds=0.0))
+        proxy.issue_token(_TOKEN)
+        proxy.bind_token(_TOKEN, _GUEST)
+        connection = Connection(server=proxy.url_of(_GUEST), ca_pem=proxy.ca_pem, token=_TOKEN)
+        async with KubeClient(connection) as client:
+            yield SimulatedSide(client)
+
+
+@asynccontextmanager
+async def _real() -> AsyncIterator[Side]:
+    async with LocalFleet() as fleet:
+        plane = await fleet.management(controllers=())
+        await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
+        async with KubeClient(connection_from_kubeconfig(plane.admin_kubeconfig)) as client:
+            yield RealSide(client)
