@@ -349,7 +349,12 @@ async def settled(count: int, **options: str) -> World:
     key = (count, tuple(sorted(options.items())))
     if key not in _settled:
         world = World(count, **options)
+        asked = world.settings
+        world.change(
+            kubevipRolloutMaxConcurrency="100%"
+        )  # two waves instead of many: they are not the subject yet
         await world.run_until("Completed")
         assert world.holding(world.target) == set(world.guests)
+        world.settings = asked
         _settled[key] = world
     return await _settled[key].copy()
