@@ -13,6 +13,7 @@ _ROOT = Path(__file__).parent.parent
 OUR_CRDS = _ROOT / "crds"
 RANCHER_CRDS = Path(__file__).parent / "rancher-crds"
 
+_SERVED_SECONDS = 90.0
 _COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -33,11 +34,11 @@ async def _load(client: ApiClient, crd: Json) -> None:
     async def is_established() -> bool:
         return is_true(await client.get(place), "Established")
 
-    await eventually(is_established, what=f"{place} to be established")
+    await eventually(is_established, seconds=_SERVED_SECONDS, what=f"{place} to be established")
     for version in (version["name"] for version in crd["spec"]["versions"] if version["served"]):
         collection = f"/apis/{crd['spec']['group']}/{version}/{crd['spec']['names']['plural']}"
 
         async def is_served(path: str = collection) -> Json:
             return await client.get(f"{path}?limit=1")
 
-        await eventually(is_served, what=f"{collection} to be served")
+        await eventually(is_served, seconds=_SERVED_SECONDS, what=f"{collection} to be served")

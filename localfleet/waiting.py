@@ -14,7 +14,7 @@ _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.25
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], *, seconds: float = 10.0, what: str = "") -> T:
+async def eventually(look: Callable[[], Awaitable[T | None]], *, seconds: float = 30.0, what: str = "") -> T:
     """Look again and again until what is seen is true (not None, False or empty); that.
 
     A failed assertion and an error of the API count as "not yet", so that `look` may be written straight.
