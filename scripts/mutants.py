@@ -249,7 +249,9 @@ def _mutmut(copy: Path, *arguments: str, is_shown: bool = False) -> str:
         stderr=None if is_terminal else subprocess.STDOUT,
     )
     if done.returncode != 0:
-        message = f"mutmut failed with exit code {done.returncode}.\n{(done.stdout or '')[-4000:]}"
+        # Each step of its progress begins with a carriage return.
+        output = re.sub(r"[^\n]*\r", "", done.stdout or "")
+        message = f"mutmut failed with exit code {done.returncode}.\n{output[-4000:]}"
         raise MutationError(message)
     return done.stdout or ""
 
