@@ -229,6 +229,41 @@ def test_a_bad_value_keeps_the_last_good_one_and_the_other_options_are_taken() -
     )
 
 
+GOOD_AND_BAD = {
+    "logLevel": ("Debug", "Loud"),
+    "operateGuestClusterInterval": ("60", "0"),
+    "metricsPort": ("9100", "8081"),
+    "traceIpamData": ("true", "perhaps"),
+    "kubevipGuestInstall": ("enabled", "always"),
+    "kubevipUpdate": ("true", "2"),
+    "kubevipNamespace": ("vip-system", "Vip_System"),
+    "kubevipReleaseName": ("vip", "x" * 54),
+    "kubevipChartRepoUrl": ("http://127.0.0.1:1/charts", "ftp://127.0.0.1/charts"),
+    "kubevipChartRef": ("oci://127.0.0.1:1/charts/kube-vip", "127.0.0.1:1/charts/kube-vip"),
+    "kubevipChartVersion": ("0.9.9", "newest"),
+    "kubevipChartValues": ("env: {vip_interface: eth7}", "- a list"),
+    "kubevipCloudProviderReleaseName": ("provider", "-provider"),
+    "kubevipCloudProviderChartRef": (
+        "oci://127.0.0.1:1/charts/provider",
+        "oci://127.0.0.1:1/charts/provider:v1",
+    ),
+    "kubevipCloudProviderChartVersion": ("0.2.9", "0.2"),
+    "kubevipCloudProviderChartValues": ("replicasCount: 2", "image: ["),
+}
+
+
+@pytest.mark.parametrize("option", GOOD_AND_BAD)
+def test_a_bad_value_keeps_the_last_good_one_of_its_option(option: str) -> None:
+    good, bad = GOOD_AND_BAD[option]
+    before = taken(option, good)
+    assert before != DEFAULTS
+
+    after, reported = parse_one(option, bad, before)
+
+    assert after == before
+    assert [each.option for each in reported] == [option]
+
+
 def test_an_option_that_is_taken_away_is_its_default_again_whatever_was_good_before() -> None:
     before, _ = parse_settings({"metricsPort": "9100"}, DEFAULTS)
 
