@@ -2,13 +2,14 @@
 
 import gc
 import json
+import logging
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 from click.testing import CliRunner
 
 from fipop.cli.main import main
@@ -102,13 +103,26 @@ def _run_all(arguments: tuple[str, ...], kubeconfig: Path) -> tuple[str, str]:
 def _run(arguments: tuple[str, ...], kubeconfig: Path, output: str) -> tuple[int, str, str]:
     argv = [*arguments, "--kubeconfig", str(kubeconfig), "-o", output]
     environment = {"NO_COLOR": "1", "COLUMNS": "120", "FIPOP_NAMESPACE": None, "KUBECONFIG": None}
-    assert isinstance(main, click.Command)
-    result = CliRunner().invoke(main, argv, prog_name="fipop", env=environment)
-    # A command is a process of its own, which collects nothing: this one lives on.
-    gc.enable()
+    with _as_in_a_process():
+        result = CliRunner().invoke(main, argv, prog_name="fipop", env=environment)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, _clean(result.stdout), _clean(result.stderr)
+
+
+@contextmanager
+def _as_in_a_process() -> Iterator[None]:
+    """Have a command find the logging of a new process, and take back what it does to a process that ends."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    root.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        gc.enable()
 
 
 def _clean(text: str) -> str:

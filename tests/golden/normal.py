@@ -91,7 +91,7 @@ def _flat(value: Any, names: Names, path: str) -> Iterator[tuple[str, Any]]:
 
 def _flat_mapping(value: Mapping[str, Any], names: Names, path: str) -> Iterator[tuple[str, Any]]:
     numbers = {key: each for key, each in value.items() if type(each) is int}
-    if len(numbers) > 1:
+    if len(numbers) > 1 and path.startswith("status"):
         yield path, ", ".join(f"{key} {each}" for key, each in sorted(numbers.items()))
         value = {key: each for key, each in value.items() if key not in numbers}
     elif not value and path not in _EMPTY_IS_ABSENT:

@@ -115,6 +115,8 @@ class Log:
         if not call.has_committed:
             step.writes.append({call.title + (problem or " -> nothing to change"): None})
             return
+        if call.after is None and not call.title.endswith(f"delete {call.about}"):
+            problem += " -> gone, with its last finalizer"
         shown = changes(call.before, call.after, self.names)
         is_change = call.before is not None and call.after is not None
         unseen = "only texts, or versions that were read" if is_change else None
