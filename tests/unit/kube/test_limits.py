@@ -56,8 +56,9 @@ async def test_a_page_that_is_too_large_is_asked_for_again_with_a_quarter(server
 async def test_an_object_of_more_than_a_mebibyte_is_too_large(server: FakeServer) -> None:
     limits = paging(server, [10, MIB, 10])
     async with guest_client(server) as client:
-        with pytest.raises(ApiAnswerError, match="TooLarge"):
+        with pytest.raises(ApiAnswerError) as caught:
             await client.list(SERVICES)
+        assert caught.value.reason == "TooLarge"
     assert limits == [50, 12, 3, 1, 2, 1], "it is looked for one by one"
 
 
@@ -65,12 +66,14 @@ async def test_a_kind_and_a_talk_have_a_bound_in_all(server: FakeServer) -> None
     paging(server, [90_000] * 60)
     allowance = Allowance(8 * MIB)
     async with guest_client(server, allowance=allowance) as client:
-        with pytest.raises(ApiAnswerError, match="TooLarge"):
+        with pytest.raises(ApiAnswerError) as caught:
             await client.list(SERVICES)
+        assert caught.value.reason == "TooLarge"
         paging(server, [90_000] * 35)
         await client.list(SERVICES)
-        with pytest.raises(ApiAnswerError, match="TooLarge"):
+        with pytest.raises(ApiAnswerError) as caught:
             await client.list(SERVICES)
+        assert caught.value.reason == "TooLarge"
     assert 0 <= allowance.bytes_left < 2 * MIB
 
 
@@ -78,16 +81,18 @@ async def test_a_kind_and_a_talk_have_a_bound_in_all(server: FakeServer) -> None
 async def test_a_token_that_is_none_is_sent_to_nobody(server: FakeServer, token: Any) -> None:
     server.says({"metadata": {"resourceVersion": "7", "continue": token}, "items": []})
     async with guest_client(server) as client:
-        with pytest.raises(ApiAnswerError, match="NoContinueToken"):
+        with pytest.raises(ApiAnswerError) as caught:
             await client.list(SERVICES)
+        assert caught.value.reason == "NoContinueToken"
     assert len(server.requests) == 1
 
 
 async def test_empty_pages_without_end_come_to_an_end(server: FakeServer) -> None:
     server.says({"metadata": {"resourceVersion": "7", "continue": "again"}, "items": []})
     async with guest_client(server) as client:
-        with pytest.raises(ApiAnswerError, match="TooManyPages"):
+        with pytest.raises(ApiAnswerError) as caught:
             await client.list(SERVICES)
+        assert caught.value.reason == "TooManyPages"
     assert len(server.requests) == GUEST_LIMITS.pages
 
 
@@ -102,8 +107,9 @@ async def test_an_object_that_cannot_be_read_is_the_servers_error(
 
     paging(server, [1])
     async with guest_client(server) as client:
-        with pytest.raises(ApiAnswerError, match="Malformed"):
+        with pytest.raises(ApiAnswerError) as caught:
             await client.list(SERVICES, project=project)
+        assert caught.value.reason == "Malformed"
 
 
 async def test_answers_in_hand_share_a_budget_and_small_ones_do_not_wait(server: FakeServer) -> None:

@@ -1,7 +1,6 @@
 """Lists: all pages, or none."""
 
 import asyncio
-import time
 
 import pytest
 from aiohttp import web
@@ -92,7 +91,6 @@ async def test_pages_without_end_run_into_the_deadline(server):
 
     server.answer = answer
     async with KubeClient(server.connection(), timeout_seconds=0.5) as client:
-        started = time.monotonic()
-        with pytest.raises(ApiUnreachableError, match="Timeout"):
+        with pytest.raises(ApiUnreachableError) as caught:
             await client.list(NAMESPACES)
-        assert time.monotonic() - started < 2
+        assert caught.value.reason == "Timeout"

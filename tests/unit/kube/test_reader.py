@@ -61,12 +61,15 @@ async def test_a_404_of_a_proxy_is_an_error_and_never_means_gone(server, client)
 
 
 async def test_the_clock_is_the_server_s(server, client):
-    with pytest.raises(ApiUnreachableError, match="NoAnswerYet"):
+    with pytest.raises(ApiUnreachableError) as caught:
         client.server_now()
+    assert caught.value.reason == "NoAnswerYet"
     server.says(CONFIG_MAP, headers={"Date": "Sun, 01 Mar 2099 12:00:00 GMT"})
+    asked = time.monotonic()
     await client.get(CONFIG_MAPS, "x", namespace="a")
     noon = datetime(2099, 3, 1, 12, 0, 0, tzinfo=UTC)
-    assert 0 <= (client.server_now() - noon).total_seconds() < 2
+    passed = (client.server_now() - noon).total_seconds()
+    assert 0 <= passed <= time.monotonic() - asked
 
 
 async def test_only_answers_of_a_working_server_count_as_good(server, client):
@@ -75,10 +78,10 @@ async def test_only_answers_of_a_working_server_count_as_good(server, client):
         await client.get(CONFIG_MAPS, "x", namespace="a")
     assert client.last_good_answer_at is None
     server.refuses(404, "NotFound")
+    asked = time.monotonic()
     await client.get(CONFIG_MAPS, "x", namespace="a")
-    good = client.last_good_answer_at
-    assert good is not None
-    assert time.monotonic() - good < 5
+    assert client.last_good_answer_at is not None
+    assert asked <= client.last_good_answer_at <= time.monotonic()
 
 
 async def test_every_request_is_told_without_body_query_or_token(server):

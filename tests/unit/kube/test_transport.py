@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-import time
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -62,13 +62,11 @@ async def test_cookies_are_not_kept(server):
 async def test_a_server_that_is_silent_costs_no_more_than_the_deadline(server, client):
     async def answer(_: web.Request) -> web.Response:
         await asyncio.sleep(30)
-        return web.Response()
+        return web.json_response(CONFIG_MAP)  # a client that waits for it is given no error
 
     server.answer = answer
-    started = time.monotonic()
     with pytest.raises(ApiUnreachableError) as caught:
         await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=0.2)
-    assert time.monotonic() - started < 1
     assert (caught.value.reason, caught.value.status, caught.value.outcome_unknown) == ("Timeout", 0, True)
 
 
@@ -76,16 +74,15 @@ async def test_a_body_of_one_byte_at_a_time_does_not_stretch_the_deadline(server
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for byte in b'{"metadata": {}}' * 100:
+        for byte in b" " * 600 + json.dumps(CONFIG_MAP).encode():
             await response.write(bytes([byte]))
             await asyncio.sleep(0.05)
-        return response
+        return response  # after half a minute: a client that waits for it is given no error
 
     server.answer = answer
-    started = time.monotonic()
-    with pytest.raises(ApiUnreachableError, match="Timeout"):
+    with pytest.raises(ApiUnreachableError) as caught:
         await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=0.3)
-    assert time.monotonic() - started < 1
+    assert caught.value.reason == "Timeout"
 
 
 @pytest.mark.parametrize(
