@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -12,14 +11,18 @@ from localfleet.controlplane import ControlPlane
 from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.provider import ProviderProcess, install_provider
-from tests.api.services.shop import KEYS, Shop
+from localfleet.waiting import eventually
+from tests.api.services.shop import KEYS, LEASE, LEDGER, Shop
 
 
-@pytest_asyncio.fixture(scope="package")
+@pytest_asyncio.fixture(scope="session")
 async def service_guest(
     fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ControlPlane]:
-    """A guest in which the chart is installed with fipop as its image; nothing runs yet."""
+    """A guest in which the chart is installed with fipop as its image; nothing runs yet.
+
+    The files of this folder share it, one after the other: the group "services".
+    """
     plane = await fleet.guest("service-guest")
     folder = tmp_path_factory.mktemp("service-guest")
     await install_provider(plane, Helm(program=ensure("helm"), home=folder / "helm"))
@@ -27,17 +30,37 @@ async def service_guest(
     await fleet.remove(plane)
 
 
-@pytest_asyncio.fixture(scope="package")
+async def clear(plane: ControlPlane) -> None:
+    """Take out of a guest whose provider has stopped what providers and their users left there."""
+    for path in (KEYS, LEDGER, LEASE):
+        if await plane.client.find(path) is not None:
+            await plane.client.delete(path)
+    for each in await plane.client.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
+        path = f"/api/v1/namespaces/{each['metadata']['namespace']}/services/{each['metadata']['name']}"
+        if each["metadata"].get("finalizers"):
+            await plane.client.patch(path, {"metadata": {"finalizers": None}})
+        if await plane.client.find(path) is not None:
+            await plane.client.delete(path)
+
+    async def are_gone() -> bool:
+        services = "/api/v1/services"
+        return not await plane.client.items(services, fieldSelector="spec.type=LoadBalancer")
+
+    await eventually(are_gone, seconds=30, what="no Service with an address is left")
+
+
+@pytest_asyncio.fixture(scope="module")
 async def provider(
     fleet: LocalFleet, service_guest: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ProviderProcess]:
-    """The one that tests share."""
+    """The one that the tests of a file share."""
     folder = tmp_path_factory.mktemp("provider")
     running = ProviderProcess(plane=service_guest, folder=folder, ports=fleet.ports)
     await running.start()
     yield running
     assert await running.stop() == 0
     assert "Traceback" not in (folder / "provider.log").read_text()
+    await clear(service_guest)
 
 
 @pytest.fixture(scope="session")
@@ -66,11 +89,7 @@ async def shop(
 
 
 @pytest_asyncio.fixture
-async def bare_guest(
-    fleet: LocalFleet, numbers: Iterator[int], tmp_path: Path
-) -> AsyncIterator[ControlPlane]:
-    """A guest of this test's own, with the chart and without a running provider."""
-    plane = await fleet.guest(f"bare-{next(numbers)}")
-    await install_provider(plane, Helm(program=ensure("helm"), home=tmp_path / "helm"))
-    yield plane
-    await fleet.remove(plane)
+async def bare_guest(service_guest: ControlPlane) -> AsyncIterator[ControlPlane]:
+    """The guest for tests that start providers themselves: no other runs, and nothing is there of an earlier one."""
+    yield service_guest
+    await clear(service_guest)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localfleet.client import ApiClient, Json
+from localfleet.provider import NAME
 from localfleet.waiting import eventually
 
 A = "kube-vip.io/loadbalancerIPs"
@@ -13,10 +14,11 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
 KEYS = "/api/v1/namespaces/kube-system/configmaps/kubevip"
 LEDGER = "/api/v1/namespaces/kube-system/configmaps/fipop-service-addresses"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
 
-SERVED_SECONDS = 2.0
-"""So soon a Service is to have what it can have."""
-PATIENCE_SECONDS = 10.0
+SERVED_SECONDS = 6.0
+"""A Service has what it can have after 2 s; three times that."""
+PATIENCE_SECONDS = 30.0
 
 
 def build_service(

@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from localfleet.controlplane import ControlPlane
 from localfleet.fleet import LocalFleet
 from localfleet.provider import ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
+
+pytestmark = pytest.mark.xdist_group("services")
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "guest-cloud-provider.yaml"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
@@ -46,3 +50,4 @@ async def test_its_rights_are_enough_and_stale_leases_go(
     text = await running.metrics()
     assert 'code="403"' not in text
     assert await running.stop() == 0
+    await plane.kubectl("delete", "-f", str(EXAMPLE))

@@ -9,24 +9,23 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from localfleet.assets import ensure
 from localfleet.client import Json
 from localfleet.controlplane import ControlPlane
 from localfleet.fleet import LocalFleet
-from localfleet.helm import Helm
-from localfleet.provider import NAME, ProviderProcess, install_provider
+from localfleet.provider import NAME, ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
-from tests.api.services.shop import FINALIZER, KEYS, LEDGER, A, Shop, is_chosen, of
+from tests.api.services.shop import FINALIZER, KEYS, LEASE, LEDGER, A, Shop, is_chosen, of
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
+pytestmark = pytest.mark.xdist_group("services")
+
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
 KVCP_SERVICES = "/api/v1/services"
 
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """A guest of this module's own, in which providers are started and stopped."""
+    """A guest in which providers are started and stopped."""
 
     plane: ControlPlane
     fleet: LocalFleet
@@ -53,36 +52,17 @@ class Bench:
         return made
 
 
-@pytest_asyncio.fixture(scope="module")
-async def own_guest(
-    fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[ControlPlane]:
-    plane = await fleet.guest("process-guest")
-    home = tmp_path_factory.mktemp("helm")
-    await install_provider(plane, Helm(program=ensure("helm"), home=home))
-    yield plane
-    await fleet.remove(plane)
-
-
 @pytest_asyncio.fixture
 async def bench(
-    own_guest: ControlPlane, fleet: LocalFleet, tmp_path: Path, shop_numbers: Iterator[int]
+    bare_guest: ControlPlane, fleet: LocalFleet, tmp_path: Path, shop_numbers: Iterator[int]
 ) -> AsyncIterator[Bench]:
-    shop = await open_shop(own_guest, next(shop_numbers))
-    made = Bench(plane=own_guest, fleet=fleet, folder=tmp_path, shop=shop, running=[])
+    shop = await open_shop(bare_guest, next(shop_numbers))
+    made = Bench(plane=bare_guest, fleet=fleet, folder=tmp_path, shop=shop, running=[])
     yield made
     for each in made.running:
         if each.process.is_running:
             await each.stop()
         assert "Traceback" not in each.process.log.read_text()
-    for path in (KEYS, LEDGER, LEASE):
-        if await own_guest.client.find(path) is not None:
-            await own_guest.client.delete(path)
-    for each in await own_guest.client.items(KVCP_SERVICES):
-        if each["spec"]["type"] == "LoadBalancer":
-            path = f"/api/v1/namespaces/{each['metadata']['namespace']}/services/{each['metadata']['name']}"
-            await own_guest.client.patch(path, {"metadata": {"finalizers": None}})
-            await own_guest.client.delete(path)
 
 
 def by_kvcp(name: str, address: str) -> Json:
@@ -126,6 +106,7 @@ async def test_services_of_kvcp_are_taken_over_with_one_write_of_the_ledger_and_
         assert found["metadata"]["resourceVersion"] == each["metadata"]["resourceVersion"]
     await bench.shop.close("web-7")
     await bench.shop.is_gone("web-7")
+    await eventually(lambda: _holds(bench, 29))
     await bench.shop.open("again")
     await bench.shop.has("again", f"{bench.shop.net}.7")
 
@@ -252,27 +233,29 @@ async def test_flags_of_a_cloud_controller_manager_are_ignored_with_one_warning(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "code", "words"),
+    ("arguments", "environment", "code", "named"),
     [
-        (
-            (),
-            {"KUBEVIP_ENABLE_LOADBALANCERCLASS": "yes"},
-            1,
-            "KUBEVIP_ENABLE_LOADBALANCERCLASS is no boolean",
-        ),
-        (("--leader-elect-renew-deadline=20s",), {}, 1, "--leader-elect cannot work so"),
-        (("--leader-elect-retry-period=soon",), {}, 2, "is no duration such as 15s"),
-        (("--secure-port=http",), {}, 2, "not a valid integer"),
-        (("--kubeconfig=/none",), {}, 2, "does not exist"),
+        ((), {"KUBEVIP_ENABLE_LOADBALANCERCLASS": "yes"}, 1, "KUBEVIP_ENABLE_LOADBALANCERCLASS"),
+        (("--leader-elect-renew-deadline=20s",), {}, 1, "--leader-elect"),
+        (("--leader-elect-retry-period=soon",), {}, 2, "--leader-elect-retry-period"),
+        (("--secure-port=http",), {}, 2, "--secure-port"),
+        (("--kubeconfig=/none",), {}, 2, "/none"),
+    ],
+    ids=[
+        "arguments0-environment0-1-KUBEVIP_ENABLE_LOADBALANCERCLASS is no boolean",
+        "arguments1-environment1-1---leader-elect cannot work so",
+        "arguments2-environment2-2-is no duration such as 15s",
+        "arguments3-environment3-2-not a valid integer",
+        "arguments4-environment4-2-does not exist",
     ],
 )
 async def test_what_cannot_work_ends_it_with_one_sentence(
-    bench: Bench, arguments: tuple[str, ...], environment: dict[str, str], code: int, words: str
+    bench: Bench, arguments: tuple[str, ...], environment: dict[str, str], code: int, named: str
 ) -> None:
     running = bench.build(*arguments, **environment)
     await running.begin()
     assert await running.process.wait() == code
-    assert words in running.process.log.read_text()
+    assert named in running.process.log.read_text()
 
 
 VERBS = [
@@ -293,6 +276,7 @@ VERBS = [
 ]
 
 
+@pytest.mark.slow  # test_own_manifest.py has that the rights are enough
 @pytest.mark.parametrize(("resource", "verb", "ours"), VERBS, ids=[f"{each[0]}-{each[1]}" for each in VERBS])
 async def test_each_verb_is_needed_and_its_return_is_enough(
     bench: Bench, resource: str, verb: str, ours: str

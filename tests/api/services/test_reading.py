@@ -15,6 +15,8 @@ from tests.api.services.shop import (
     of,
 )
 
+pytestmark = pytest.mark.xdist_group("services")
+
 
 async def test_the_first_key_of_a_namespace_is_its_one_pool(shop: Shop) -> None:
     other = f"{shop.net}.100"
