@@ -19,16 +19,21 @@ fmt: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: setup ## Format, lint, types, import contract, chart
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+check-fast: setup ## Lint, types, import contract, coupling of tests, code budget: seconds once mypy is warm
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.coupling
+	$(BIN)/python -m scripts.code_budget
+
+check: check-fast ## The same, and the list of promises, and the chart
+	$(BIN)/python -m scripts.promises
 
 clean: ## Remove what the build left in the checkout (not the cache)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out
 
-.PHONY: help setup fmt check clean
+.PHONY: help setup fmt check-fast check clean
 
 check: lint-chart
 
@@ -60,12 +65,28 @@ demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it r
 
 .PHONY: demo
 
-# Checks leave a core idle that builds can use, the first time.
-test: setup ## Run everything: checks, unit tests, tests on real control planes
-	$(MAKE) --jobs=2 check assets
-	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=15
+PYTEST := $(BIN)/pytest --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --max-worker-restart=0
 
-.PHONY: test
+# Checks leave a core idle that builds can use, the first time.
+test: setup ## Run the checks and all tests but the slow ones (under 8 minutes on 2 cores)
+	$(MAKE) --jobs=2 check assets
+	$(PYTEST) -m "not slow" --durations=15
+
+test-slow: setup assets ## Run the slow tests, fresh examples, and bugs that unit tests must catch (under 25 minutes on 2 cores)
+	$(PYTEST) -m slow --durations=15
+	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile=fresh tests/unit tests/scenarios
+	$(BIN)/python -m tests.faults.seeded --units
+
+test-fast: setup ## Run the unit tests and the scenarios in memory (about a minute)
+	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/golden tests/contract -k "not real"
+
+test-room: setup ## Run the tests of one folder of fipop/ and its scenarios (ROOM=operator/addresses)
+	$(BIN)/python -m scripts.rooms $(ROOM)
+
+mutants: setup ## Change one module in small ways and print the changes that its tests miss (MODULE=fipop/operator/addresses/decision.py)
+	$(BIN)/python -m scripts.mutants $(MODULE)
+
+.PHONY: test test-slow test-fast test-room mutants
 
 bench: setup ## Measure the IPAM core beside netaddr and ipaddress; writes bench/RESULTS.md
 	$(BIN)/python -m bench.ipam
