@@ -28,6 +28,8 @@ from localfleet.registry import OciRegistry
 from localfleet.routes import upstream_of
 from localfleet.waiting import eventually
 
+pytestmark = pytest.mark.xdist_group("guest-charts")
+
 CLUSTERS = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters"
 MANAGEMENT = "/apis/management.cattle.io/v3/clusters"
 

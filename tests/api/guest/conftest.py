@@ -1,4 +1,7 @@
-"""A guest with a node that the tests of this folder share, swept between them, and where its charts come from."""
+"""A guest with a node that the tests of this folder share, swept between them, and where its charts come from.
+
+The files of this folder are of the groups "guest", by helm, and "guest-charts", which hardly needs it.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -11,7 +14,6 @@ from localfleet.assets import ensure
 from localfleet.certificates import build_authority
 from localfleet.chartrepo import ChartRepository
 from localfleet.controlplane import ControlPlane
-from localfleet.fleet import LocalFleet
 from localfleet.helm import PUBLISHED, Helm
 from localfleet.proxy import RancherProxy
 from tests.api.guest.guest_bench import GuestBench, open_bench, settings_with
@@ -46,9 +48,9 @@ async def proxy() -> AsyncIterator[RancherProxy]:
         yield proxy
 
 
-@pytest_asyncio.fixture(scope="session")
-async def plane(fleet: LocalFleet) -> ControlPlane:
-    return await fleet.guest("kept-guest", nodes=1)
+@pytest.fixture(scope="session")
+def plane(guest: ControlPlane) -> ControlPlane:
+    return guest
 
 
 @pytest.fixture

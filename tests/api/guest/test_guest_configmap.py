@@ -21,6 +21,8 @@ from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault
 from tests.api.guest.guest_bench import CONFIG_MAP, TOKEN, GuestBench, settings_with
 
+pytestmark = pytest.mark.xdist_group("guest-charts")
+
 
 @pytest.fixture(autouse=True)
 def not_opted_in(bench: GuestBench) -> None:

@@ -17,8 +17,10 @@ from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import GOOD_VALUES, GuestBench, helm_processes, settings_with
 from tests.api.guest.test_release_removal import leave, of_helm
 
+pytestmark = pytest.mark.xdist_group("guest")
+
 CHANGED = GOOD_VALUES + "podAnnotations: {changed: 'yes'}\n"
-WRITES = (0, 1, 3)
+WRITES = (pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(3, marks=pytest.mark.slow))
 """Which of helm's writes it is killed in: nothing is written yet, its record alone, some of the objects."""
 
 

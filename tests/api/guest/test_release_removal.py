@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import PassReport
 from localfleet.harvester_guest import install_harvester_kube_vip
 from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import GuestBench, release_of
+
+pytestmark = pytest.mark.xdist_group("guest")
 
 HARVESTER = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-vip"
 PARKED = "node-role.kubernetes.io/harvester-kube-vip-disabled"
