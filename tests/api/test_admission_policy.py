@@ -14,6 +14,8 @@ from localfleet.errors import ApiError
 from localfleet.waiting import eventually
 from tests.chart.rendering import ROOT, Chart
 
+pytestmark = pytest.mark.xdist_group("management")
+
 RANGES = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 ALLOW = "kubefip.k8s.binbash.org/allow-delete"

@@ -13,6 +13,8 @@ from localfleet.controlplane import ControlPlane
 from localfleet.errors import ApiError
 from tests.api.crd_constraints import PLACES, RESERVATION, TIME, crds
 
+pytestmark = pytest.mark.xdist_group("management")
+
 
 def reservation(**spec: Any) -> Json:
     """A reservation with these fields; None takes one out."""

@@ -31,6 +31,8 @@ from tests.api.crd_constraints import (
     schema_of,
 )
 
+pytestmark = pytest.mark.xdist_group("management")
+
 CASES = [
     pytest.param(kind, *key.rsplit(" ", 2 if " rule " in key else 1)[:1], constraint, id=f"{kind} {key}")
     for kind, constraints in CONSTRAINTS.items()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import pytest
 import pytest_asyncio
 
 from fipop.kube.client import KubeClient, connection_from_kubeconfig
@@ -11,6 +12,8 @@ from fipop.kube.events import EventRecorder, EventType, ObjectReference, referen
 from fipop.kube.resources import CONFIG_MAPS, EVENTS, FLOATING_IP_RANGES
 from localfleet.controlplane import ControlPlane
 from localfleet.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group("management")
 
 
 @pytest_asyncio.fixture
@@ -25,7 +28,7 @@ async def running(recorder: EventRecorder) -> AsyncIterator[EventRecorder]:
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
-        await asyncio.wait_for(recorder.flush(), 20)
+        await asyncio.wait_for(recorder.flush(), 60)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -31,6 +31,8 @@ from fipop.kube.resources import (
 )
 from localfleet.controlplane import ControlPlane
 
+pytestmark = pytest.mark.xdist_group("management")
+
 NOT_INSTALLED = Resource(group="absent.test", version="v1", plural="things", kind="Thing", namespaced=False)
 
 
@@ -204,7 +206,7 @@ async def test_a_watch_sees_what_happens_after_its_version(kube, namespace):
         resource_version=listing.resource_version,
         timeout_seconds=20,
     )
-    async with aclosing(watch) as events, asyncio.timeout(15):
+    async with aclosing(watch) as events, asyncio.timeout(60):
         first = asyncio.ensure_future(anext(events))
         await kube.create(CONFIG_MAPS, config_map(namespace))
         await kube.create(CONFIG_MAPS, config_map(namespace, "another"))
@@ -217,18 +219,18 @@ async def test_a_watch_sees_what_happens_after_its_version(kube, namespace):
 
 
 async def test_a_watch_ends_when_the_server_s_time_is_over(kube, namespace):
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         events = [event async for event in kube.watch(SECRETS, namespace=namespace, timeout_seconds=1)]
     assert {event.type for event in events} <= {"ADDED", "BOOKMARK"}
 
 
-async def test_a_version_that_was_compacted_is_gone(fresh_management):
-    async with KubeClient(connection_from_kubeconfig(fresh_management.admin_kubeconfig)) as kube:
-        await kube.create(CONFIG_MAPS, config_map("default"))
-        # The API server keeps a window of its own beside the store: only after a restart does it know of no older one.
-        await fresh_management.restart()
-        with pytest.raises(ApiGoneError):
-            [event async for event in kube.watch(CONFIG_MAPS, resource_version=1, timeout_seconds=2)]
+async def test_a_version_that_was_compacted_is_gone(kube, management, namespace):
+    await kube.create(CONFIG_MAPS, config_map(namespace))
+    # The API server keeps a window of its own beside the store: only after a restart does it know of no older one.
+    await management.stop_api()
+    await management.start_api()
+    with pytest.raises(ApiGoneError):
+        [event async for event in kube.watch(CONFIG_MAPS, resource_version=1, timeout_seconds=2)]
 
 
 async def test_an_unknown_token_is_unauthorized_and_one_without_rights_forbidden(kube, management, namespace):
@@ -246,23 +248,23 @@ async def test_an_unknown_token_is_unauthorized_and_one_without_rights_forbidden
 
 async def test_the_server_s_clock_is_this_machine_s_here(kube):
     await kube.version()
-    assert -0.5 < (datetime.now(UTC) - kube.server_now()).total_seconds() < 1.5
+    assert abs((datetime.now(UTC) - kube.server_now()).total_seconds()) < 60
 
 
-async def test_an_outage_is_told_in_time_and_ends_by_itself(fresh_management):
-    plane = fresh_management
-    async with KubeClient(connection_from_kubeconfig(plane.admin_kubeconfig)) as kube:
-        await kube.get(NAMESPACES, "default")
-        plane.pause()
-        try:
-            with pytest.raises(ApiUnreachableError) as caught:
-                await kube.get(NAMESPACES, "default", timeout_seconds=0.5)
-        finally:
-            plane.resume()
-        assert caught.value.reason == "Timeout"
-        await plane.stop_api()
+async def test_an_outage_is_told_in_time_and_ends_by_itself(kube, management):
+    await kube.get(NAMESPACES, "default")
+    management.pause()
+    try:
+        with pytest.raises(ApiUnreachableError) as caught:
+            await kube.get(NAMESPACES, "default", timeout_seconds=0.5)
+    finally:
+        management.resume()
+    assert caught.value.reason == "Timeout"
+    await management.stop_api()
+    try:
         with pytest.raises(ApiUnreachableError) as caught:
             await kube.get(NAMESPACES, "default", timeout_seconds=5)
-        assert caught.value.reason == "ConnectionRefused"
-        await plane.start_api()
-        assert await kube.get(NAMESPACES, "default") is not None
+    finally:
+        await management.start_api()
+    assert caught.value.reason == "ConnectionRefused"
+    assert await kube.get(NAMESPACES, "default") is not None

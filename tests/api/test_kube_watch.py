@@ -1,16 +1,18 @@
 """The watch of one object against a real API server that goes away, ends watches and comes back."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+import pytest
 import pytest_asyncio
 
 from fipop.kube.client import KubeClient, connection_from_kubeconfig
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.kube.watch import ObjectWatch
 from localfleet.controlplane import ControlPlane
+
+pytestmark = pytest.mark.xdist_group("management")
 
 
 @pytest_asyncio.fixture
@@ -26,8 +28,9 @@ def config_map(namespace: str, name: str, **data: str) -> dict:
 async def test_it_follows_one_object_through_its_lives_and_no_other(kube, namespace):
     watch = ObjectWatch(kube, CONFIG_MAPS, "one", namespace=namespace)
     assert watch.last_heard_at is None
-    async with aclosing(watch.versions()) as versions, asyncio.timeout(20):
+    async with aclosing(watch.versions()) as versions, asyncio.timeout(60):
         assert await anext(versions) is None
+        first_heard = watch.last_heard_at
         await kube.create(CONFIG_MAPS, config_map(namespace, "two", a="0"))
         await kube.create(CONFIG_MAPS, config_map(namespace, "one", a="1"))
         assert (await anext(versions))["data"] == {"a": "1"}
@@ -37,13 +40,13 @@ async def test_it_follows_one_object_through_its_lives_and_no_other(kube, namesp
         assert await anext(versions) is None
         await kube.create(CONFIG_MAPS, config_map(namespace, "one", a="3"))
         assert (await anext(versions))["data"] == {"a": "3"}
-    assert time.monotonic() - watch.last_heard_at < 5
+    assert watch.last_heard_at > first_heard
 
 
 async def test_rounds_that_show_nothing_new_yield_nothing_and_still_tell_of_life(kube, namespace):
     await kube.create(CONFIG_MAPS, config_map(namespace, "one", a="1"))
     watch = ObjectWatch(kube, CONFIG_MAPS, "one", namespace=namespace, server_timeout_seconds=1)
-    async with aclosing(watch.versions()) as versions, asyncio.timeout(20):
+    async with aclosing(watch.versions()) as versions, asyncio.timeout(60):
         await anext(versions)
         first_heard = watch.last_heard_at
         following = asyncio.ensure_future(anext(versions))
@@ -54,22 +57,20 @@ async def test_rounds_that_show_nothing_new_yield_nothing_and_still_tell_of_life
         assert (await following)["data"] == {"a": "2"}
 
 
-async def test_it_survives_an_outage_and_sees_what_changed_meanwhile(fresh_management):
-    plane = fresh_management
-    async with KubeClient(connection_from_kubeconfig(plane.admin_kubeconfig)) as kube:
-        await kube.create(CONFIG_MAPS, config_map("default", "one", a="1"))
-        watch = ObjectWatch(
-            kube,
-            CONFIG_MAPS,
-            "one",
-            namespace="default",
-            longest_backoff_seconds=1.0,
-            server_timeout_seconds=5,
-        )
-        async with aclosing(watch.versions()) as versions, asyncio.timeout(60):
-            assert (await anext(versions))["data"] == {"a": "1"}
-            following = asyncio.ensure_future(anext(versions))
-            await plane.stop_api()
-            await plane.start_api()
-            await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": "2"}}, namespace="default")
-            assert (await following)["data"] == {"a": "2"}
+async def test_it_survives_an_outage_and_sees_what_changed_meanwhile(kube, management, namespace):
+    await kube.create(CONFIG_MAPS, config_map(namespace, "one", a="1"))
+    watch = ObjectWatch(
+        kube,
+        CONFIG_MAPS,
+        "one",
+        namespace=namespace,
+        longest_backoff_seconds=1.0,
+        server_timeout_seconds=5,
+    )
+    async with aclosing(watch.versions()) as versions, asyncio.timeout(180):
+        assert (await anext(versions))["data"] == {"a": "1"}
+        following = asyncio.ensure_future(anext(versions))
+        await management.stop_api()
+        await management.start_api()
+        await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": "2"}}, namespace=namespace)
+        assert (await following)["data"] == {"a": "2"}

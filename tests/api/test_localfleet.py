@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
@@ -18,7 +17,7 @@ from localfleet.guard import guarded
 from localfleet.waiting import eventually
 from localfleet.workspace import Workspace
 
-MakeGuest = Callable[..., Awaitable[ControlPlane]]
+pytestmark = pytest.mark.xdist_group("management")
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -91,7 +90,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it(management: ControlPlane)
     async def is_gone() -> bool:
         return await management.client.find("/api/v1/namespaces/going") is None
 
-    await eventually(is_gone, seconds=20, what="the namespace to be gone")
+    await eventually(is_gone, seconds=60, what="the namespace to be gone")
 
 
 async def test_what_an_owner_leaves_behind_is_collected(management: ControlPlane, namespace: str) -> None:
@@ -107,7 +106,7 @@ async def test_what_an_owner_leaves_behind_is_collected(management: ControlPlane
     async def is_gone() -> bool:
         return await management.client.find(f"{place}/owned") is None
 
-    await eventually(is_gone, seconds=20, what="the owned object to be collected")
+    await eventually(is_gone, seconds=60, what="the owned object to be collected")
 
 
 async def test_services_may_have_both_families(guest: ControlPlane) -> None:
@@ -145,12 +144,13 @@ async def test_a_daemon_set_becomes_ready_and_loses_its_pods_when_it_is_parked(g
 
 async def test_a_deployment_rolls_out_and_a_pod_has_an_address(guest: ControlPlane) -> None:
     await guest.kubectl("create", "deployment", "small", "--image=example.invalid/none", "--replicas=2")
-    await guest.kubectl("rollout", "status", "deployment/small", "--timeout=20s")
+    await guest.kubectl("rollout", "status", "deployment/small", "--timeout=60s")
     pods = await guest.client.items("/api/v1/namespaces/default/pods", labelSelector="app=small")
     assert len({pod["status"]["podIP"] for pod in pods}) == 2
-    await guest.kubectl("delete", "deployment", "small", "--cascade=foreground", "--timeout=20s")
+    await guest.kubectl("delete", "deployment", "small", "--cascade=foreground", "--timeout=60s")
 
 
+@pytest.mark.slow
 async def test_guests_on_one_etcd_do_not_see_each_other(
     guest: ControlPlane, second_guest: ControlPlane
 ) -> None:
@@ -163,7 +163,7 @@ async def test_a_watch_tells_what_is_there_and_what_changes(management: ControlP
     place = f"/api/v1/namespaces/{namespace}/configmaps"
     await management.client.create(place, config_map("first"))
     seen: list[tuple[str, str]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in management.client.watch(place):
             name = event["object"]["metadata"]["name"]
             if name == "kube-root-ca.crt":
@@ -177,51 +177,52 @@ async def test_a_watch_tells_what_is_there_and_what_changes(management: ControlP
     assert seen == [("ADDED", "first"), ("ADDED", "second"), ("DELETED", "first")]
 
 
-async def test_an_outage_ends_at_the_same_address_and_with_the_same_objects(make_guest: MakeGuest) -> None:
-    guest = await make_guest()
-    await guest.client.create(CONFIG_MAPS, config_map("kept"))
-    token, url = await guest.token_for("default", "default"), guest.url
-    await guest.stop_api()
-    with pytest.raises(aiohttp.ClientError):
-        await guest.client.get(CONFIG_MAPS)
-    await guest.start_api()
-    assert guest.url == url
-    assert await guest.client.find(f"{CONFIG_MAPS}/kept")
-    async with guest.client_as(token) as user:
+async def test_an_outage_ends_at_the_same_address_and_with_the_same_objects(
+    management: ControlPlane, namespace: str
+) -> None:
+    plane, place = management, f"/api/v1/namespaces/{namespace}/configmaps"
+    await plane.client.create(place, config_map("kept"))
+    token, url = await plane.token_for(namespace, "default"), plane.url
+    await plane.stop_api()
+    try:
+        with pytest.raises(aiohttp.ClientError):
+            await plane.client.get(place)
+    finally:
+        await plane.start_api()
+    assert plane.url == url
+    assert await plane.client.find(f"{place}/kept")
+    async with plane.client_as(token) as user:
         with pytest.raises(ApiError) as refused:
-            await user.get(CONFIG_MAPS)
+            await user.get(place)
     assert refused.value.status == 403, "the token is still known"
 
 
-async def test_a_paused_control_plane_takes_connections_and_does_not_answer(
-    second_guest: ControlPlane,
-) -> None:
-    second_guest.pause()
+async def test_a_paused_control_plane_takes_connections_and_does_not_answer(management: ControlPlane) -> None:
+    management.pause()
     try:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await second_guest.client.get(CONFIG_MAPS)
+                await management.client.get(CONFIG_MAPS)
     finally:
-        second_guest.resume()
-    await second_guest.client.get(CONFIG_MAPS)
+        management.resume()
+    await management.client.get(CONFIG_MAPS)
 
 
 async def test_a_restored_store_knows_only_what_it_knew_then(
-    fresh_management: ControlPlane, tmp_path: Path
+    management: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    client = fresh_management.client
-    await client.create(CONFIG_MAPS, config_map("before"))
-    await fresh_management.etcd.snapshot(tmp_path / "snapshot")
-    later = await client.create(CONFIG_MAPS, config_map("after"))
+    plane, place = management, f"/api/v1/namespaces/{namespace}/configmaps"
+    await plane.client.create(place, config_map("before"))
+    await plane.etcd.snapshot(tmp_path / "snapshot")
+    later = await plane.client.create(place, config_map("after"))
 
-    await fresh_management.etcd.restore(tmp_path / "snapshot")
-    await fresh_management.restart()
+    await plane.etcd.restore(tmp_path / "snapshot")
+    await plane.restart()
 
-    client = fresh_management.client
-    names = {item["metadata"]["name"] for item in await client.items(CONFIG_MAPS)}
+    names = {item["metadata"]["name"] for item in await plane.client.items(place)}
     assert "before" in names
     assert "after" not in names
-    listed = await client.get(CONFIG_MAPS)
+    listed = await plane.client.get(place)
     assert int(listed["metadata"]["resourceVersion"]) <= int(later["metadata"]["resourceVersion"]) + 100
 
 
@@ -257,6 +258,7 @@ async def start_owner(folder: Path) -> tuple[asyncio.subprocess.Process, list[st
     return owner, (await owner.stdout.readline()).decode().split()
 
 
+@pytest.mark.slow
 async def test_ctrl_c_ends_everything_and_leaves_nothing(fleet: LocalFleet, tmp_path: Path) -> None:
     owner, pids = await start_owner(tmp_path)
     owner.send_signal(signal.SIGINT)
@@ -276,7 +278,7 @@ async def test_nothing_survives_a_killed_owner_and_its_folder_goes_with_the_next
     async def are_dead() -> bool:
         return not any(is_alive(pid) for pid in pids)
 
-    await eventually(are_dead, seconds=5, what="the processes to end")
+    await eventually(are_dead, seconds=30, what="the processes to end")
     assert fleet_folders(tmp_path)
     with Workspace(tmp_path) as workspace:
         assert fleet_folders(tmp_path) == [workspace.path]
