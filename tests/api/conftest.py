@@ -9,6 +9,8 @@ import pytest_asyncio
 from localfleet.controlplane import ControlPlane
 from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
 from localfleet.fleet import LocalFleet
+from localfleet.stack import Stack, open_stack
+from tests.api.tenant import Tenant, open_tenant
 
 MakeGuest = Callable[..., Awaitable[ControlPlane]]
 
@@ -40,6 +42,24 @@ async def guest(fleet: LocalFleet) -> ControlPlane:
 async def second_guest(fleet: LocalFleet) -> ControlPlane:
     """A guest without nodes, for what needs two."""
     return await fleet.guest("second-guest")
+
+
+@pytest_asyncio.fixture(scope="session")
+async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+    """The operator with the options of the chart, for tests that need nothing else.
+
+    The files that use it are of the group "shared-stack", which keeps them on one worker. Each test works on names,
+    ranges and addresses of its own (`numbers`), and asserts nothing about those of others.
+    """
+    async with open_stack(fleet, "shared") as stack:
+        await stack.start_operator()
+        yield stack
+
+
+@pytest_asyncio.fixture
+async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
+    async with open_tenant(stack, numbers) as tenant:
+        yield tenant
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,13 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-import pytest_asyncio
+import pytest
 
 from localfleet.controlplane import ControlPlane
 from localfleet.errors import DeadlineError
-from localfleet.fleet import LocalFleet
 from localfleet.rancher_steps import delete
 from localfleet.simulated import SimulatedGuest
-from localfleet.stack import RANGES, Stack, build_range, open_stack
+from localfleet.stack import RANGES, Stack, build_range
 from localfleet.waiting import eventually
 from tests.api.served_guest import (
     CONFIG_MAP,
@@ -26,19 +25,14 @@ from tests.api.served_guest import (
 )
 
 Part = Literal["range", "guest", "floating IP"]
+pytestmark = pytest.mark.xdist_group("shared-stack")
+
 PARTS: tuple[Part, ...] = ("range", "guest", "floating IP")
 ORDERS = list(itertools.permutations(PARTS))
 
 TERMINATING_SECONDS = 20.0
 FREED_SECONDS = 5.0
 QUARANTINE_SECONDS = 1
-
-
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "deletions") as stack:
-        await stack.start_operator()
-        yield stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

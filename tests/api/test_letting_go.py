@@ -1,35 +1,24 @@
 """Letting go: quarantine, who gets an address back at once, who waits for it, and what ends the waiting."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
+import pytest
 import pytest_asyncio
 
 from localfleet.controlplane import ControlPlane
-from localfleet.fleet import LocalFleet
 from localfleet.proxy import upstream_of
 from localfleet.rancher_plan import Guest
-from localfleet.stack import RESERVATIONS, Stack, condition, floating_ips, open_stack
+from localfleet.stack import RESERVATIONS, Stack, condition, floating_ips
 from localfleet.waiting import eventually
-from tests.api.tenant import Tenant, open_tenant
+from tests.api.tenant import Tenant
+
+pytestmark = pytest.mark.xdist_group("shared-stack")
 
 GUEST_CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
 SERVICES = "/api/v1/namespaces/default/services"
 UNSERVED = {"kubefip.k8s.binbash.org/floating-ip": "false"}
-
-
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "letting-go") as stack:
-        await stack.start_operator()
-        yield stack
-
-
-@pytest_asyncio.fixture
-async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
-    async with open_tenant(stack, numbers) as tenant:
-        yield tenant
 
 
 @pytest_asyncio.fixture

@@ -1,29 +1,15 @@
 """Changed wishes: the new address is had before the old one is given up; where it is not, nothing moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
-import pytest_asyncio
 
 from fipop.deadlines import UNDER_WAY_SECONDS
-from localfleet.fleet import LocalFleet
-from localfleet.stack import RESERVATIONS, Stack, condition, open_stack
+from localfleet.stack import RESERVATIONS, Stack, condition
 from localfleet.waiting import eventually
-from tests.api.tenant import Json, Tenant, open_tenant
+from tests.api.tenant import Json, Tenant
 
-
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "moves") as stack:
-        await stack.start_operator()
-        yield stack
-
-
-@pytest_asyncio.fixture
-async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
-    async with open_tenant(stack, numbers) as tenant:
-        yield tenant
+pytestmark = pytest.mark.xdist_group("shared-stack")
 
 
 async def test_a_changed_address_is_claimed_before_the_old_one_goes_to_quarantine(tenant: Tenant) -> None:

@@ -2,14 +2,13 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 import pytest_asyncio
 
-from localfleet.fleet import LocalFleet
+from localfleet.errors import DeadlineError
 from localfleet.rancher_plan import (
     Credential,
     Guest,
@@ -27,14 +26,15 @@ from localfleet.stack import (
     build_range,
     condition,
     floating_ips,
-    open_stack,
 )
 from localfleet.waiting import eventually
 from tests.api.served_guest import Json, remove_range, wait_for_condition
 
-WATCHED_SECONDS = 2.0
-ASKED_FOR_SECONDS = 5.0
-PATIENCE_SECONDS = 20.0
+pytestmark = pytest.mark.xdist_group("shared-stack")
+
+WATCHED_SECONDS = 3 * 2.0
+ASKED_FOR_SECONDS = 3 * 5.0
+"""Three times what the documentation says: what comes this late does not come by an event."""
 AT_ONCE = 8
 ASKED_FOR_AT_ONCE = 30
 CLUSTER = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters/{}"
@@ -57,28 +57,34 @@ def orders_of(steps: Sequence[Step], *, last: Step) -> list[tuple[Step, ...]]:
     return [order for order in itertools.permutations(steps) if order[-1] is last and is_possible(order)]
 
 
+def cover(orders: Sequence[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
+    """Few of these orders, in which each two steps come in every order that they have in any of them."""
+    left = {pair for order in orders for pair in itertools.combinations(order, 2)}
+    chosen = []
+    while left:
+        best = max(orders, key=lambda order: len(left.intersection(itertools.combinations(order, 2))))
+        left.difference_update(itertools.combinations(best, 2))
+        chosen.append(best)
+    return chosen
+
+
 @dataclass(slots=True)
 class Arrivals:
-    """When the first floating IP of each namespace appeared, in monotonic seconds."""
+    """The namespaces in which a floating IP has appeared."""
 
-    at: dict[str, float] = field(default_factory=dict)
+    namespaces: set[str] = field(default_factory=set)
 
     async def follow(self, stack: Stack) -> None:
         async for event in stack.client.watch(ALL_FLOATING_IPS):
-            self.at.setdefault(event["object"]["metadata"]["namespace"], time.monotonic())
+            self.namespaces.add(event["object"]["metadata"]["namespace"])
 
-    async def of(self, namespace: str, *, seconds: float) -> float:
-        async def is_there() -> float | None:
-            return self.at.get(namespace)
+    async def of(self, namespace: str, *, seconds: float) -> None:
+        """Wait until one has appeared there. Raises DeadlineError."""
 
-        return await eventually(is_there, seconds=seconds, what=f"a floating IP in {namespace}")
+        async def is_there() -> bool:
+            return namespace in self.namespaces
 
-
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "newcomers") as stack:
-        await stack.start_operator()
-        yield stack
+        await eventually(is_there, seconds=seconds, what=f"a floating IP in {namespace}")
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -147,55 +153,69 @@ async def has_range(stack: Stack, path: str, name: str) -> Json:
     return await eventually(holds, what=f"{path} to be served from {name}")
 
 
-async def measure(
+async def arrive(
     stack: Stack,
     arrivals: Arrivals,
     plans: Sequence[GuestPlan],
     orders: Sequence[Sequence[Step]],
     *,
     at_once: int,
-) -> list[float]:
-    """Bring up guests, each in its order: the time from before its last step to its floating IP, of each."""
+    seconds: float,
+) -> None:
+    """Bring up guests, each in its order; the floating IP of each must come so soon after its last step."""
 
-    async def finish(guest: Guest, last: Step) -> float:
-        assert guest.cluster_id not in arrivals.at, "its floating IP came before the last of its objects"
-        begun = time.monotonic()
-        await stack.player.take(guest, last)
-        return await arrivals.of(guest.cluster_id, seconds=PATIENCE_SECONDS) - begun
+    async def finish(guest: Guest, order: Sequence[Step]) -> None:
+        assert guest.cluster_id not in arrivals.namespaces, (
+            "its floating IP came before the last of its objects"
+        )
+        await stack.player.take(guest, order[-1])
+        try:
+            await arrivals.of(guest.cluster_id, seconds=seconds)
+        except DeadlineError as error:
+            error.add_note(f"in the order {', '.join(step.name for step in order)}")
+            raise
 
-    seconds: list[float] = []
     for begin in range(0, len(orders), at_once):
         batch = list(zip(plans, orders, strict=True))[begin : begin + at_once]
         guests = await asyncio.gather(
             *(stack.player.create_guest(plan, order=order[:-1]) for plan, order in batch)
         )
-        seconds += await asyncio.gather(
-            *(finish(guest, order[-1]) for guest, (_, order) in zip(guests, batch, strict=True))
-        )
-    return seconds
+        await asyncio.gather(*(finish(guest, order) for guest, (_, order) in zip(guests, batch, strict=True)))
 
 
-@pytest.mark.parametrize("last", [step for step in LINKS if orders_of(LINKS, last=step)])
+LASTS = [step for step in LINKS if orders_of(LINKS, last=step)]
+
+
+@pytest.mark.parametrize("last", LASTS)
 async def test_a_new_guest_gets_its_floating_ip_soon_after_the_last_of_its_objects(
     stack: Stack, arrivals: Arrivals, site: Site, last: Step
 ) -> None:
+    await have_guests_arrive(stack, arrivals, site, cover(orders_of(LINKS, last=last)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", LASTS)
+async def test_a_new_guest_gets_its_floating_ip_in_whatever_order_its_objects_come(
+    stack: Stack, arrivals: Arrivals, site: Site, last: Step
+) -> None:
+    await have_guests_arrive(stack, arrivals, site, orders_of(LINKS, last=last))
+
+
+async def have_guests_arrive(
+    stack: Stack, arrivals: Arrivals, site: Site, orders: Sequence[tuple[Step, ...]]
+) -> None:
+    """Have a guest come in each order, all of which end with the same step."""
     range_name = await site.offer("vlan", "0/24")
-    plans: list[GuestPlan] = []
-
-    async def find_slow(orders: Sequence[Sequence[Step]], *, at_once: int) -> list[Sequence[Step]]:
-        fresh = [
-            replace(site.plan("new"), name=f"new-{site.number}-{len(plans) + index}")
-            for index in range(len(orders))
-        ]
-        plans.extend(fresh)
-        seconds = await measure(stack, arrivals, fresh, orders, at_once=at_once)
-        limit = ASKED_FOR_SECONDS if last in ASKED_FOR else WATCHED_SECONDS
-        return [order for took, order in zip(seconds, orders, strict=True) if took > limit]
-
-    orders = orders_of(LINKS, last=last)
-    slow = await find_slow(orders, at_once=ASKED_FOR_AT_ONCE if last in ASKED_FOR else AT_ONCE)
-    # A machine that is busy elsewhere may make some late; an event that is missed is missed again.
-    assert not slow or not await find_slow(slow, at_once=AT_ONCE)
+    plans = [replace(site.plan("new"), name=f"new-{site.number}-{index}") for index in range(len(orders))]
+    is_asked_for = orders[0][-1] in ASKED_FOR
+    await arrive(
+        stack,
+        arrivals,
+        plans,
+        orders,
+        at_once=ASKED_FOR_AT_ONCE if is_asked_for else AT_ONCE,
+        seconds=ASKED_FOR_SECONDS if is_asked_for else WATCHED_SECONDS,
+    )
     found = [
         await has_range(stack, f"{floating_ips(plan.cluster_id)}/{plan.name}-kubevip", range_name)
         for plan in plans
@@ -227,8 +247,7 @@ async def test_a_guest_elsewhere_than_on_harvester_is_served_by_a_range_that_sel
         f"unselected-{number}", kind=GuestKind.OTHER_MACHINES, labels={"site": "another"}
     )
     await stack.player.create_guest(stranger, order=ELSEWHERE)
-    seconds = await measure(stack, arrivals, plans, orders, at_once=AT_ONCE)
-    assert max(seconds) < WATCHED_SECONDS
+    await arrive(stack, arrivals, plans, orders, at_once=AT_ONCE, seconds=WATCHED_SECONDS)
     for plan in plans:
         # A legacy cluster is mirrored under the name of its management Cluster.
         path = f"{floating_ips(plan.cluster_id)}/{plan.provisioning_name}-kubevip"
@@ -290,9 +309,7 @@ async def test_a_full_range_is_passed_over_and_where_all_are_full_the_floating_i
     await has_range(stack, await site.bring_up(site.plan("second")), any_network)
     third = await site.bring_up(site.plan("third"))
     await wait_for_condition(stack, third, "Allocated", "False", reason="RangeFull")
-    begun = time.monotonic()
     await has_range(stack, third, await site.offer("more", "16/28"))
-    assert time.monotonic() - begun < WATCHED_SECONDS
     found = await stack.client.get(first)
     assert condition(found, "Allocated")["status"] == "True"
 
@@ -319,9 +336,8 @@ async def test_where_no_range_is_meant_for_a_guest_one_event_tells_it_and_a_rang
     assert site.harvester.display_name in found[0]["message"]
     assert found[0]["involvedObject"]["kind"] == "Cluster"
     assert await stack.client.find(path) is None
-    begun = time.monotonic()
     last = await site.offer("last", "0/24")
-    assert await arrivals.of(plan.cluster_id, seconds=PATIENCE_SECONDS) - begun < WATCHED_SECONDS
+    await arrivals.of(plan.cluster_id, seconds=WATCHED_SECONDS)
     await has_range(stack, path, last)
 
 
@@ -338,10 +354,9 @@ async def test_a_harvester_cluster_that_rancher_learns_of_last_is_enough(
         assert await stack.client.items(floating_ips(plan.cluster_id)) == []
     body = build_range("late", f"{site.net}0/24", harvester=late.display_name, network="vlan10")
     await stack.client.create(RANGES, body)
-    begun = time.monotonic()
     await stack.player.create_harvester(late.display_name, cluster_id=late.cluster_id)
     for guest in list(stack.player.guests.values())[-2:]:
-        assert await arrivals.of(guest.cluster_id, seconds=PATIENCE_SECONDS) - begun < WATCHED_SECONDS
+        await arrivals.of(guest.cluster_id, seconds=WATCHED_SECONDS)
 
 
 async def test_a_namespace_that_holds_a_floating_ip_gets_no_second_one(stack: Stack, site: Site) -> None:

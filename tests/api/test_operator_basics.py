@@ -1,37 +1,28 @@
 """The thin whole: the packaged chart's RBAC, the real program, a guest that appears and gets its address."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
-import pytest_asyncio
+import pytest
 
 from localfleet.controlplane import ControlPlane
-from localfleet.fleet import LocalFleet
-from localfleet.proxy import upstream_of
-from localfleet.stack import RANGES, Stack, build_range, condition, floating_ips, open_stack
-from localfleet.waiting import eventually
+from localfleet.stack import RANGES, Stack, build_range
+from tests.api.served_guest import bring_up
 
-
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "basics") as stack:
-        await stack.start_operator()
-        await stack.client.create(
-            RANGES,
-            build_range("guest-vlan", "10.135.10.192/26", harvester="harvester-cluster1", network="vlan10"),
-        )
-        yield stack
+pytestmark = pytest.mark.xdist_group("shared-stack")
 
 
 async def test_a_new_guest_gets_an_address_in_its_config_map(
-    stack: Stack, second_guest: ControlPlane
+    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
 ) -> None:
-    guest = await stack.player.create_guest(stack.player.plan_guest("first"), upstream_of(second_guest))
-
-    async def is_ready() -> bool:
-        found = await stack.client.get(f"{floating_ips(guest.cluster_id)}/first-kubevip")
-        return condition(found, "Ready").get("status") == "True"
-
-    await eventually(is_ready, seconds=15)
-    config_map = await second_guest.client.get("/api/v1/namespaces/kube-system/configmaps/kubevip")
-    assert config_map["data"] == {"cidr-global": "10.135.10.193/32"}
-    assert await stack.held() == {"default.10.135.10.193": f"{guest.cluster_id}/first-kubevip"}
+    number = next(numbers)
+    net = f"10.{number // 256}.{number % 256}."
+    harvester = await stack.player.create_harvester(f"harvester-{number}")
+    body = build_range(
+        f"guest-vlan-{number}", f"{net}192/26", harvester=harvester.display_name, network="vlan10"
+    )
+    await stack.client.create(RANGES, body)
+    plan = stack.player.plan_guest(f"first-{number}", harvester=harvester)
+    async with bring_up(stack, second_guest, plan) as guest:
+        await guest.has_condition("Ready", "True", seconds=15)
+        assert await guest.data() == {"cidr-global": f"{net}193/32"}
+        assert (await stack.held())[f"default.{net}193"] == f"{guest.id}/{guest.name}-kubevip"

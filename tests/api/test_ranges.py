@@ -2,31 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
-import pytest_asyncio
 
 from localfleet.errors import ApiError
-from localfleet.fleet import LocalFleet
-from localfleet.stack import RANGES, RESERVATIONS, Stack, condition, open_stack
+from localfleet.stack import RANGES, RESERVATIONS, Stack, condition
 from localfleet.waiting import eventually
-from tests.api.tenant import Json, Tenant, open_tenant
+from tests.api.tenant import Json, Tenant
 
 INT64_MAX = 2**63 - 1
 
 
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "ranges") as stack:
-        await stack.start_operator()
-        yield stack
-
-
-@pytest_asyncio.fixture
-async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
-    async with open_tenant(stack, numbers) as tenant:
-        yield tenant
+pytestmark = pytest.mark.xdist_group("shared-stack")
 
 
 async def ready(tenant: Tenant, name: str, status: str, *, words: str = "", kind: str = "Ready") -> Json:

@@ -74,8 +74,12 @@ async def test_an_address_space_is_split_by_the_procedure_of_the_documentation(s
         return True
 
     await eventually(is_adopted, seconds=30)
-    old = await stack.client.get(f"{RANGES}/west")
-    assert condition(old, "Conflict")["status"] == "True"
+
+    async def conflicts() -> bool:
+        old = await stack.client.get(f"{RANGES}/west")
+        return condition(old, "Conflict").get("status") == "True"
+
+    await eventually(conflicts, seconds=30)
 
     # 1. and 2.: the same pool, with what the old range no longer had.
     await stack.client.create(
@@ -111,7 +115,7 @@ async def test_an_address_space_is_split_by_the_procedure_of_the_documentation(s
     await stack.client.delete(f"{RANGES}/west")
 
     # 5.
-    patch = {"metadata": {"annotations": {"harvesterClusterName": "harvester-1"}}}
+    patch = {"metadata": {"annotations": {"harvesterClusterName": "harvester-west"}}}
     await stack.client.patch(f"{RANGES}/west-2", patch)
     for each in await stack.client.items(ALL_FLOATING_IPS):
         assert condition(each, "Allocated")["status"] == "True"
