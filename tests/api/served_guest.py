@@ -18,7 +18,7 @@ from tests.api.sweeping import sweep
 
 Json = dict[str, Any]
 
-SERVED_SECONDS = 10.0
+SERVED_SECONDS = 30.0
 CONFIG_MAP = "/api/v1/namespaces/{}/configmaps/kubevip"
 _LIST_CONFIG_MAPS = "/api/v1/configmaps"
 _CLUSTER = "/apis/provisioning.cattle.io/v1/namespaces/{}/clusters/{}"
@@ -196,8 +196,8 @@ async def is_free(stack: Stack, address: str, *, seconds: float = SERVED_SECONDS
 
 
 async def scrape(stack: Stack) -> tuple[Sample, ...]:
-    """The samples of the first operator, as they are now."""
-    return parse_metrics(await stack.operators[0].metrics())
+    """The samples of the operator that was started last, as they are now."""
+    return parse_metrics(await stack.operators[-1].metrics())
 
 
 @asynccontextmanager

@@ -1,64 +1,24 @@
-"""Stacks that files of this folder share; tests/api/conftest.py makes their fixtures known.
+"""Stacks that files of this folder share. A file that uses one names this module in `pytest_plugins`.
 
-The files that use one are of the group of its name, which keeps them on one worker, and use it one after the other:
-each has ranges and options of its own for a while (`borrow`), and leaves no guest and no floating IP.
+It is of the group of the stack's name, which keeps all that use it on one worker, and borrows it
+(tests/api/borrowing.py).
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from localfleet.assets import ensure
-from localfleet.certificates import CertificateAuthority, build_authority
-from localfleet.chartrepo import ChartRepository
-from localfleet.client import Json
+from localfleet.certificates import build_authority
 from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
-from localfleet.registry import OciRegistry
-from localfleet.stack import ALL_FLOATING_IPS, RANGES, Stack, floating_ips, open_stack
-from localfleet.waiting import eventually
+from localfleet.stack import Stack, open_stack
+from tests.api.borrowing import Installs
 from tests.api.chart_source import chart_repository, pack_charts
 from tests.api.live_options import with_options
-from tests.api.served_guest import remove_range
-
-GONE_SECONDS = 30.0
-
-
-@asynccontextmanager
-async def borrow(stack: Stack, *ranges: Json, **options: str) -> AsyncIterator[Stack]:
-    """Have these ranges and options in a stack for a while; afterwards they are gone, and with them all guests."""
-    async with with_options(stack, **options):
-        for body in ranges:
-            await stack.client.create(RANGES, body)
-        yield stack
-        await clear(stack)
-
-
-async def clear(stack: Stack) -> None:
-    """Delete all guests, floating IPs and ranges, and wait until an operator has let them go."""
-    client = stack.client
-    for guest in list(stack.player.guests.values()):
-        await stack.player.delete_guest(guest)
-    for each in await client.items(ALL_FLOATING_IPS):
-        metadata = each["metadata"]
-        if "deletionTimestamp" not in metadata:
-            await client.delete(f"{floating_ips(metadata['namespace'])}/{metadata['name']}")
-
-    async def are_gone(collection: str) -> bool:
-        left = [each["metadata"]["name"] for each in await client.items(collection)]
-        assert not left, left
-        return True
-
-    await eventually(lambda: are_gone(ALL_FLOATING_IPS), seconds=GONE_SECONDS, what="no floating IP is left")
-    for each in await client.items(RANGES):
-        await remove_range(stack, each["metadata"]["name"])
-    await eventually(lambda: are_gone(RANGES), seconds=GONE_SECONDS, what="no range is left")
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -69,30 +29,11 @@ async def quick_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
         yield stack
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installs:
-    """A stack that keeps releases in guests, and where their charts come from.
-
-    The operator trusts what `authority` signs, and may read the Secret `charts` and the ConfigMap `charts-authority`.
-    """
-
-    stack: Stack
-    repository: ChartRepository
-    archives: list[Path]
-    authority: CertificateAuthority
-    helm: Helm
-
-    @asynccontextmanager
-    async def open_registry(self, folder: Path) -> AsyncIterator[OciRegistry]:
-        """Run an empty registry that the operator trusts."""
-        async with OciRegistry(
-            program=ensure("registry"),
-            folder=folder,
-            ports=self.stack.fleet.ports,
-            authority=self.authority,
-            helm=self.helm,
-        ) as registry:
-            yield registry
+@pytest_asyncio.fixture(scope="session")
+async def left_behind_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+    """No operator runs: who starts one stops it. The group "left-behind"."""
+    async with open_stack(fleet, "left-behind") as stack:
+        yield stack
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -104,7 +45,7 @@ async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) 
     trusted = folder / "trusted.pem"
     trusted.write_bytes(authority.pem)
     async with chart_repository(archives) as repository:
-        settings: dict[str, Any] = {
+        settings = {
             "kubevipGuestInstall": "clusterlabel",
             "kubevipChartRepoUrl": repository.url,
             "operateGuestClusterInterval": "1",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from localfleet.errors import ApiError
@@ -20,20 +21,25 @@ from localfleet.stack import (
     build_range,
     condition,
     floating_ips,
-    open_stack,
 )
 from localfleet.waiting import eventually
+from tests.api.borrowing import clear
 from tests.api.cli.commands import Commands
 from tests.api.predecessor import make_reservations_younger
+
+pytest_plugins = ("tests.api.shared_stacks",)
+pytestmark = pytest.mark.xdist_group("left-behind")
 
 OURS = (RANGES, RESERVATIONS, ALL_FLOATING_IPS)
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "adopt") as stack:
-        yield stack
+@pytest_asyncio.fixture
+async def stack(left_behind_stack: Stack) -> AsyncIterator[Stack]:
+    stack = left_behind_stack
+    yield stack
+    await clear(stack)
+    await stack.operators[-1].stop()
 
 
 async def versions(stack: Stack) -> dict[str, str]:
@@ -116,10 +122,7 @@ async def test_what_is_foretold_comes_true_and_nothing_is_written(
             held = sorted(status.get("addresses") or [])
             assert held == sorted(each["after"]), (each, status)
             told = condition(found, "Allocated")
-            assert (told.get("reason"), told.get("message")) == (each["reason"], each["message"]), (
-                each,
-                told,
-            )
+            assert (told.get("reason"), told.get("message")) == (each["reason"], each["message"]), each
         return True
 
     await eventually(has_come_true, seconds=60, what="what was foretold")
@@ -134,7 +137,7 @@ async def test_what_is_foretold_comes_true_and_nothing_is_written(
     await fleet.remove(other_plane)
 
 
-async def test_adopting_is_the_operators(stack: Stack) -> None:
-    ended = await Commands(kubeconfig=stack.plane.admin_kubeconfig).run("adopt")
+async def test_adopting_is_the_operators(left_behind_stack: Stack) -> None:
+    ended = await Commands(kubeconfig=left_behind_stack.plane.admin_kubeconfig).run("adopt")
     assert ended.code == 2
     assert "--dry-run" in ended.err

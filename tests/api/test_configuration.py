@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 
 from localfleet.controlplane import ControlPlane
-from localfleet.fleet import LocalFleet
 from localfleet.rancher_plan import GuestKind
 from localfleet.simulated import SimulatedGuest
-from localfleet.stack import RANGES, Stack, build_range, floating_ips, open_stack
+from localfleet.stack import Stack, build_range, floating_ips
 from localfleet.waiting import eventually
+from tests.api.borrowing import borrow
 from tests.api.served_guest import (
     CONFIG_MAP,
     ServedGuest,
@@ -20,17 +20,16 @@ from tests.api.served_guest import (
     wait_for_condition,
 )
 
+pytest_plugins = ("tests.api.shared_stacks",)
+pytestmark = pytest.mark.xdist_group("quick-stack")
+
 RANGE = "vlan"
 
 
 @pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "config-maps", settings={"operateGuestClusterInterval": "1"}) as stack:
-        await stack.start_operator()
-        await stack.client.create(
-            RANGES,
-            build_range(RANGE, "10.77.0.0/16", harvester="harvester-cluster1", network="vlan10"),
-        )
+async def stack(quick_stack: Stack) -> AsyncIterator[Stack]:
+    body = build_range(RANGE, "10.77.0.0/16", harvester="harvester-cluster1", network="vlan10")
+    async with borrow(quick_stack, body) as stack:
         yield stack
 
 
@@ -183,7 +182,7 @@ async def test_two_floating_ips_of_a_guest_merge_in_the_order_in_which_they_were
     created = datetime.fromisoformat((await own.floating_ip("older"))["metadata"]["creationTimestamp"])
 
     async def is_another_second() -> bool:
-        """Of two that were made in the same one, nobody can tell which is older."""
+        """The API server stores whole seconds."""
         return datetime.now(UTC) >= created + timedelta(seconds=1)
 
     await eventually(is_another_second)
@@ -214,7 +213,7 @@ async def test_a_floating_ip_that_names_another_namespaces_cluster_writes_no_gue
     stranger = ServedGuest(stack=stack, guest=rancher_guest)
     await stranger.ask("stranger", RANGE, cluster=guest.name, ipaddress=pair[0])
     found = await stranger.has_condition(
-        "GuestConfigured", "False", name="stranger", reason="ClusterMismatch", words=f'"{neighbour.name}"'
+        "GuestConfigured", "False", name="stranger", reason="ClusterMismatch", words=neighbour.name
     )
     assert found["status"]["addresses"] == [pair[0]]
     assert "guest" not in found["status"]

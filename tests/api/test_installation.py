@@ -2,96 +2,53 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from localfleet.assets import ensure
-from localfleet.certificates import build_authority
 from localfleet.chartrepo import ChartRepository
 from localfleet.client import ApiClient
 from localfleet.controlplane import ControlPlane
-from localfleet.fleet import LocalFleet
 from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
-from localfleet.helm import PUBLISHED, Helm
 from localfleet.observation import GuestView, observe_guest
 from localfleet.registry import OciRegistry
 from localfleet.routes import Fault, SeenRequest
 from localfleet.simulated import SimulatedGuest
-from localfleet.stack import RANGES, Stack, build_range, open_stack
+from localfleet.stack import Stack, build_range
 from localfleet.waiting import eventually
-from tests.api.served_guest import Json, ServedGuest, bring_up
+from tests.api.borrowing import Installs, borrow
+from tests.api.live_options import with_options
+from tests.api.served_guest import ServedGuest, bring_up
 
-INSTALLED_SECONDS = 40.0
+pytest_plugins = ("tests.api.shared_stacks",)
+pytestmark = pytest.mark.xdist_group("installs")
+
+INSTALLED_SECONDS = 120.0
 PARKED = {"node-role.kubernetes.io/harvester-kube-vip-disabled": "true"}
 DIGEST_LENGTH = 32
 
 
-@pytest_asyncio.fixture(scope="module")
-async def archives(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("charts")
-    helm = Helm(program=ensure("helm"), home=folder / "home")
-    return [await helm.pack(chart, folder) for chart in PUBLISHED]
-
-
-@pytest_asyncio.fixture(scope="module")
-async def repository(archives: list[Path]) -> AsyncIterator[ChartRepository]:
-    async with ChartRepository() as repository:
-        for archive in archives:
-            repository.publish(archive)
-        yield repository
+@pytest.fixture(scope="module")
+def repository(installs: Installs) -> ChartRepository:
+    return installs.repository
 
 
 @pytest_asyncio.fixture(scope="module")
 async def registry(
-    fleet: LocalFleet, archives: list[Path], tmp_path_factory: pytest.TempPathFactory
+    installs: Installs, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[OciRegistry]:
-    folder = tmp_path_factory.mktemp("registry")
-    async with OciRegistry(
-        program=ensure("registry"),
-        folder=folder,
-        ports=fleet.ports,
-        authority=build_authority("registry", datetime.now(UTC)),
-        helm=Helm(program=ensure("helm"), home=folder / "home"),
-    ) as registry:
-        for archive in archives:
+    async with installs.open_registry(tmp_path_factory.mktemp("registry")) as registry:
+        for archive in installs.archives:
             await registry.push(archive)
         yield registry
 
 
 @pytest_asyncio.fixture(scope="module")
-async def stack(
-    fleet: LocalFleet, repository: ChartRepository, registry: OciRegistry
-) -> AsyncIterator[Stack]:
+async def stack(installs: Installs) -> AsyncIterator[Stack]:
     """The chart's own values for both releases: what it deploys is to run on nodes as RKE2 makes them."""
-    settings = {
-        "kubevipGuestInstall": "clusterlabel",
-        "kubevipChartRepoUrl": repository.url,
-        "operateGuestClusterInterval": "1",
-    }
-    async with open_stack(fleet, "installation", settings=settings) as stack:
-        trusting = {"SSL_CERT_FILE": str(registry.ca_file)}
-        stack.installation = replace(stack.installation, environment=trusting)
-        await stack.start_operator()
-        await stack.client.create(
-            RANGES,
-            build_range("vlan", "10.78.0.0/16", harvester="harvester-cluster1", network="vlan10"),
-        )
+    vlan = build_range("vlan", "10.78.0.0/16", harvester="harvester-cluster1", network="vlan10")
+    async with borrow(installs.stack, vlan) as stack:
         yield stack
-
-
-@asynccontextmanager
-async def with_options(stack: Stack, **options: str) -> AsyncIterator[None]:
-    """Have options set for a while; afterwards they are as the chart's defaults have them."""
-    before: Json = (await stack.client.get("/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"))["data"]
-    await stack.set_options(**options)
-    try:
-        yield
-    finally:
-        await stack.set_options(**{name: before.get(name) for name in options})
 
 
 @asynccontextmanager
@@ -273,8 +230,12 @@ async def test_nothing_is_installed_or_parked_in_a_guest_that_is_not_opted_in(
         }
 
 
-@pytest.mark.parametrize("version", ["", "0.9.9"], ids=["newest", "a version"])
-@pytest.mark.parametrize("source", ["HTTP", "OCI"])
+@pytest.mark.parametrize(
+    ("source", "version"),
+    [("HTTP", ""), ("OCI", "0.9.9")],
+    # tests/api/test_release_options.py has the other two.
+    ids=["HTTP-newest", "OCI-a version"],
+)
 async def test_charts_come_from_a_repository_or_a_registry_in_the_version_asked_for_or_the_newest(
     stack: Stack,
     repository: ChartRepository,

@@ -1,23 +1,20 @@
 """The options of kube-fip-config that are about the releases in guests, changed while real helm keeps them."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from localfleet.assets import ensure
-from localfleet.certificates import build_authority
 from localfleet.chartrepo import ChartRepository
 from localfleet.controlplane import ControlPlane
-from localfleet.fleet import LocalFleet
-from localfleet.helm import PUBLISHED, ChartVersion, Helm
+from localfleet.helm import PUBLISHED, ChartVersion
 from localfleet.observation import GuestView, observe_guest
 from localfleet.registry import OciRegistry
-from localfleet.stack import RANGES, SETTINGS, Stack, build_range, open_stack
+from localfleet.stack import SETTINGS, Stack, build_range
 from localfleet.waiting import eventually
+from tests.api.borrowing import Installs, borrow
 from tests.api.served_guest import ServedGuest, bring_up
 from tests.api.sweeping import sweep
 
@@ -27,54 +24,36 @@ MIRRORED = (
     ChartVersion(name=KUBE_VIP, version="0.13.0", app_version="v1.2.3"),
     ChartVersion(name=CLOUD_PROVIDER, version="0.3.0", app_version="v0.0.12"),
 )
-INSTALLED_SECONDS = 40.0
+INSTALLED_SECONDS = 120.0
+
+pytest_plugins = ("tests.api.shared_stacks",)
+pytestmark = pytest.mark.xdist_group("chart-options")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where charts come from: the usual repository, another one, and a registry, each with versions of its own."""
+    """Where charts come from besides the usual repository: another one, and a registry, each with its own versions."""
 
-    usual: ChartRepository
     other: ChartRepository
     registry: OciRegistry
 
 
 @pytest_asyncio.fixture(scope="module")
-async def sources(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sources]:
+async def sources(installs: Installs, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sources]:
     folder: Path = tmp_path_factory.mktemp("charts")
-    helm = Helm(program=ensure("helm"), home=folder / "home")
-    registry = OciRegistry(
-        program=ensure("registry"),
-        folder=folder / "registry",
-        ports=fleet.ports,
-        authority=build_authority("mirror", datetime.now(UTC)),
-        helm=helm,
-    )
-    async with ChartRepository() as usual, ChartRepository() as other, registry:
-        for chart in PUBLISHED:
-            usual.publish(await helm.pack(chart, folder))
-        other.publish(await helm.pack(ELSEWHERE, folder))
-        other.publish(await helm.pack(PUBLISHED[-1], folder))
+    async with ChartRepository() as other, installs.open_registry(folder / "registry") as registry:
+        for chart in (ELSEWHERE, PUBLISHED[-1]):
+            other.publish(await installs.helm.pack(chart, folder))
         for chart in MIRRORED:
-            await registry.push(await helm.pack(chart, folder))
-        yield Sources(usual=usual, other=other, registry=registry)
+            await registry.push(await installs.helm.pack(chart, folder))
+        yield Sources(other=other, registry=registry)
 
 
 @pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet, sources: Sources) -> AsyncIterator[Stack]:
-    settings = {
-        "kubevipGuestInstall": "clusterlabel",
-        "kubevipUpdate": "true",
-        "kubevipChartRepoUrl": sources.usual.url,
-        "operateGuestClusterInterval": "1",
-        "kubevipRolloutMinSuccessTime": "1",
-    }
-    async with open_stack(fleet, "release-options", settings=settings) as stack:
-        trusting = {"SSL_CERT_FILE": str(sources.registry.ca_file)}
-        stack.installation = replace(stack.installation, environment=trusting)
-        await stack.start_operator()
-        vlan = build_range("vlan", "10.79.0.0/24", harvester="harvester-cluster1", network="vlan10")
-        await stack.client.create(RANGES, vlan)
+async def stack(installs: Installs, sources: Sources) -> AsyncIterator[Stack]:
+    vlan = build_range("vlan", "10.79.0.0/24", harvester="harvester-cluster1", network="vlan10")
+    options = {"kubevipUpdate": "true", "kubevipRolloutMinSuccessTime": "1"}
+    async with borrow(installs.stack, vlan, **options) as stack:
         yield stack
 
 

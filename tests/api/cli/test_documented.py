@@ -12,6 +12,8 @@ import pytest
 from tests.api.cli.commands import PROGRAM
 from tests.api.cli.conftest import Seen
 
+pytestmark = pytest.mark.xdist_group("seen")
+
 ROOT = Path(__file__).parents[3]
 PAGES = ("cli", "page", "getting-started", "migrating", "air-gap", "troubleshooting", "alerts")
 _INLINE = re.compile(r"`((?:fipop|kubectl) [^`]+)`")

@@ -16,6 +16,8 @@ from localfleet.waiting import eventually
 from tests.api.cli.commands import PROGRAM, Commands, write_reader
 from tests.api.cli.conftest import Seen
 
+pytestmark = pytest.mark.xdist_group("seen")
+
 
 @asynccontextmanager
 async def with_wish(seen: Seen, name: str, **spec: Any) -> AsyncIterator[None]:
