@@ -1,55 +1,23 @@
-"""An event loop whose clock jumps, so that delays of minutes take no time; and a TLS server that does as told."""
+"""An event loop whose clock jumps, and a TLS server that does as told."""
 
-import asyncio
 import datetime as dt
-import selectors
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
 from localfleet.certificates import build_authority
-
-T = TypeVar("T")
-
-
-class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting it moves the clock; with nothing to wait for, nothing would ever happen again."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready:
-            assert timeout is not None, "everything waits for something that never comes"
-            self.now += max(0.0, timeout)
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
+from tests.harness.virtual_time import T, run_virtually
 
 
 @pytest.fixture
 def virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
     """Runs a coroutine in virtual time."""
-
-    def run(coroutine: Coroutine[Any, Any, T]) -> T:
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            return runner.run(coroutine)
-
-    return run
+    return run_virtually
 
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]

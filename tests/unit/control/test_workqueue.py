@@ -17,7 +17,7 @@ from fipop.backoff import Backoff
 from fipop.control.runs import Outcome, Priority, RetryAfter, Run
 from fipop.control.workqueue import WorkQueue
 from fipop.errors import ApiThrottledError, FipopError
-from tests.unit.control.conftest import VirtualLoop
+from tests.harness.virtual_time import VirtualLoop
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -1,7 +1,6 @@
 """What all passes share: guests that hang keep nothing from those that answer."""
 
 import asyncio
-import time
 from dataclasses import replace
 
 from fipop.guest.guest_pass import GuestSessions
@@ -12,35 +11,42 @@ from localfleet.waiting import eventually
 from tests.unit.guest.passes import add_guest
 
 
+async def count_free(slots: asyncio.Semaphore) -> int:
+    """Take all slots that are free, and return how many they were."""
+    free = 0
+    while not slots.locked():
+        await slots.acquire()
+        free += 1
+    return free
+
+
 async def test_guests_that_hang_do_not_keep_the_slots_from_those_that_answer(
     proxy: RancherProxy, limits: GuestLimits
 ) -> None:
-    limits.slots, limits.brisk_seconds, limits.request_seconds = asyncio.Semaphore(2), 0.1, 5
+    limits.slots, limits.brisk_seconds, limits.request_seconds = asyncio.Semaphore(2), 0.1, 100
     sessions = GuestSessions(limits)
     hanging = [add_guest(proxy, f"c-m-hang{number}", fault=Fault(hang=True)) for number in range(6)]
     stuck = [asyncio.create_task(sessions.run_pass(task)) for task in hanging]
-    began = time.monotonic()
     reports = await asyncio.gather(*(sessions.run_pass(add_guest(proxy, f"c-m-{n}")) for n in range(20)))
-    assert time.monotonic() - began < 4
     assert all(report.error is None for report in reports)
     assert not any(task.done() for task in stuck)
     for task in stuck:
         task.cancel()
     await asyncio.gather(*stuck, return_exceptions=True)
-    assert limits.slots._value == 2, "every slot was given back once"
+    assert await count_free(limits.slots) == 2, "every slot was given back once"
 
 
 async def test_there_is_a_bound_for_slow_talks_too(proxy: RancherProxy, limits: GuestLimits) -> None:
     limits.slots, limits.brisk_seconds, limits.slow_slots = asyncio.Semaphore(1), 0.05, 2
-    limits.request_seconds = 1
+    limits.request_seconds = 2
     sessions = GuestSessions(limits)
     tasks = [add_guest(proxy, f"c-m-{number}", fault=Fault(hang=True)) for number in range(6)]
     running = [asyncio.create_task(sessions.run_pass(task)) for task in tasks]
-    await asyncio.wait(running, timeout=0.7)
+    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     assert sum(bool(proxy.requests_of(task.guest_id)) for task in tasks) == 3
     reports = await asyncio.gather(*running)
     assert not any(report.reachable for report in reports)
-    assert limits.slots._value == 1
+    assert await count_free(limits.slots) == 1
 
 
 async def test_while_a_pass_waits_for_charts_its_slot_serves_others(

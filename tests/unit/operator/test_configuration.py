@@ -16,7 +16,7 @@ from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
 from fipop.operator.app import Operator
 from fipop.operator.configuration import Configuration
 from fipop.operator.options import OperatorOptions
-from tests.unit.control.conftest import VirtualLoop
+from tests.harness.virtual_time import VirtualLoop
 
 NAME = "kube-fip-config"
 

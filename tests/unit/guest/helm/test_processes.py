@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 import tracemalloc
 from pathlib import Path
 from textwrap import dedent
@@ -75,11 +74,9 @@ async def test_at_the_deadline_the_program_may_tidy_up(tmp_path: Path) -> None:
 
 async def test_a_program_and_its_children_that_ignore_the_deadline_are_killed(tmp_path: Path) -> None:
     path = tmp_path / "pid"
-    began = time.monotonic()
     ended = await run(f"trap '' TERM; sleep 60 & echo $! > {path}; wait; wait", tmp_path, deadline=0.3)
     assert ended.timed_out
     assert ended.returncode == -signal.SIGKILL
-    assert time.monotonic() - began < 10
     assert not is_alive(int(path.read_text()))
 
 
