@@ -151,7 +151,6 @@ class Release:
             "metadata": {
                 "name": values.get("nameOverride") or self.name,
                 "namespace": self.namespace,
-                "generation": 1,
                 "labels": {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": self.name},
                 "annotations": {
                     "meta.helm.sh/release-name": self.name,
@@ -162,14 +161,13 @@ class Release:
                 "replicas": 1,
                 "template": {"spec": {"containers": [{"image": f"example/{program}:v1"}]}},
             },
-            "status": {"observedGeneration": 1, **counts},
         }
         path = f"/apis/apps/v1/namespaces/{self.namespace}/{plural}"
         item = f"{path}/{body['metadata']['name']}"
-        if self.guest.ask("GET", item)[0] == http.client.OK:
-            self.guest.must("PATCH", item, body)
-        else:
-            self.guest.must("POST", path, body)
+        is_there = self.guest.ask("GET", item)[0] == http.client.OK
+        made = self.guest.must("PATCH", item, body) if is_there else self.guest.must("POST", path, body)
+        status = {"observedGeneration": made["metadata"]["generation"], **counts}
+        self.guest.must("PATCH", f"{item}/status", {"status": status})  # as the controller does
 
 
 def fail(message: str) -> NoReturn:

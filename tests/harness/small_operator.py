@@ -5,7 +5,6 @@ event arrives at once, `settle` works until nothing is left to do, `pass_time` m
 """
 
 import asyncio
-import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -30,7 +29,7 @@ from fipop.operator.queues import Key
 from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
 from tests.harness.history import Change
-from tests.harness.memory import Json, Memory, MemoryClient
+from tests.harness.memory import Json, Memory, MemoryClient, copy_json
 from tests.harness.small_cluster import SmallCluster
 from tests.harness.terms import FakeConfiguration, Pending, build_estate, queues_of
 
@@ -60,7 +59,7 @@ class PromptClient(MemoryClient):
             raise ApiServerError(verb=verb, kind=resource.kind, name=name, status=500)
 
     async def _after(self, *arguments: Any) -> Json:
-        answer: Json = copy.deepcopy(arguments[-1])
+        answer: Json = copy_json(arguments[-1])
         if self.on_commit is not None:
             self.on_commit(arguments[0])
         return answer
