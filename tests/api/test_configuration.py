@@ -104,19 +104,6 @@ async def test_a_guest_elsewhere_than_on_harvester_gets_it_too(
         await guest.has_data({"cidr-global": f"{pair[0]}/32"})
 
 
-async def test_a_foreign_key_is_untouched_after_ten_passes_and_a_quiet_pass_is_one_request(
-    guest: ServedGuest,
-) -> None:
-    await guest.client.patch(
-        CONFIG_MAP.format("kube-system"), {"data": {"range-apps": "192.168.9.1-192.168.9.9"}}
-    )
-    before = await guest.config_map()
-    passes = await guest.passes(10)
-    assert await guest.config_map() == before
-    assert [len(requests) for requests in passes] == [1] * 10
-    assert writes_of(guest) == []
-
-
 @pytest.mark.parametrize("update", ["true", "false"])
 async def test_what_the_predecessor_left_is_taken_over_and_after_a_move_nothing_stale_stays(
     own: ServedGuest, update: str, pair: tuple[str, str]

@@ -305,6 +305,7 @@ async def test_a_helm_that_is_killed_leaves_no_process_and_its_release_is_repair
     )
 
 
+@pytest.mark.slow  # it waits for helm to end by itself
 async def test_a_pass_that_is_cancelled_ends_its_helm_first(bench: GuestBench) -> None:
     async with helm_stuck_in_a_pass(bench) as task:
         assert len(helm_processes()) == 1
