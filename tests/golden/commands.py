@@ -34,6 +34,7 @@ _TODAY: dict[str, tuple[str, ...]] = {
     "who-is-a-cluster": ("who", "delta"),
     "who-is-a-guest-that-is-asked": ("who", "delta", "--guest", *_ASK),
     "who-is-a-guest-that-cannot-be-asked": ("who", "beta", "--guest", *_ASK),
+    "check-a-guest-that-refuses": ("check", "--no-charts", "--guest", "epsilon", *_ASK),
     "who-is-a-guest-without-kubeconfig": ("who", "gamma", "--guest", *_ASK),
     "who-is-unknown": ("who", "nobody"),
     "history-of-an-address": ("history", "10.0.0.10"),

@@ -413,7 +413,7 @@ async def mass_loss(story: Story) -> None:
     await operator.start()
     await operator.pass_time(5)
     story.step("all of their floating IPs are gone, which only a list shows")
-    operator.miss(resource_of_floating_ips(operator), guests)
+    story.lose_floating_ips(operator, guests)
     await operator.settle()
     await operator.pass_time(60)
     story.step("an admin confirms twelve")
@@ -627,13 +627,6 @@ async def expired_reservation_of_nobody(story: Story) -> None:
     await operator.start()
     story.step("half an hour passes")
     await operator.pass_time(HOUR / 2)
-
-
-def resource_of_floating_ips(_operator: SmallOperator) -> Any:
-    """Return what the harness calls the kind of floating IPs."""
-    from fipop.kube.resources import FLOATING_IPS as KIND  # noqa: PLC0415
-
-    return KIND
 
 
 STORIES = (

@@ -2,9 +2,11 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from random import Random
 from typing import Any
 
+from fipop.kube.resources import FLOATING_IPS
 from tests.golden.normal import Json, flatten, texts_of, to_yaml
 from tests.golden.noting import KINDS, Event, Log, NotingClient, NotingLoop, title_of
 from tests.harness.memory import Memory
@@ -54,9 +56,13 @@ class Story:
         about = "ConfigMap kube-fip-config"
         self.log.take_event(Event(about=about, type="Warning", reason=reason, message=message))
 
+    def lose_floating_ips(self, operator: SmallOperator, guest_ids: Collection[str]) -> None:
+        """Have the floating IPs of guests gone, which only a list shows."""
+        operator.miss(FLOATING_IPS, guest_ids)
+
     def provider(self, **options: Any) -> Provider:
         """Make a cloud provider over the story's API server; a second one is what comes after a restart."""
-        client = NotingLoop(self.memory, options.pop("chance", None) or _no_chance(), trouble=0.0)
+        client = NotingLoop(self.memory, options.pop("chance", None) or Random(1), trouble=0.0)
         client.log, client.writer = self.log, options.pop("writer", "")
         self.log.listen(self.memory)
         return Provider(self.memory, client=client, **options)
@@ -97,12 +103,6 @@ class Story:
             if key[0] in KINDS and texts_of(obj, self.log.names)
         }
         return to_yaml({"steps": steps, "end": end})
-
-
-def _no_chance() -> Any:
-    from random import Random  # noqa: PLC0415
-
-    return Random(1)
 
 
 async def tell(scenario: Tell) -> tuple[str, str]:
