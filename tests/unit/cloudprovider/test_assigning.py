@@ -294,7 +294,7 @@ class Slow(Provider):
         """Serve who waits, and come back when a write is frozen."""
         await self.ledger.read()
         running = asyncio.create_task(self.take_turn())
-        await asyncio.wait_for(self.reached.wait(), 5)
+        await asyncio.wait_for(self.reached.wait(), 30)
         return running
 
     async def end(self, running: asyncio.Task[Any]) -> None:

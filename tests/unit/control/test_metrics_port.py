@@ -30,7 +30,7 @@ class Server:
 
 
 async def eventually(server: Server, port: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while server.port != port:  # noqa: ASYNC110 - a server has no event for that
             await asyncio.sleep(0)
 
@@ -43,7 +43,7 @@ async def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free(
     server.taken.add(9100)
     port = MetricsPort(cast("Any", server), wanted=lambda: wanted, complain=told.append)
     port.move()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(server.tried) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert told == ["cannot listen on metrics port 9100: taken"]
@@ -61,7 +61,7 @@ async def test_another_port_that_is_wanted_meanwhile_is_gone_to_instead(
     server.taken.add(9100)
     port = MetricsPort(cast("Any", server), wanted=lambda: wanted[0], complain=lambda _message: None)
     port.move()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not server.tried:  # noqa: ASYNC110
             await asyncio.sleep(0)
     wanted[0] = 9200

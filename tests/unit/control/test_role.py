@@ -123,7 +123,7 @@ async def test_work_that_does_not_stop_at_the_end_is_told_instead_of_the_end() -
 async def test_a_quiet_replica_asks_the_api_server_how_it_is() -> None:
     server = Server()
     running = asyncio.create_task(build_role(server).run_parts())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while server.asked < 3:  # noqa: ASYNC110 - a counter has no event for that
             await asyncio.sleep(0)
     running.cancel()

@@ -98,7 +98,7 @@ async def test_passes_over_one_guest_come_one_after_the_other() -> None:
     operator, slow, passes, installs = await serving()
     controller = operator.term.pass_controller
     installing = asyncio.create_task(controller.install("c-m-a"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not slow.began:  # noqa: ASYNC110 - a list has no event for that
             await asyncio.sleep(0)
     assert await controller.visit("c-m-a") is None

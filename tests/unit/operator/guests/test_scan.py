@@ -51,7 +51,7 @@ async def test_an_object_that_only_a_list_shows_to_be_gone_closes_the_gate_befor
     feed = cache.feed(FLOATING_IP_RESERVATIONS)
     feed.take_list(Listing(items=(), resource_version=1_000_000), seen_before=feed.store.highest_version)
     assert seen == [False]
-    await asyncio.wait_for(start.opened.wait(), 5)
+    await asyncio.wait_for(start.opened.wait(), 30)
     assert [(each.name, each.is_held) for each in cache.reservations.all()] == [("default.10.0.0.8", False)]
 
 
@@ -95,7 +95,7 @@ async def test_what_a_guest_was_seen_to_carry_is_kept_from_others_in_a_range_tha
     start.cache.observe(FLOATING_IP_RANGES, build_range("later", "10.7.0.0/24"))
     start.scan.note_ranges()
     assert not start.scan.gate.looked
-    await asyncio.wait_for(start.opened.wait(), 5)
+    await asyncio.wait_for(start.opened.wait(), 30)
     assert start.quarantined() == {"default.10.0.0.8", "default.10.7.0.9"}
     assert start.scan.gate.looked
 
@@ -128,10 +128,10 @@ async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(lo
     start.read_in_use = look_late
     start.unconnected.clear()
     start.scan.note_guest("c-m-1")
-    await asyncio.wait_for(hangs.wait(), 5)
+    await asyncio.wait_for(hangs.wait(), 30)
     start.cache.observe(FLOATING_IP_RANGES, build_range("later", "10.7.0.0/24"))
     start.scan.note_ranges()
-    await asyncio.wait_for(start.opened.wait(), 5)
+    await asyncio.wait_for(start.opened.wait(), 30)
     assert start.quarantined() == {"default.10.7.0.9"}
     answers.set()
     await start.comes_to_quarantine("default.10.0.0.8")
