@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from fipop.errors import ApiError
@@ -176,8 +177,9 @@ class SimulatedSide(Side):
             async with aclosing(watch) as stream:
                 try:
                     return [each async for each in stream] != []
-                except ApiError:
-                    return False
+                except ApiError as error:
+                    # A list in place of events is a lie, and no refusal.
+                    return error.status != HTTPStatus.METHOD_NOT_ALLOWED
         return await super().offers(feature)
 
 
