@@ -104,14 +104,14 @@ class Looking:
     async def first(self) -> None:
         """Have the look at a start."""
         self.scan.require_rescan()
-        await asyncio.wait_for(self.opened.wait(), 30)
+        await asyncio.wait_for(self.opened.wait(), 600)
         self.opened.clear()
 
     async def change_ranges(self) -> None:
         """Have what a changed range waits for."""
         self.looked_at.clear()
         self.scan.note_ranges()
-        await asyncio.wait_for(self.opened.wait(), 30)
+        await asyncio.wait_for(self.opened.wait(), 600)
         self.opened.clear()
 
     def free(self, name: str) -> None:
@@ -130,7 +130,7 @@ class Looking:
         return {each.name for each in self.cache.reservations.all() if not each.is_held}
 
     async def comes_to_quarantine(self, name: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(600):
             while name not in self.quarantined():  # noqa: ASYNC110 - the store has no event for that
                 await asyncio.sleep(0.01)
 

@@ -10,6 +10,7 @@ from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS
 from tests.harness.objects import build_range, build_reservation
 from tests.harness.terms import Listener
+from tests.harness.virtual_time import in_virtual_time
 from tests.unit.operator.guests.scans import Looking, pool_world
 
 
@@ -24,10 +25,8 @@ async def test_a_guest_that_connects_after_the_first_look_is_looked_at_then(look
     assert start.scan.gate.looked, "the others need not wait for it"
 
 
-async def test_a_connected_guest_that_did_not_answer_is_asked_again(
-    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fipop.operator.guests.scan.AGAIN_SECONDS", 0.01)
+@in_virtual_time
+async def test_a_connected_guest_that_did_not_answer_is_asked_again(looking: type[Looking]) -> None:
     start = looking(pool_world(), {"c-m-1": None})
     await start.first()
     start.carried["c-m-1"] = "10.0.0.8/32"
@@ -196,30 +195,29 @@ async def hang(_guest_id: str) -> InUseAddresses:
     raise AssertionError
 
 
-async def test_only_the_first_look_after_another_leader_is_a_short_one(
-    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fipop.operator.guests.scan.CONTINUED_LOOK_SECONDS", 0.05)
+@in_virtual_time
+async def test_only_the_first_look_after_another_leader_is_a_short_one(looking: type[Looking]) -> None:
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
     start.scan.is_continued = True
     start.read_in_use = hang  # type: ignore[method-assign]
     await start.first()
     start.scan.require_rescan()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(start.opened.wait(), 0.3)
+    began = asyncio.get_running_loop().time()
+    await start.opened.wait()
+    assert asyncio.get_running_loop().time() - began > 30, "the second look has the whole minute"
 
 
-async def test_who_is_not_reached_in_a_short_look_is_looked_at_afterwards(
-    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fipop.operator.guests.scan.CONTINUED_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("fipop.operator.guests.scan.LOOK_CONCURRENCY", 1)
-    start = looking(pool_world(), {"c-m-1": None, "c-m-2": "10.0.0.8/32"})
+@in_virtual_time
+async def test_who_is_not_reached_in_a_short_look_is_looked_at_afterwards(looking: type[Looking]) -> None:
+    hanging = dict.fromkeys(
+        f"c-m-{number:03}" for number in range(400)
+    )  # more than are looked at side by side
+    start = looking(pool_world(), hanging | {"c-m-999": "10.0.0.8/32"})
     start.scan.is_continued = True
     answer = start.read_in_use
 
     async def read(guest_id: str) -> InUseAddresses:
-        return await (hang if guest_id == "c-m-1" else answer)(guest_id)
+        return await (hang if guest_id in hanging else answer)(guest_id)
 
     start.read_in_use = read  # type: ignore[method-assign]
     await start.first()
@@ -227,10 +225,10 @@ async def test_who_is_not_reached_in_a_short_look_is_looked_at_afterwards(
     await start.comes_to_quarantine("default.10.0.0.8")
 
 
+@in_virtual_time
 async def test_a_look_that_takes_too_long_leaves_in_force_what_was_seen_before(
-    looking: type[Looking], monkeypatch: pytest.MonkeyPatch
+    looking: type[Looking],
 ) -> None:
-    monkeypatch.setattr("fipop.operator.guests.scan.LOOK_SECONDS", 0.05)
     start = await holding(looking)
     start.read_in_use = hang  # type: ignore[method-assign]
     start.free("default.10.0.0.7")
