@@ -10,7 +10,8 @@ tests/mutants/ holds one recording for each module. If there is one, the command
 was caught in it survives now. A mutant is known by its function and its change, not by a line or a path, so that a
 recording outlives edits elsewhere. Rename the recording with the module. Exit code 2 if the mutants could not be tried.
 
-Mutants that only change prose are left out: messages are the matter of one table, not of each module's tests.
+Mutants that only change prose or a log statement are left out: messages are the matter of one table, not of each
+module's tests.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ CONTEXT = 30
 """Characters beside the change by which a mutant is known."""
 
 CAUGHT, SURVIVED = "caught", "survived"
+_LOGGERS = ("log", "logger")
 _STATUS = {
     "killed": CAUGHT,
     "timeout": CAUGHT,
@@ -83,11 +85,17 @@ class Change:
     """The statements that differ; without comments, in the layout of `ast.unparse`."""
 
     @property
-    def id(self) -> str:
-        """The change as one line, without the parts of its statements that are far from it."""
+    def excerpts(self) -> tuple[str, str]:
+        """The statements without the parts that are far from the change."""
         start = _common_length(self.old, self.new)
         end = _common_length(self.old[start:][::-1], self.new[start:][::-1])
         old, new = (_shorten(text, start, len(text) - end) for text in (self.old, self.new))
+        return old, new
+
+    @property
+    def id(self) -> str:
+        """The change as one line."""
+        old, new = self.excerpts
         return f"{self.function}: {old} => {new}"
 
 
@@ -103,7 +111,7 @@ class Mutant:
 def changes_in(source: str) -> dict[str, Change]:
     """Return what the functions in `source`, a module as mutmut writes it, change, by the names of these functions.
 
-    Functions that only differ in prose are missing.
+    Functions that only differ in prose or in what they log are missing.
     """
     found = {
         node.name: node
@@ -262,7 +270,13 @@ def _order(name: str) -> tuple[str, int]:
 
 
 class _WithoutProse(ast.NodeTransformer):
-    """Empty the texts that hold more than one word."""
+    """Empty the texts that hold more than one word, and leave out log statements."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name.lstrip("_") in _LOGGERS:
+                return ast.Pass()
+        return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         is_prose = isinstance(node.value, str) and " " in node.value
@@ -294,7 +308,8 @@ def _shorten(text: str, start: int, end: int) -> str:
 def _print_mutants(title: str, mutants: Sequence[Mutant]) -> None:
     print(f"\n{title}:")
     for each in mutants:
-        print(f"\n  {each.change.function}\n    - {each.change.old}\n    + {each.change.new}")
+        old, new = each.change.excerpts
+        print(f"\n  {each.change.function}\n    - {old}\n    + {new}")
 
 
 def _report(module: Path, mutants: Sequence[Mutant], recorded: Mapping[str, str], seconds: float) -> int:

@@ -48,6 +48,16 @@ def x_name__mutmut_orig(kind="free"):
 
 def x_name__mutmut_1(kind="XXfreeXX"):
     return kind
+
+
+def x_free__mutmut_orig(name):
+    logger.info("freed", extra={"name": name})
+
+def x_free__mutmut_1(name):
+    pass
+
+def x_free__mutmut_2(name):
+    logger.info("freed", extra={"XXnameXX": name})
 """
 MODULE = Path("fipop/ipam/pool.py")
 PRODUCT = '''
