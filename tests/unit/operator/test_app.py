@@ -150,7 +150,7 @@ async def test_a_replaced_authority_of_the_api_server_ends_a_process_at_work(
             await scan.get()
         assert not running.done()
         rotating.ca_path.write_bytes(second.pem)
-        with pytest.raises(AuthorityReplacedError, match="was replaced in"):
+        with pytest.raises(AuthorityReplacedError):
             await running
     assert scan.qsize() <= 1
 

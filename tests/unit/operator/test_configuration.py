@@ -157,8 +157,8 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
 
     with caplog.at_level(logging.WARNING):
         run(story())
-    told = [record for record in caplog.records if record.message == "ConfigMap cannot be made"]
-    assert "cannot create ConfigMap kube-fip-config: 403" in told[0].error
+    told = [record.error for record in caplog.records if hasattr(record, "error")]
+    assert all(named in told[0] for named in (NAME, "403"))
 
 
 def test_settings_that_somebody_else_makes_meanwhile_are_taken_and_nothing_is_tried_any_more(
@@ -205,11 +205,11 @@ def test_a_failure_that_nobody_expects_ends_the_process_also_while_the_settings_
         configuration = build_configuration(server)
 
         def fail(*_: object) -> None:
-            raise RuntimeError("a defect")
+            raise ZeroDivisionError
 
         configuration.listeners.append(fail)
-        with pytest.raises(ExceptionGroup, match="TaskGroup") as caught:
+        with pytest.raises(ExceptionGroup) as caught:
             await configuration.follow()
-        assert caught.group_contains(RuntimeError, match="a defect")
+        assert caught.group_contains(ZeroDivisionError)
 
     run(story())

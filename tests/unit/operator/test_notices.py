@@ -61,7 +61,8 @@ def test_a_guest_that_claims_more_addresses_than_count_is_told() -> None:
     notices.tell_over_limit("c-m-1", 9)
     ((name, reason, message),) = events.recorded
     assert (name, reason) == ("demo", "TooManyClaims")
-    assert message.startswith("guest c-m-1 says that it carries 9 more addresses")
+    assert "c-m-1" in message
+    assert "9" in message
     notices, events, _, _ = build(known=False)
     notices.tell_over_limit("c-m-1", 9)
     assert events.recorded == [], "it is gone"

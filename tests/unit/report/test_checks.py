@@ -106,12 +106,10 @@ def test_what_could_not_be_read_is_not_said_to_be_wrong() -> None:
     assert set(failing(check_rights(facts)).values()) == {"warning"}
 
 
-@pytest.mark.parametrize(("revision", "words"), [(None, "is not there"), (0, "has schema revision 0")])
-def test_an_old_schema_fails(revision: int | None, words: str) -> None:
+@pytest.mark.parametrize("revision", [None, 0])
+def test_an_old_schema_fails(revision: int | None) -> None:
     installation = healthy_installation(schemas={**SCHEMA_REVISIONS, CRD: revision})
-    checks = list(check_schemas(picture(installation=installation).facts))
-    assert failing(checks) == {f"CRD {CRD}": "failed"}
-    assert any(words in each.message for each in checks)
+    assert failing(check_schemas(picture(installation=installation).facts)) == {f"CRD {CRD}": "failed"}
 
 
 def of_ranges(found: Picture) -> dict[str, str]:

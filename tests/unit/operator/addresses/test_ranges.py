@@ -17,16 +17,18 @@ def conditions(
 
 def test_a_good_range_says_how_many_addresses_it_has() -> None:
     ready, conflict = conditions(cache_of(ranges=[build_range("pool", "10.0.0.192/26")]))
-    assert ready == (Verdict.TRUE, "Ready", "62 addresses")
+    assert ready[:2] == (Verdict.TRUE, "Ready")
+    assert "62" in ready[2]
     assert conflict == (Verdict.FALSE, "NoOverlap", "")
 
 
 def test_what_was_understood_otherwise_than_it_was_written_is_said() -> None:
     cache = cache_of(ranges=[build_range("pool", "10.0.0.200/24, fd00::7/64")])
     (_, _, message), _ = conditions(cache)
-    assert "10.0.0.200/24 means 10.0.0.0/24" in message
-    assert "fd00::7/64 means fd00::/64" in message
-    assert f"counts above {INT64_MAX} are shown as that" in message
+    for written, meant in (("10.0.0.200/24", "10.0.0.0/24"), ("fd00::7/64", "fd00::/64")):
+        assert written in message
+        assert meant in message
+    assert str(INT64_MAX) in message
 
 
 def test_of_many_masked_parts_a_few_are_named() -> None:
@@ -34,7 +36,8 @@ def test_of_many_masked_parts_a_few_are_named() -> None:
     found, capacity = cache.ranges.get("", "pool"), cache.allocations.ranges.capacity("pool")
     assert found is not None
     assert capacity is not None
-    assert describe(found, cache.allocations, capacity).count("means") == 5
+    message = describe(found, cache.allocations, capacity)
+    assert sum(f"10.{part}.0.1/24" in message for part in range(50)) == 5
 
 
 def test_a_range_that_cannot_be_read_quotes_what_is_wrong() -> None:

@@ -35,21 +35,22 @@ def test_an_address_is_read_in_any_spelling_and_none_is_no_error(text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "named"),
     [
         ({"ipaddress": "10.0.0.256"}, '"10.0.0.256"'),
         ({"ipaddress": "10.0.0.1,"}, '""'),
-        ({"ipaddress": "fe80::1%eth0"}, "zone id"),
-        ({"ipaddress": "10.0.0.1,10.0.0.2"}, "two IPv4 addresses"),
-        ({"ipaddress": "fd00::1,fd00::2"}, "two IPv6 addresses"),
-        ({"ipaddress": "10.0.0.1,fd00::1", "ipFamilyPolicy": "SingleStack"}, "SingleStack takes one"),
-        ({"ipaddress": "10.0.0.1", "ipFamilies": ["IPv6"]}, "asks for IPv6"),
-        ({"ipaddress": "10.0.0.1,fd00::1", "ipFamilies": ["IPv6"]}, "names an IPv4"),
+        ({"ipaddress": "fe80::1%eth0"}, "fe80::1%eth0"),
+        ({"ipaddress": "10.0.0.1,10.0.0.2"}, "IPv4"),
+        ({"ipaddress": "fd00::1,fd00::2"}, "IPv6"),
+        ({"ipaddress": "10.0.0.1,fd00::1", "ipFamilyPolicy": "SingleStack"}, "SingleStack"),
+        ({"ipaddress": "10.0.0.1", "ipFamilies": ["IPv6"]}, "IPv6"),
+        ({"ipaddress": "10.0.0.1,fd00::1", "ipFamilies": ["IPv6"]}, "IPv4"),
     ],
 )
-def test_a_wish_that_contradicts_itself_is_refused_with_its_words(spec: dict[str, Any], words: str) -> None:
-    with pytest.raises(SpecError, match=words):
+def test_a_wish_that_contradicts_itself_is_refused_with_its_words(spec: dict[str, Any], named: str) -> None:
+    with pytest.raises(SpecError) as caught:
         read(**spec)
+    assert named in str(caught.value)
 
 
 @pytest.mark.parametrize(

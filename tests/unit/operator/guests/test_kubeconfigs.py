@@ -35,14 +35,11 @@ async def test_who_is_not_connected_is_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        (None, "is not there"),
-        (ApiForbiddenError(verb="get", kind="Secret", status=403), "may not be read: is its namespace among"),
-        ({"data": {"value": "%%%"}}, "holds no kubeconfig"),
-    ],
+    "answer",
+    [None, ApiForbiddenError(verb="get", kind="Secret", status=403), {"data": {"value": "%%%"}}],
+    ids=["not there", "forbidden", "none"],
 )
-async def test_what_is_missing_is_told_with_the_name_of_the_secret(answer: object, problem: str) -> None:
-    with pytest.raises(KubeconfigMissingError, match=problem) as caught:
+async def test_what_is_missing_is_told_with_the_name_of_the_secret(answer: object) -> None:
+    with pytest.raises(KubeconfigMissingError) as caught:
         await read_kubeconfig(client(answer), GUEST)
-    assert f"{GUEST.kubeconfig_secret.namespace}/{GUEST.kubeconfig_secret.name}" in str(caught.value)
+    assert caught.value.secret == f"{GUEST.kubeconfig_secret.namespace}/{GUEST.kubeconfig_secret.name}"

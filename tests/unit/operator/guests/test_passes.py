@@ -123,5 +123,5 @@ def test_who_claims_what_a_guest_carries_by_right_is_told_in_its_condition() -> 
     found = observe(quiet, served, installs=True, contested={"10.0.0.1": ("c-m-b", "c-m-c")})
     told = found.configured["c-m-a", "web"]
     assert (told.verdict, told.reason) == (Verdict.TRUE, "Configured"), "it blocks nobody"
-    assert told.message == "guest c-m-b, c-m-c says that it carries 10.0.0.1, too"
+    assert all(named in told.message for named in ("c-m-b", "c-m-c", "10.0.0.1"))
     assert found.configured["c-m-a", "other"].message == ""
