@@ -84,8 +84,9 @@ async def test_a_claim_to_what_its_owner_carries_is_told_and_blocks_nobody() -> 
     await operator.may_write(X)
     assert operator.term.conflicts.claimants(parse_address(X), but=A) == (B,)
     operator.carried.config_maps[A] = ""
-    with pytest.raises(CarriedElsewhereError, match="c-m-b"):
+    with pytest.raises(CarriedElsewhereError) as caught:
         await operator.may_write(X)
+    assert B in caught.value.carrier
 
 
 async def test_a_claim_from_beyond_the_range_does_not_count() -> None:
@@ -104,8 +105,10 @@ async def test_an_admin_may_say_that_a_claim_is_wrong() -> None:
     operator.reserve(X, A)
     operator.carried.services[B] = operator.carried.services[C] = X
     await operator.start()
-    with pytest.raises(CarriedElsewhereError, match="ignore-claim"):
+    with pytest.raises(CarriedElsewhereError) as caught:
         await operator.may_write(X, ignored=[B])
+    assert C in caught.value.carrier
+    assert "ignore-claim" in str(caught.value), "the annotation that helps is named"
     await operator.may_write(X, ignored=[B, C])
 
 
@@ -116,5 +119,6 @@ async def test_a_claimant_that_cannot_be_asked_is_named() -> None:
     operator.carried.services[B] = X
     await operator.start()
     operator.carried.silent.add(B)
-    with pytest.raises(CarriedElsewhereError, match="guest c-m-b was seen to carry it, and cannot be asked"):
+    with pytest.raises(CarriedElsewhereError) as caught:
         await operator.may_write(X)
+    assert B in caught.value.carrier

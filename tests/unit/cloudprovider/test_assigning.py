@@ -110,9 +110,10 @@ async def test_a_user_who_asks_for_another_address_gets_it_or_is_told_who_has_it
     assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
     change(memory, "web", loadBalancerIP="10.0.0.2")
     await provider.serve()
-    message = "10.0.0.2 is in use by shop/other"
-    assert (provider.waiting["web"].reason, provider.waiting["web"].message) == ("AddressInUse", message)
-    assert ("web", "AddressInUse", message) in provider.said.events
+    refusal = provider.waiting["web"]
+    assert refusal.reason == "AddressInUse"
+    assert all(named in refusal.message for named in ("10.0.0.2", "shop/other"))
+    assert ("web", "AddressInUse", refusal.message) in provider.said.events
     assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
     change(memory, "web", loadBalancerIP="10.0.0.8")
     await provider.serve()
@@ -168,11 +169,8 @@ async def test_who_waits_is_told_for_what_and_served_when_the_key_is_corrected(
     await provider.serve()
     assert addresses(memory, "web") == "10.0.0.1"
     told = condition(memory, "web")
-    assert (told["status"], told["reason"], told["message"]) == (
-        "True",
-        "Assigned",
-        "10.0.0.1 from cidr-global",
-    )
+    assert (told["status"], told["reason"]) == ("True", "Assigned")
+    assert all(named in told["message"] for named in ("10.0.0.1", "cidr-global"))
 
 
 def condition(memory: Memory, name: str) -> Json:

@@ -108,9 +108,9 @@ def test_a_wish_is_granted_verbatim_changed_kept_or_refused() -> None:
     assert (given(moved), dict(moved.data)) == ({"web": "10.0.0.7"}, {"10.0.0.7": "shop/web"})
     clashing = planned(service("web"), service("dns", l="192.0.2.9"), config_map=config_map)
     assert given(clashing) == {"web": "192.0.2.9"}
-    assert [(each.reason, each.message) for each in clashing.refusals] == [
-        ("AddressInUse", "192.0.2.9 is in use by shop/web")
-    ]
+    (refusal,) = clashing.refusals
+    assert refusal.reason == "AddressInUse"
+    assert all(named in refusal.message for named in ("192.0.2.9", "shop/web"))
     foreign = planned(service("new", l="10.0.0.3"), config_map=TAKEN_OVER)
     assert [each.reason for each in foreign.refusals] == ["AddressInUse"]
     bad = planned(service("web", l="nonsense"), config_map=config_map)

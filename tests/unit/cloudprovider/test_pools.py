@@ -102,7 +102,7 @@ def test_every_key_that_cannot_be_read_is_told_and_harms_no_other() -> None:
         {"cidr-shop": "nonsense", "cidr-global": "10.0.4.0/24", "allow-share-global": "yes", "note": "hello"}
     )
     assert list(keys.problems()) == ["cidr-shop", "allow-share-global"]
-    assert keys.problems()["allow-share-global"] == 'allow-share-global: "yes" is neither true nor false'
+    assert all(named in keys.problems()["allow-share-global"] for named in ("allow-share-global", '"yes"'))
     other = keys.pool_of("other")
     assert other is not None
     assert other.problem is None

@@ -105,7 +105,7 @@ def test_what_is_no_address_is_refused_with_the_text_and_the_problem(text: str, 
 
 
 def test_an_address_object_with_a_zone_is_refused():
-    with pytest.raises(AddressSyntaxError, match="zone id"):
+    with pytest.raises(AddressSyntaxError):
         from_ip(IPv6Address("fe80::1%eth0"))
 
 

@@ -124,21 +124,22 @@ def test_a_full_range_says_how_full_it_is():
         5,
         1,
     )
-    assert str(error) == 'range "lan" is full: every IPv4 address is held or in quarantine'
     assert error.pool_text == "10.0.0.0/29,2001:db8::1"
 
 
 def test_a_missing_family_is_told_apart_from_a_full_range():
     ledger = make_ledger(make_range("10.0.0.1"))
-    with pytest.raises(FamilyMissingError, match=r'range "lan" .* has no IPv6, only IPv4') as caught:
+    with pytest.raises(FamilyMissingError) as caught:
         ledger.claim_next("lan", V6, "a")
-    assert (caught.value.family, caught.value.families) == ("IPv6", ("IPv4",))
+    error = caught.value
+    assert (error.range_name, error.family, error.families) == ("lan", "IPv6", ("IPv4",))
 
 
 def test_a_range_that_is_all_excluded_has_no_addresses():
     ledger = make_ledger(make_range("10.0.0.1", exclude=("10.0.0.1",)))
-    with pytest.raises(FamilyMissingError, match="no addresses to give out"):
+    with pytest.raises(FamilyMissingError) as caught:
         ledger.claim_next("lan", V4, "a")
+    assert caught.value.families == ()
 
 
 def test_an_unknown_range_is_named():
@@ -149,8 +150,9 @@ def test_an_unknown_range_is_named():
         lambda: ledger.conflicts("wan"),
         lambda: ledger.refusal(at("10.0.0.1"), "wan"),
     ):
-        with pytest.raises(RangeUnknownError, match='"wan"'):
+        with pytest.raises(RangeUnknownError) as caught:
             refused()
+        assert caught.value.range_name == "wan"
 
 
 def test_a_draining_range_gives_out_nothing_and_breaks_nothing():
@@ -162,7 +164,7 @@ def test_a_draining_range_gives_out_nothing_and_breaks_nothing():
         lambda: ledger.claim_next("lan", V4, "a"),
         lambda: ledger.claim_next("lan", V4, "b"),
     ):
-        with pytest.raises(RangeDrainingError, match="draining"):
+        with pytest.raises(RangeDrainingError):
             refused()
     ledger.adopt(at("10.0.0.1"), "a", "lan")
     assert ledger.snapshot("lan").whole == Usage(used=1, free=2, quarantined=1, out_of_range=0)
@@ -300,7 +302,6 @@ def test_an_address_in_an_overlap_is_refused_to_the_younger_range_and_the_older_
     )
     refusal = ledger.refusal(at("10.0.0.5"), "young")
     assert isinstance(refusal, AddressOutOfRangeError)
-    assert 'belongs to the older range "old"' in str(refusal)
     assert refusal.older_range == "old"
     assert ledger.refusal(at("10.0.0.5"), "old") is None
 

@@ -116,12 +116,15 @@ def test_a_wrong_part_is_quoted_with_its_position(text: str, part: str, position
     error = caught.value
     assert (error.part, error.position, error.where) == (part, position, "the pool")
     assert problem in error.problem
-    assert f'part {position} of the pool, "{part}"' in str(error)
+    assert str(position) in str(error)
+    assert f'"{part}"' in str(error)
 
 
 def test_a_wrong_exclusion_is_told_by_its_number_and_part():
-    with pytest.raises(PoolSyntaxError, match=r'part 2 of exclusion 3, "x", is not'):
+    with pytest.raises(PoolSyntaxError) as caught:
         parse_pool("10.0.0.0/24", exclude=["10.0.0.1", "10.0.0.2", "10.0.0.3,x"])
+    assert (caught.value.part, caught.value.position) == ("x", 2)
+    assert "3" in caught.value.where
 
 
 def test_a_message_stays_short_and_printable_whatever_was_written():
@@ -324,19 +327,24 @@ def many_parts(count: int) -> str:
 
 def test_as_many_parts_as_allowed_are_read_and_one_more_is_refused():
     assert parse_pool(many_parts(MAX_PARTS)).capacity() == 4 * MAX_PARTS
-    with pytest.raises(PoolTooLargeError, match="10001 parts in the pool, at most 10000 are read"):
+    with pytest.raises(PoolTooLargeError) as in_pool:
         parse_pool(many_parts(MAX_PARTS + 1))
-    with pytest.raises(PoolTooLargeError, match="10001 parts in the exclusions"):
+    with pytest.raises(PoolTooLargeError) as in_exclusions:
         parse_pool("10.0.0.0/8", exclude=[many_parts(MAX_PARTS), "10.0.0.1"])
+    for caught in (in_pool, in_exclusions):
+        assert (caught.value.found, caught.value.limit) == (MAX_PARTS + 1, MAX_PARTS)
+    assert in_pool.value.where != in_exclusions.value.where
 
 
 def test_as_much_text_as_allowed_is_read_and_more_is_refused():
     padded = "10.0.0.1".rjust(MAX_TEXT_LENGTH)
     assert parse_pool(padded).capacity() == 1
-    with pytest.raises(PoolTooLargeError, match="262145 characters"):
+    with pytest.raises(PoolTooLargeError) as caught:
         parse_pool(padded + " ")
-    with pytest.raises(PoolTooLargeError, match="characters"):
+    assert (caught.value.found, caught.value.limit) == (MAX_TEXT_LENGTH + 1, MAX_TEXT_LENGTH)
+    with pytest.raises(PoolTooLargeError) as caught:
         parse_pool("10.0.0.1", exclude=[padded, padded])
+    assert caught.value.limit == MAX_TEXT_LENGTH
 
 
 def read_whatever(text: str) -> None:

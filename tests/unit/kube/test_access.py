@@ -122,7 +122,7 @@ def test_without_its_files_it_is_no_pod(tmp_path, monkeypatch, missing):
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     for name in {"token", "ca.crt"} - {missing}:
         (tmp_path / name).write_text("something")
-    with pytest.raises(KubeAccessError, match="no pod"):
+    with pytest.raises(KubeAccessError):
         connection_in_cluster(tmp_path)
 
 

@@ -28,7 +28,7 @@ async def test_a_client_for_the_leader_reads_always_and_writes_only_while_that_l
         guarded.merge_patch(CONFIG_MAPS, "x", {}, namespace="a"),
         guarded.delete(CONFIG_MAPS, "x", namespace="a"),
     ):
-        with pytest.raises(NotLeadingError, match="this replica does not lead"):
+        with pytest.raises(NotLeadingError):
             await write
     await client.create(CONFIG_MAPS, CONFIG_MAP)
     assert [request.method for request in server.requests] == ["POST", "GET", "POST"]

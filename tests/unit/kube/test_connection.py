@@ -172,10 +172,9 @@ def test_a_replaced_authority_is_noticed_and_a_file_that_says_nothing_is_none(tm
     path.unlink()
     connection.check_authority()
     path.write_text("new")
-    with pytest.raises(
-        AuthorityReplacedError, match=r"of https://api.test was replaced in /.*/ca.crt: only a fresh"
-    ):
+    with pytest.raises(AuthorityReplacedError) as caught:
         connection.check_authority()
+    assert (caught.value.server, caught.value.path) == ("https://api.test", str(path))
 
 
 def test_an_authority_without_a_file_is_never_replaced():

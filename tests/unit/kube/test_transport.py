@@ -110,4 +110,6 @@ async def test_an_error_names_the_call_and_hides_what_the_remote_wrote(server, c
     server.refuses(409, "Conflict")
     with pytest.raises(ApiConflictError) as caught:
         await client.replace(CONFIG_MAPS, CONFIG_MAP)
-    assert str(caught.value) == "cannot replace ConfigMap a/x: 409 Conflict"
+    error = caught.value
+    assert (error.verb, error.kind, error.namespace, error.name) == ("replace", "ConfigMap", "a", "x")
+    assert (error.status, error.reason) == (409, "Conflict")

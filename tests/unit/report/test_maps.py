@@ -1,7 +1,5 @@
 """Maps of ranges: what each address is, and blocks that count right."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,7 +79,7 @@ def test_ipv6_is_drawn_by_what_is_used() -> None:
     ["x", "10.0.0.0", "10.0.0.0/33", "10.0.0.1/24", "10.0.0.0/25", "999.0.0.0/24", "1.2.3.4.5/24", "/"],
 )
 def test_what_is_no_block_is_refused(block: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(block)):
+    with pytest.raises(ValueError, match="block"):
         draw_map(picture(ranges=[build_range("pool", "10.0.0.0/16")]), "pool", block)
 
 

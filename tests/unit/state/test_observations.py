@@ -92,7 +92,7 @@ def test_what_stands_in_anothers_way_is_no_trouble_of_this_one() -> None:
 
 def test_who_claims_an_address_is_told_beside_that_it_is_well() -> None:
     found = observe(report(), SERVED, installs=False, contested={"10.0.0.1": ("c-m-b",)}).configured[WEB]
-    assert (found.verdict, "guest c-m-b says" in found.message) == (Verdict.TRUE, True)
+    assert (found.verdict, "c-m-b" in found.message) == (Verdict.TRUE, True)
 
 
 def kube_vip(**fields: Any) -> tuple[str, str]:

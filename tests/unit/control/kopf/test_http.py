@@ -311,7 +311,8 @@ class TestWhatIsLetThrough:
         async with bench.open() as session:
             with pytest.raises(RefusedError) as caught:
                 await session.get(bench.url + LIST)
-        assert str(caught.value) == f"HTTP {status}"
+        assert "{" not in str(caught.value), "nothing of the answer is quoted"
+        assert str(status) in str(caught.value)
 
     @pytest.mark.parametrize("status", [404, 410])
     async def test_what_ends_a_watch_comes_through(self, bench: Bench, status: int) -> None:
@@ -322,13 +323,13 @@ class TestWhatIsLetThrough:
     async def test_redirects_are_not_followed(self, bench: Bench) -> None:
         bench.says(302, headers={"Location": "https://elsewhere.test/"})
         async with bench.open() as session:
-            with pytest.raises(RefusedError, match="HTTP 302"):
+            with pytest.raises(RefusedError, match="302"):
                 await session.get(bench.url + LIST)
         assert len(bench.requests) == 1
 
     async def test_the_token_goes_to_no_other_server(self, bench: Bench) -> None:
         async with bench.open() as session:
-            with pytest.raises(RefusedError, match="another server"):
+            with pytest.raises(RefusedError):
                 await session.get(bench.url.replace("127.0.0.1", "localhost") + LIST)
         assert bench.requests == []
 
@@ -349,7 +350,7 @@ class TestWhatIsLetThrough:
 
         bench.next_token = unreadable  # type: ignore[method-assign]
         async with bench.open() as session:
-            with pytest.raises(RefusedError, match="unusable token"):
+            with pytest.raises(RefusedError):
                 await session.get(bench.url + LIST)
 
     async def test_openings_of_one_watch_are_spaced_and_lists_are_not(self, bench: Bench) -> None:

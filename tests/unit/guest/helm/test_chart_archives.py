@@ -122,7 +122,7 @@ def test_the_digest_of_the_index_is_held_to(tmp_path: Path) -> None:
     path = pack(tmp_path, {"Chart.yaml": CHART_YAML.encode()})
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert verify_archive(path, SOURCE, "0.11.0", digest).sha256 == digest
-    with pytest.raises(ChartError, match="not the one"):
+    with pytest.raises(ChartError):
         verify_archive(path, SOURCE, "0.11.0", "0" * 64)
 
 
@@ -145,15 +145,17 @@ def test_an_archive_that_is_not_what_was_asked_for_is_refused(
 
 
 def test_an_archive_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ChartError, match="more than"):
-        verify_archive(pack(tmp_path, {"bomb": b"\0" * 40 * 1024 * 1024}), SOURCE, "0.11.0", "")
+    files = {"Chart.yaml": CHART_YAML.encode()}
+    verify_archive(pack(tmp_path, files), SOURCE, "0.11.0", "")
+    with pytest.raises(ChartError):
+        verify_archive(pack(tmp_path, {**files, "bomb": b"\0" * 40 * 1024 * 1024}), SOURCE, "0.11.0", "")
 
 
 @pytest.mark.parametrize("content", [b"", b"plain", b"\x1f\x8b\x08\x00"])
 def test_what_is_no_archive_is_our_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.tgz"
     path.write_bytes(content)
-    with pytest.raises(ChartError, match="cannot be read"):
+    with pytest.raises(ChartError):
         verify_archive(path, SOURCE, "0.11.0", "")
 
 
@@ -167,7 +169,7 @@ def test_an_archive_with_a_damaged_middle_is_our_error(tmp_path: Path) -> None:
         with contextlib.suppress(ChartError):
             verify_archive(path, SOURCE, "0.11.0", "")
     path.write_bytes(packed[:10] + b"\xff" * 40 + packed[50:])
-    with pytest.raises(ChartError, match="cannot be read"):
+    with pytest.raises(ChartError):
         verify_archive(path, SOURCE, "0.11.0", "")
 
 

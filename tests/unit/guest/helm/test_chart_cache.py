@@ -102,9 +102,9 @@ async def test_a_fetch_that_hangs_is_waited_for_from_its_start_and_not_by_each_p
 
     await eventually(is_fetching, what="the fetch")
     source.clock += 20.5
-    async with asyncio.timeout(1):
-        with pytest.raises(ChartError, match="still being fetched"):
-            await source.version()
+    with pytest.raises(ChartError):
+        await source.version()
+    assert not first.done()
     first.cancel()
     assert source.runs == 1
 
@@ -113,7 +113,7 @@ async def test_a_failed_fetch_leaves_nothing_and_its_cause_is_told_while_it_is_t
     source: Source,
 ) -> None:
     source.offer("0.11.0", digest="0" * 64)
-    with pytest.raises(ChartError, match="not the one"):
+    with pytest.raises(ChartError) as cause:
         await source.version()
     assert source.kept() == []
     source.hang()
@@ -121,6 +121,7 @@ async def test_a_failed_fetch_leaves_nothing_and_its_cause_is_told_while_it_is_t
     again = asyncio.create_task(source.version())
     await asyncio.sleep(0)
     source.clock += 21
-    with pytest.raises(ChartError, match="not the one"):
+    with pytest.raises(ChartError) as meanwhile:
         await source.version()
+    assert meanwhile.value.reason == cause.value.reason
     again.cancel()

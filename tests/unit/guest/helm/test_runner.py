@@ -160,6 +160,7 @@ def test_helm_is_the_given_one_or_that_on_the_path(stub: Stub, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(stub.folder))
     assert find_helm() == program
     monkeypatch.setenv("PATH", "")
-    for given, problem in ((None, "helm is not on PATH"), ("/no-such/helm", "/no-such/helm cannot be run")):
-        with pytest.raises(StartError, match=problem):
+    for given in (None, "/no-such/helm"):
+        with pytest.raises(StartError) as caught:
             find_helm(given)
+        assert (given or "helm") in caught.value.what
