@@ -78,7 +78,7 @@ test-slow: setup assets ## Run the slow tests, fresh examples, and bugs that uni
 	$(BIN)/python -m tests.faults.seeded --units
 
 test-fast: setup ## Run the unit tests and the scenarios in memory (about a minute)
-	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/golden tests/contract -k "not real"
+	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/golden/test_golden.py tests/harness
 
 test-room: setup ## Run the tests of one folder of fipop/ and its scenarios (ROOM=operator/addresses)
 	$(BIN)/python -m scripts.rooms $(ROOM)
