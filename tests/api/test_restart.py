@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+import pytest
 import pytest_asyncio
 
 from localfleet.client import ApiClient
-from localfleet.fleet import LocalFleet
 from localfleet.rancher_plan import Guest
 from localfleet.routes import Fault
 from localfleet.simulated import SimulatedGuest
@@ -18,12 +18,15 @@ from localfleet.stack import (
     build_range,
     condition,
     floating_ips,
-    open_stack,
 )
 from localfleet.waiting import eventually
+from tests.api.emptying import clear
 from tests.api.proxied import Proxied, proxied
 
-TENANT = "tenant"
+pytest_plugins = ("tests.api.bare_stack",)
+pytestmark = pytest.mark.xdist_group("bare-stack")
+
+TENANT = "restarted"
 INTERVAL_SECONDS = 1
 PASSES = 2
 
@@ -55,7 +58,7 @@ class Settled:
             ]
             return all(count > number for count in counts)
 
-        await eventually(are_over, seconds=30, what=f"{number} passes")
+        await eventually(are_over, seconds=60, what=f"{number} passes")
 
 
 async def read_versions(client: ApiClient) -> dict[str, str]:
@@ -75,24 +78,27 @@ async def read_versions(client: ApiClient) -> dict[str, str]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def settled(fleet: LocalFleet) -> AsyncIterator[Settled]:
+async def settled(bare_stack: Stack) -> AsyncIterator[Settled]:
     """Guests with addresses, without, unreachable and unserved; a full range, and addresses in quarantine."""
-    settings = {"operateGuestClusterInterval": str(INTERVAL_SECONDS)}
-    async with open_stack(fleet, "restart", settings=settings) as stack, proxied(stack, "again") as watched:
+    stack = bare_stack
+    await stack.set_options(operateGuestClusterInterval=str(INTERVAL_SECONDS))
+    async with proxied(stack, "again") as watched:
         settled = Settled(stack=stack, watched=watched)
         await stack.plane.create_namespace(TENANT)
         await stack.client.create(
-            RANGES, build_range("vlan", "10.0.0.0/24", harvester="harvester-cluster1", network="vlan10")
+            RANGES, build_range("vlan", "10.61.0.0/24", harvester="harvester-cluster1", network="vlan10")
         )
-        await stack.client.create(RANGES, build_range("small", "10.0.1.0/30"))
-        await stack.client.create(RANGES, build_range("over", "10.0.0.128/25,10.0.9.0/30"))
-        await stack.client.create(RANGES, build_range("empty", "10.0.2.0/24", exclude=["10.0.2.0/24"]))
+        await stack.client.create(RANGES, build_range("small", "10.61.1.0/30"))
+        await stack.client.create(RANGES, build_range("over", "10.61.0.128/25,10.61.9.0/30"))
+        await stack.client.create(RANGES, build_range("empty", "10.61.2.0/24", exclude=["10.61.2.0/24"]))
         await watched.operator.start()
         await bring_up_guests(settled)
         await ask_for_addresses(settled)
         await stack.set_options(logLevel="Loud", kubevipNamespace="elsewhere")
         await rest(settled)
         yield settled
+        await stack.set_options(logLevel=None, kubevipNamespace=None, operateGuestClusterInterval=None)
+        await clear(stack)
 
 
 async def bring_up_guests(settled: Settled) -> None:
@@ -123,10 +129,10 @@ async def ask_for_addresses(settled: Settled) -> None:
         "second": {"range_name": "small"},
         "waits": {"range_name": "small"},
         "waits-too": {"range_name": "small"},
-        "taken": {"range_name": "vlan", "ipaddress": "10.0.0.1"},
+        "taken": {"range_name": "vlan", "ipaddress": "10.61.0.1"},
         "outside": {"range_name": "vlan", "ipaddress": "192.0.2.1"},
-        "wrong-name": {"range_name": "vlan", "cluster": "nobody", "ipaddress": "10.0.0.200"},
-        "passing": {"range_name": "vlan", "ipaddress": "10.0.0.99"},
+        "wrong-name": {"range_name": "vlan", "cluster": "nobody", "ipaddress": "10.61.0.200"},
+        "passing": {"range_name": "vlan", "ipaddress": "10.61.0.99"},
         "nowhere": {"range_name": "none"},
     }
     for name, wish in wishes.items():
@@ -136,7 +142,7 @@ async def ask_for_addresses(settled: Settled) -> None:
         found = await client.items(floating_ips(TENANT))
         return all(condition(each, "Ready") for each in found)
 
-    await eventually(all_are_answered, seconds=20)
+    await eventually(all_are_answered, seconds=60)
     await client.delete(f"{floating_ips(TENANT)}/passing")
 
 
@@ -155,7 +161,8 @@ async def test_a_restart_writes_nothing_in_the_management_cluster_and_nothing_in
     settled: Settled,
 ) -> None:
     reservations = await settled.stack.client.items(RESERVATIONS)
-    assert sum("quarantinedUntil" in each["spec"] for each in reservations) == 1
+    quarantined = [each["spec"] for each in reservations if "quarantinedUntil" in each["spec"]]
+    assert [spec["address"] for spec in quarantined] == ["10.61.0.99"], quarantined
     assert sum("quarantinedUntil" not in each["spec"] for each in reservations) == 7
     waiting = await settled.stack.floating_ip(TENANT, "waits")
     assert condition(waiting, "Allocated")["reason"] == "RangeFull"

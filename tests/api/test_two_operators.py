@@ -5,24 +5,28 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+import pytest
 import pytest_asyncio
 
 from localfleet.faultproxy import Do, On, Rule, Schedule
-from localfleet.fleet import LocalFleet
-from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, Stack, condition, open_stack
+from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, Stack, condition
+from localfleet.stack import floating_ips as floating_ips_of
 from localfleet.waiting import eventually
+from tests.api.emptying import clear
 from tests.api.proxied import Proxied, proxied
 from tests.api.tenant import Json, Tenant, open_tenant
+
+pytest_plugins = ("tests.api.bare_stack",)
+pytestmark = pytest.mark.xdist_group("bare-stack")
 
 CLAIMS = 200
 LOST_SHARE = 0.1
 """Of the answers to writes, each of which the API server has done."""
 
 
-@pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    async with open_stack(fleet, "two-operators") as stack:
-        yield stack
+@pytest.fixture(scope="module")
+def stack(bare_stack: Stack) -> Stack:
+    return bare_stack
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -35,6 +39,7 @@ async def operators(stack: Stack) -> AsyncIterator[list[Proxied]]:
         ]
         await asyncio.gather(*(each.operator.start() for each in found))
         yield found
+        await clear(stack)
 
 
 @pytest_asyncio.fixture
@@ -129,6 +134,7 @@ class History:
                 self.events.append((int(version), event["type"], obj))
 
 
+@pytest.mark.slow
 async def test_200_claims_side_by_side_with_lost_answers_make_no_duplicate_at_any_revision_and_leave_no_leak(
     stack: Stack, operators: list[Proxied], tenant: Tenant
 ) -> None:
@@ -148,7 +154,7 @@ async def test_200_claims_side_by_side_with_lost_answers_make_no_duplicate_at_an
     await asyncio.gather(*(tenant.ask(name, pool) for name in names[::4]))
     living = [name for index, name in enumerate(names) if index % 2 or index % 4 == 0]
     await tenant.all_served(living)
-    await eventually(lambda: _is_settled(tenant, living), seconds=60)
+    await eventually(lambda: _is_settled(tenant, pool, living), seconds=60)
     await history.end()
     for each in operators:
         each.proxy.schedule = Schedule()
@@ -157,10 +163,11 @@ async def test_200_claims_side_by_side_with_lost_answers_make_no_duplicate_at_an
     assert len({event[2]["metadata"]["uid"] for event in history.events}) >= 2 * CLAIMS, "it was looked at"
 
 
-async def _is_settled(tenant: Tenant, living: list[str]) -> bool:
-    """Whether every reservation there is is held, by somebody alive, and is what that one's status names."""
-    reservations = await tenant.stack.client.items(RESERVATIONS)
-    floating_ips = await tenant.stack.client.items(ALL_FLOATING_IPS)
+async def _is_settled(tenant: Tenant, pool: str, living: list[str]) -> bool:
+    """Whether every reservation of the range is held, by somebody alive, and is what that one's status names."""
+    everywhere = await tenant.stack.client.items(RESERVATIONS)
+    reservations = [each for each in everywhere if each["spec"]["range"] == pool]
+    floating_ips = await tenant.stack.client.items(floating_ips_of(tenant.namespace))
     held = {each["spec"]["address"]: each["spec"]["owner"]["name"] for each in reservations}
     quarantined = [each for each in reservations if "quarantinedUntil" in each["spec"]]
     named = {
@@ -188,7 +195,7 @@ async def test_one_static_address_that_50_ask_for_at_once_goes_to_one_and_the_ot
         assert all(f"{tenant.namespace}/{winner}" in state.get("message", "") for state in losers)
         return winner
 
-    winner = await eventually(is_decided, seconds=20)
+    winner = await eventually(is_decided, seconds=60)
     assert await tenant.holders() == {f"{tenant.net}9": winner}
 
 
@@ -202,6 +209,6 @@ async def test_a_full_range_is_filled_to_its_last_address_by_both(tenant: Tenant
         assert counts["used"] == counts["total"] == 30, counts
         return len(await tenant.holders()) == 30
 
-    await eventually(is_full, seconds=40)
+    await eventually(is_full, seconds=60)
     reasons = [condition(await tenant.read(name), "Allocated")["reason"] for name in names]
     assert sorted(reasons) == ["Allocated"] * 30 + ["RangeFull"] * 5

@@ -1,0 +1,34 @@
+"""A stack emptied by the file that filled it, for the file that uses it next."""
+
+from localfleet.stack import ALL_FLOATING_IPS, RANGES, Stack, floating_ips
+from localfleet.waiting import eventually
+
+ALLOW = {"metadata": {"annotations": {"kubefip.k8s.binbash.org/allow-delete": "true"}}}
+
+
+async def clear(stack: Stack) -> None:
+    """Delete all guests, floating IPs and ranges, and wait until an operator has let them go."""
+    client = stack.client
+    for guest in list(stack.player.guests.values()):
+        await stack.player.delete_guest(guest)
+    for each in await client.items(ALL_FLOATING_IPS):
+        path = f"{floating_ips(each['metadata']['namespace'])}/{each['metadata']['name']}"
+        if await client.find(path) is not None:
+            await client.delete(path)
+    await is_empty(stack, ALL_FLOATING_IPS)
+    for each in await client.items(RANGES):
+        path = f"{RANGES}/{each['metadata']['name']}"
+        await client.patch(path, ALLOW)
+        await client.delete(path)
+    await is_empty(stack, RANGES)
+
+
+async def is_empty(stack: Stack, collection: str) -> None:
+    """Wait until there is no object of a kind any more."""
+
+    async def nothing_is_left() -> bool:
+        left = [each["metadata"]["name"] for each in await stack.client.items(collection)]
+        assert left == [], left
+        return True
+
+    await eventually(nothing_is_left, seconds=60, what=f"no object in {collection}")
