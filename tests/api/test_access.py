@@ -2,6 +2,9 @@
 
 What it never asks for in a life with everything in it, the chart need not grant; what it asks for and the chart does
 not grant, it cannot do.
+
+At each change tests/chart/test_access.py holds the chart to the list of rights, and every test of this folder that has
+an operator runs it with these rights and no others. That each of them is needed is for the slow tests.
 """
 
 import asyncio
@@ -35,11 +38,13 @@ from tests.api.chart_source import pack_charts
 from tests.api.proxied import Asked, Proxied, SeeingProxy, proxied
 from tests.chart.test_access import BASE, CRD_UPDATE, LEASE, Grant
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("access")]
+
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CLUSTER_ROLE = f"{RBAC}/clusterroles/{RELEASE}"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EVENTS = "/api/v1/namespaces/{}/events"
-STEP_SECONDS = 40.0
+STEP_SECONDS = 120.0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""A fixed part of what `make faults` runs: one plan of each kind of harm, against a real API server."""
+"""A fixed part of what `make faults` runs: one plan of each kind of harm, against a real API server.
+
+One plan shows at each change that lane, proxy and judge work; the others are for `make test-slow`.
+"""
 
 import pytest
 
@@ -58,7 +61,11 @@ def explain(result: Result) -> str:
     return "\n".join([result.plan.to_line(), *result.violations, result.log[-8000:]])
 
 
-@pytest.mark.parametrize("plan", CHOSEN, ids=lambda plan: f"{plan.scenario}-{plan.family}")
+@pytest.mark.parametrize(
+    "plan",
+    [CHOSEN[0], *(pytest.param(plan, marks=pytest.mark.slow) for plan in CHOSEN[1:])],
+    ids=lambda plan: f"{plan.scenario}-{plan.family}",
+)
 async def test_the_end_is_that_of_an_undisturbed_run_and_no_revision_breaks_an_invariant(
     lane: Lane, references: References, plan: Plan
 ) -> None:
@@ -67,6 +74,7 @@ async def test_the_end_is_that_of_an_undisturbed_run_and_no_revision_breaks_an_i
     assert result.struck > 0 or result.killed > 0
 
 
+@pytest.mark.slow
 async def test_a_sequence_of_edits_ends_as_a_fresh_create(lane: Lane) -> None:
     plan = Plan(scenario="generated", family="spec operations", seed=2, size=30)
     result = await run_generated(lane, plan)
@@ -74,6 +82,7 @@ async def test_a_sequence_of_edits_ends_as_a_fresh_create(lane: Lane) -> None:
     assert result.operations >= 30
 
 
+@pytest.mark.slow
 async def test_two_operators_give_a_crowd_each_its_own_address(lane: Lane) -> None:
     result = await run_crowd(lane, crowd(150, seed=3))
     assert explain(result) == ""
