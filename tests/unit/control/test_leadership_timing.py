@@ -227,8 +227,8 @@ def test_short_failures_of_renewal_do_not_stop_the_work_and_are_logged_once(
         await first.stop()
 
     virtually(scenario())
-    warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    assert warnings == ["lease cannot be renewed; it is tried again"]
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 1, "an outage is told once"
 
 
 def test_a_machine_that_slept_past_the_lease_is_no_leader_from_its_first_instruction_on(

@@ -224,9 +224,7 @@ def test_a_bad_value_keeps_the_last_good_one_and_the_other_options_are_taken() -
 
     assert after.metrics_port == 9100
     assert after.kubevip_namespace == "other"
-    assert bad == (
-        BadOption(option="metricsPort", value="8081", reason="8081 is the port of the health probes"),
-    )
+    assert [(each.option, each.value) for each in bad] == [("metricsPort", "8081")]
 
 
 GOOD_AND_BAD = {
@@ -311,9 +309,7 @@ def test_a_repository_with_a_query_or_a_fragment_is_refused(end: str) -> None:
     """A token in the query was taken, and shown in conditions, in logs and on helm's command line."""
     bad = refused("kubevipChartRepoUrl", f"https://example.org/charts{end}")
 
-    assert (
-        bad.reason == "must not hold a query or fragment, which conditions, logs and command lines would show"
-    )
+    assert "hunter2" not in bad.value + bad.reason
 
 
 def test_settings_show_no_chart_values_when_they_are_printed() -> None:
@@ -375,8 +371,8 @@ def test_a_cloud_provider_that_reads_only_kube_system_is_warned_of_elsewhere() -
     assert warnings(cloud_provider_image("v0.0.9", "vips")) == ()
     assert warnings(cloud_provider_image("main", "vips")) == ()
     for tag in ("v0.0.7", "0.0.4"):
-        assert "kube-system only" in warnings(cloud_provider_image(tag, "vips"))[0]
-    assert "namespace default" in warnings(cloud_provider_image("v0.0.8", "kube-system"))[0]
+        assert "kube-system" in warnings(cloud_provider_image(tag, "vips"))[0]
+    assert "default" in warnings(cloud_provider_image("v0.0.8", "kube-system"))[0]
 
 
 @pytest.mark.parametrize(

@@ -282,13 +282,10 @@ class TestTransitions:
             for _ in range(3):
                 await (await session.get(bench.url + LIST)).read()
 
-        said = [(record.levelname, record.message, record.__dict__) for record in caplog.records]
-        assert [(level, message) for level, message, _ in said] == [
-            ("WARNING", "watch fails; it is tried again"),
-            ("INFO", "watch works again"),
-        ]
-        assert said[0][2]["why"] == "HTTP 503"
-        assert said[1][2]["after_seconds"] == 90.0
+        fails, works = caplog.records
+        assert (fails.levelname, works.levelname) == ("WARNING", "INFO")
+        assert "503" in vars(fails)["why"]
+        assert vars(works)["after_seconds"] == 90.0
         assert bench.recoveries == 1
 
     async def test_a_hiccup_is_no_recovery(self, bench: Bench) -> None:

@@ -48,7 +48,4 @@ def test_a_failure_is_said_once_until_it_works_again(caplog: pytest.LogCaptureFi
     for _ in range(3):
         signs.fail(NAMESPACES, "refused")
     signs.succeed(NAMESPACES)
-    assert [each.message for each in caplog.records] == [
-        "watch fails; it is tried again",
-        "watch works again",
-    ]
+    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
