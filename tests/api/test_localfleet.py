@@ -17,7 +17,8 @@ from localfleet.guard import guarded
 from localfleet.waiting import eventually
 from localfleet.workspace import Workspace
 
-pytestmark = pytest.mark.xdist_group("management")
+ON_MANAGEMENT = pytest.mark.xdist_group("management")
+ON_GUESTS = pytest.mark.xdist_group("guest")
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -45,6 +46,7 @@ def daemon_set(name: str, node_selector: dict[str, str] | None = None) -> Json:
     }
 
 
+@ON_MANAGEMENT
 async def test_a_token_of_a_service_account_may_do_what_its_role_says_and_no_more(
     management: ControlPlane, namespace: str
 ) -> None:
@@ -75,6 +77,7 @@ async def test_a_token_of_a_service_account_may_do_what_its_role_says_and_no_mor
     assert (refused.value.status, refused.value.reason) == (403, "Forbidden")
 
 
+@ON_MANAGEMENT
 async def test_nobody_may_do_anything_with_a_wrong_token(management: ControlPlane) -> None:
     async with management.client_as("wrong") as stranger:
         with pytest.raises(ApiError) as refused:
@@ -82,6 +85,7 @@ async def test_nobody_may_do_anything_with_a_wrong_token(management: ControlPlan
     assert refused.value.status == 401
 
 
+@ON_MANAGEMENT
 async def test_a_namespace_goes_with_all_that_is_in_it(management: ControlPlane) -> None:
     await management.create_namespace("going")
     await management.client.create("/api/v1/namespaces/going/configmaps", config_map("inside"))
@@ -93,6 +97,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it(management: ControlPlane)
     await eventually(is_gone, seconds=60, what="the namespace to be gone")
 
 
+@ON_MANAGEMENT
 async def test_what_an_owner_leaves_behind_is_collected(management: ControlPlane, namespace: str) -> None:
     place = f"/api/v1/namespaces/{namespace}/configmaps"
     owner = await management.client.create(place, config_map("owner"))
@@ -109,6 +114,7 @@ async def test_what_an_owner_leaves_behind_is_collected(management: ControlPlane
     await eventually(is_gone, seconds=60, what="the owned object to be collected")
 
 
+@ON_GUESTS
 async def test_services_may_have_both_families(guest: ControlPlane) -> None:
     service = await guest.client.create(
         "/api/v1/namespaces/default/services",
@@ -118,8 +124,10 @@ async def test_services_may_have_both_families(guest: ControlPlane) -> None:
         },
     )
     assert service["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
+    await guest.client.delete("/api/v1/namespaces/default/services/both")
 
 
+@ON_GUESTS
 async def test_a_daemon_set_becomes_ready_and_loses_its_pods_when_it_is_parked(guest: ControlPlane) -> None:
     place = "/apis/apps/v1/namespaces/kube-system/daemonsets"
     await guest.client.create(place, daemon_set("parked", {"node-role.kubernetes.io/control-plane": "true"}))
@@ -140,8 +148,10 @@ async def test_a_daemon_set_becomes_ready_and_loses_its_pods_when_it_is_parked(g
         return status["desiredNumberScheduled"] == 0 and not await pods()
 
     await eventually(is_parked, what="the parked DaemonSet to have no pods")
+    await guest.client.delete(f"{place}/parked")
 
 
+@ON_GUESTS
 async def test_a_deployment_rolls_out_and_a_pod_has_an_address(guest: ControlPlane) -> None:
     await guest.kubectl("create", "deployment", "small", "--image=example.invalid/none", "--replicas=2")
     await guest.kubectl("rollout", "status", "deployment/small", "--timeout=60s")
@@ -151,14 +161,17 @@ async def test_a_deployment_rolls_out_and_a_pod_has_an_address(guest: ControlPla
 
 
 @pytest.mark.slow
+@ON_GUESTS
 async def test_guests_on_one_etcd_do_not_see_each_other(
     guest: ControlPlane, second_guest: ControlPlane
 ) -> None:
     await guest.client.create(CONFIG_MAPS, config_map("mine"))
     assert await second_guest.client.find(f"{CONFIG_MAPS}/mine") is None
+    await guest.client.delete(f"{CONFIG_MAPS}/mine")
     assert guest.ca_pem != second_guest.ca_pem
 
 
+@ON_MANAGEMENT
 async def test_a_watch_tells_what_is_there_and_what_changes(management: ControlPlane, namespace: str) -> None:
     place = f"/api/v1/namespaces/{namespace}/configmaps"
     await management.client.create(place, config_map("first"))
@@ -177,6 +190,7 @@ async def test_a_watch_tells_what_is_there_and_what_changes(management: ControlP
     assert seen == [("ADDED", "first"), ("ADDED", "second"), ("DELETED", "first")]
 
 
+@ON_MANAGEMENT
 async def test_an_outage_ends_at_the_same_address_and_with_the_same_objects(
     management: ControlPlane, namespace: str
 ) -> None:
@@ -197,6 +211,7 @@ async def test_an_outage_ends_at_the_same_address_and_with_the_same_objects(
     assert refused.value.status == 403, "the token is still known"
 
 
+@ON_MANAGEMENT
 async def test_a_paused_control_plane_takes_connections_and_does_not_answer(management: ControlPlane) -> None:
     management.pause()
     try:
@@ -208,6 +223,7 @@ async def test_a_paused_control_plane_takes_connections_and_does_not_answer(mana
     await management.client.get(CONFIG_MAPS)
 
 
+@ON_MANAGEMENT
 async def test_a_restored_store_knows_only_what_it_knew_then(
     management: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
@@ -259,6 +275,7 @@ async def start_owner(folder: Path) -> tuple[asyncio.subprocess.Process, list[st
 
 
 @pytest.mark.slow
+@ON_MANAGEMENT
 async def test_ctrl_c_ends_everything_and_leaves_nothing(fleet: LocalFleet, tmp_path: Path) -> None:
     owner, pids = await start_owner(tmp_path)
     owner.send_signal(signal.SIGINT)
@@ -267,6 +284,7 @@ async def test_ctrl_c_ends_everything_and_leaves_nothing(fleet: LocalFleet, tmp_
     assert not fleet_folders(tmp_path)
 
 
+@ON_MANAGEMENT
 async def test_nothing_survives_a_killed_owner_and_its_folder_goes_with_the_next(
     fleet: LocalFleet, tmp_path: Path
 ) -> None:
