@@ -1,10 +1,11 @@
 """The kubevip ConfigMap as it is followed: what its keys say, and which cannot be read."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from fipop.cloudprovider.keys_follower import KeysFollower
 from fipop.cloudprovider.pools import PoolKeys
+from tests.harness.answering_client import AnsweringClient
+from tests.harness.recorded_events import RecordedEvents
 
 
 class Followed:
@@ -17,10 +18,10 @@ class Followed:
             self.object = {"metadata": metadata, "data": data}
         self.created: list[dict[str, Any]] = []
         self.taken: list[PoolKeys] = []
-        self.events: list[str] = []
+        self.events = RecordedEvents()
         self.follower = KeysFollower(
-            client=cast("Any", SimpleNamespace(get=self._get, create=self._create)),
-            events=cast("Any", SimpleNamespace(record=lambda *told: self.events.append(told[-1]))),
+            client=AnsweringClient(get=self._get, create=self._create),
+            events=self.events,
             namespace="kube-system",
             name="kubevip",
             take=self.taken.append,
@@ -54,11 +55,11 @@ async def test_a_key_that_cannot_be_read_is_told_once_and_again_when_it_is_wrong
     followed = Followed({"cidr-shop": "nonsense"})
     for _ in range(3):
         await followed.follower.load()
-    assert len(followed.events) == 1
-    assert "cidr-shop" in followed.events[0]
+    assert len(followed.events.all) == 1
+    assert "cidr-shop" in followed.events.all[0].message
     followed.object["data"] = {"cidr-shop": "10.0.0.0/99"}
     await followed.follower.load()
-    assert len(followed.events) == 2
+    assert len(followed.events.all) == 2
 
 
 async def test_data_of_any_shape_is_taken() -> None:

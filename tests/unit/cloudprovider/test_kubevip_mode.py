@@ -1,7 +1,6 @@
 """kube-vip-cloud-provider's place: the ConfigMap is read before anybody is served, and a term begins anew each time."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,6 +11,8 @@ from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.cloudprovider.term import ProviderEstate
 from fipop.metrics import ServiceMetrics, ServiceSnapshot
+from tests.harness.answering_client import AnsweringClient
+from tests.harness.recorded_events import RecordedEvents
 
 OPTIONS = KubevipOptions(namespace="kube-system", config_map="kubevip", class_name="mine")
 
@@ -54,12 +55,12 @@ def _build(monkeypatch: pytest.MonkeyPatch) -> None:
         metadata = {"name": "kubevip", "namespace": "kube-system", "uid": "u", "resourceVersion": "1"}
         return {"metadata": metadata, "data": {"cidr-shop": "10.0.0.0/30"}}
 
-    client = cast("Any", SimpleNamespace(get=get))
+    client = AnsweringClient(get=get)
     mode = KubevipMode(
         OPTIONS,
         client=client,
         services=ServiceCache(client),
-        events=cast("Any", SimpleNamespace(record=lambda *_: None)),
+        events=RecordedEvents(),
         metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
         writes_at_once=4,
     )
@@ -68,7 +69,7 @@ def _build(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_term_gets_the_keys_that_are_known_and_hears_of_changes_until_it_ends() -> None:
     await mode.load()
     with pytest.raises(RuntimeError, match="the term ends"):
-        await mode.work(cast("Any", None))
+        await mode.work(None)
     pool, *told = Term.told
     assert getattr(pool, "key", "") == "cidr-shop"
     assert told == ["keys", "ledger"]

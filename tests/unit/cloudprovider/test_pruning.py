@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, cast
 
 from fipop.cloudprovider.ledger import Entry, Ledger
 from fipop.cloudprovider.occupancy import ServiceStore
@@ -49,7 +48,7 @@ def build_pruner() -> tuple[Kept, Pruner]:
     store: ServiceStore = ServiceStore(parse_service, kind="Service")
     store.put(build("10.0.0.1", "10.0.0.1", marked=True, finalized=True))
     kept = Kept()
-    return kept, Pruner(cast("Any", kept), store)
+    return kept, Pruner(kept, store)
 
 
 async def test_first_everything_is_looked_at_and_what_a_service_carries_stays() -> None:

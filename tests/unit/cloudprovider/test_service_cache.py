@@ -1,15 +1,16 @@
 """The Services as they are known: by a list, and by the answers of our own reads and writes."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from fipop.cloudprovider.service_cache import ServiceCache, ServiceDoor
+from fipop.kube.client import Listing
 from fipop.kube.resources import SERVICES
+from tests.harness.answering_client import AnsweringClient
 from tests.unit.cloudprovider.services import build
 
 
 def cache(**calls: Any) -> tuple[ServiceCache, list[str]]:
-    found = ServiceCache(cast("Any", SimpleNamespace(**calls)))
+    found = ServiceCache(AnsweringClient(**calls))
     heard: list[str] = []
     found.listeners.append(lambda change: heard.append(change.latest.version))
     return found, heard
@@ -26,7 +27,7 @@ def test_every_change_is_told_and_what_is_older_is_none() -> None:
 
 async def test_a_live_list_is_known_from_then_on() -> None:
     async def list_all(_resource: object, **_: object) -> Any:
-        return SimpleNamespace(items=(build(),))
+        return Listing(items=(build(),), resource_version=9)
 
     found, heard = cache(list=list_all)
     (live,) = await found.list_live()
@@ -42,7 +43,7 @@ async def test_what_is_read_and_written_through_the_door_is_known_at_once() -> N
         return {**body, "metadata": {**body["metadata"], "resourceVersion": "8"}}
 
     found, heard = cache()
-    door = ServiceDoor(cast("Any", SimpleNamespace(get=get, replace=replace)), found)
+    door = ServiceDoor(AnsweringClient(get=get, replace=replace), found)
     live = await door.get(SERVICES, "web", namespace="shop")
     assert live is not None
     await door.replace(SERVICES, live)
@@ -54,5 +55,5 @@ async def test_a_service_that_is_gone_is_none() -> None:
         return None
 
     found, heard = cache()
-    assert await ServiceDoor(cast("Any", SimpleNamespace(get=get)), found).get(SERVICES, "web") is None
+    assert await ServiceDoor(AnsweringClient(get=get), found).get(SERVICES, "web") is None
     assert heard == []

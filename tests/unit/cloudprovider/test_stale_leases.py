@@ -1,13 +1,14 @@
 """Leases that kube-vip left behind: only its own, of Services that are gone, that nobody renews."""
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
+from fipop.kube.client import Listing
+from tests.harness.answering_client import AnsweringClient
 from tests.unit.cloudprovider.services import build
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -23,14 +24,14 @@ async def deleted(*leases: dict[str, Any]) -> list[str]:
     gone: list[str] = []
 
     async def list_all(_resource: object) -> Any:
-        return SimpleNamespace(items=leases)
+        return Listing(items=leases, resource_version=9)
 
     async def delete(_resource: object, name: str, *, uid: str, resource_version: str, **_: object) -> bool:
         assert (uid, resource_version) == (f"uid-{name}", "5"), "only this very version of it goes"
         gone.append(name)
         return True
 
-    client = cast("Any", SimpleNamespace(list=list_all, delete=delete, server_now=lambda: NOW))
+    client = AnsweringClient(list=list_all, delete=delete, now=NOW)
     services = ServiceCache(client)
     services.take(build())
     assert await StaleLeases(client, services).delete() == len(gone)

@@ -2,17 +2,18 @@
 
 import asyncio
 from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.cloudprovider.term import ProviderEstate, ProviderTerm
 from fipop.errors import ApiServerError
+from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics import ServiceMetrics, ServiceSnapshot
 from tests.harness.background import running, until
 from tests.harness.memory import Memory, copy_json
+from tests.harness.recorded_events import RecordedEvents
 from tests.harness.small_provider import LEDGER, add, addresses
 from tests.unit.cloudprovider.ledgers import Prompt
 
@@ -25,13 +26,13 @@ class Guest(Prompt):
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory)
         self.refused = 0
-        self.services = ServiceCache(cast("Any", self))
+        self.services = ServiceCache(self)
         self.services._loaded.set()
         memory.listeners.append(self._hear)
 
     async def list(self, _resource: object, **_: object) -> Any:
         items = [copy_json(obj) for key, obj in self._memory.objects.items() if key[0] == SERVICES.plural]
-        return SimpleNamespace(items=tuple(items))
+        return Listing(items=tuple(items), resource_version=9)
 
     async def _before(self, verb: str, resource: Any, name: str) -> None:  # type: ignore[override]
         await asyncio.sleep(0)
@@ -47,9 +48,9 @@ class Guest(Prompt):
 def build(client: Guest) -> ProviderTerm:
     return ProviderTerm(
         ProviderEstate(
-            client=cast("Any", client),
+            client=client,
             services=client.services,
-            events=cast("Any", SimpleNamespace(record=lambda *_: None)),
+            events=RecordedEvents(),
             metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
             class_name=None,
             writes_at_once=4,

@@ -15,6 +15,7 @@ from fipop.guest.observed import ObservedState
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask
 from fipop.guest.workloads import Workload
+from fipop.kube.client import Listing
 from fipop.settings.options import DEFAULTS
 from tests.unit.guest.conftest import CHART, NOW, release_secret
 from tests.unit.guest.passes import permit
@@ -52,7 +53,7 @@ class FakeClient:
         self.secrets: list[dict[str, Any]] = []
 
     async def list(self, _resource: object, *, project: Any, **_: object) -> Any:
-        return SimpleNamespace(items=tuple(map(project, self.secrets)))
+        return Listing(items=tuple(map(project, self.secrets)), resource_version=9)
 
     async def merge_patch(self, _resource: object, name: str, patch: Any, **_: object) -> None:
         self.done.append(f"patch {name} {patch['metadata']['labels']}")

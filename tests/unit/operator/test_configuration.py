@@ -16,6 +16,7 @@ from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
 from fipop.operator.app import Operator
 from fipop.operator.configuration import Configuration
 from fipop.operator.options import OperatorOptions
+from tests.harness.recorded_events import RecordedEvents
 from tests.harness.virtual_time import VirtualLoop
 
 NAME = "kube-fip-config"
@@ -86,7 +87,7 @@ class SmallServer:
 def build_configuration(server: SmallServer) -> Configuration:
     return Configuration(
         client=cast("KubeClient", server),
-        events=cast("Any", SimpleNamespace(record=lambda *_: None)),
+        events=RecordedEvents(),
         namespace="kube-fip",
         defaults={"metricsPort": "9001"},
     )

@@ -1,7 +1,5 @@
 """What the Lease says of the leader before."""
 
-from typing import Any, cast
-
 import pytest
 
 from fipop.kube.lease import LeaseBefore
@@ -17,7 +15,7 @@ class Lease:
 
 
 def continuity(lease: Lease | None, looked: bool | None = None) -> Continuity:
-    return Continuity(looks=lambda: looked, lease=cast("Any", lease))
+    return Continuity(looks=lambda: looked, lease=lease)
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,9 @@ def build(
     notices = Notices(
         cache=cache,
         guests=guests,
-        events=cast("Any", events),
-        configuration=cast("Any", configuration),
-        metrics=cast("Any", metrics),
+        events=events,
+        configuration=configuration,
+        metrics=metrics,
     )
     return notices, events, metrics, configuration
 

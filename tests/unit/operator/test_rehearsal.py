@@ -1,14 +1,12 @@
 """The API as it would be: our objects in memory, where writes go; everything else is read where it is."""
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IPS, SECRETS
 from fipop.operator.rehearsal import RehearsalClient
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import NOW, Json, build_floating_ip
 
 WEB = build_floating_ip("web")
@@ -19,7 +17,7 @@ def rehearsal() -> RehearsalClient:
     async def get(_resource: object, name: str, **_: object) -> Json:
         return {"metadata": {"name": name, "real": True}}
 
-    real = cast("Any", SimpleNamespace(get=get, server_now=lambda: NOW))
+    real = AnsweringClient(get=get, now=NOW)
     return RehearsalClient(real, {FLOATING_IPS: Listing(items=(WEB,), resource_version=VERSION)})
 
 

@@ -4,14 +4,14 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from fipop.report.guest_words import GUESTS_AT_ONCE, GuestWords, read_all_guest_words, read_guest_words
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import v4
 from tests.unit.guest.passes import TOKEN, add_guest
 from tests.unit.report.pictures import build_cluster, picture
@@ -32,7 +32,7 @@ def client(value: str | None) -> Any:
     async def get(*_: object, **__: object) -> object:
         return None if value is None else {"data": {"value": value}}
 
-    return cast("Any", SimpleNamespace(get=get))
+    return AnsweringClient(get=get)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from fipop.errors import ApiForbiddenError
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
 from fipop.report.checks import CheckVerdict
 from fipop.report.probes import probe_charts, probe_guests, probe_secret_rights
+from tests.harness.answering_client import AnsweringClient
 from tests.unit.report.pictures import build_cluster, healthy_installation, picture
 
 FACTS = picture(
@@ -22,7 +22,7 @@ def reviewing(*granted: str) -> Any:
         assert body["spec"]["user"] == "system:serviceaccount:kube-fip:fipop"
         return {"status": {"allowed": body["spec"]["resourceAttributes"]["namespace"] in granted}}
 
-    return cast("Any", SimpleNamespace(create=create))
+    return AnsweringClient(create=create)
 
 
 async def test_every_namespace_of_guests_and_that_of_credentials_is_asked_about() -> None:
@@ -36,7 +36,7 @@ async def test_who_may_not_ask_is_told_which_right_is_missing() -> None:
     async def refuse(*_: object) -> None:
         raise ApiForbiddenError(verb="create", kind="SubjectAccessReview", status=403)
 
-    (check,) = await probe_secret_rights(cast("Any", SimpleNamespace(create=refuse)), FACTS)
+    (check,) = await probe_secret_rights(AnsweringClient(create=refuse), FACTS)
     assert check.verdict is CheckVerdict.WARNING
     assert "create subjectaccessreviews" in check.message
 

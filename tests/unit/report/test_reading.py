@@ -1,7 +1,6 @@
 """What is read with the reader's own rights: what is refused is named, and the rest is told."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,9 +12,11 @@ from fipop.errors import (
     ApiUnauthorizedError,
     ApiUnreachableError,
 )
+from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, LEASES, Resource
 from fipop.report.facts import Facts
 from fipop.report.reading import read_facts, read_leadership, read_workload
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import NOW, build_floating_ip
 
 
@@ -29,13 +30,13 @@ async def read(
     async def list_all(resource: Resource, *, project: Any = None, **__: object) -> Any:
         await find(resource)
         items = [build_floating_ip("web")] if resource == FLOATING_IPS else []
-        return SimpleNamespace(items=tuple(map(project, items)) if project else ())
+        return Listing(items=tuple(map(project, items)) if project else (), resource_version=9)
 
     async def get(resource: Resource, name: str, **__: object) -> Any:
         await find(resource)
         return (objects or {}).get(name)
 
-    client = cast("Any", SimpleNamespace(list=list_all, get=get, server_now=lambda: NOW))
+    client = AnsweringClient(list=list_all, get=get, now=NOW)
     return await read_facts(client, namespace="kube-fip", **options)
 
 

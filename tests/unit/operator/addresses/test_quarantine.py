@@ -1,6 +1,5 @@
 """One round over a reservation: who lost its floating IP waits, and who waited is free once nobody carries it."""
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,9 +10,9 @@ from fipop.api.models import Reservation
 from fipop.api.parsing import parse_reservation
 from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, GuestUnreadableError
-from fipop.ipam.addresses import Address
 from fipop.operator.addresses.quarantine import GUARDED_RETRY_SECONDS, QuarantineReconciler, Surroundings
 from fipop.state.cache import ClusterCache
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import Json, build_floating_ip, build_range, build_reservation, cache_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -57,12 +56,12 @@ class World:
         self.woken: list[Any] = []
         self.now = NOW
         self.reconciler = QuarantineReconciler(
-            client=cast("Any", SimpleNamespace(get=self._get)),
+            client=AnsweringClient(get=self._get),
             cache=self.cache,
-            reservation_store=cast("Any", self.store),
+            reservation_store=self.store,
             guests=cast("Any", SimpleNamespace(exists=lambda guest_id: guest_id in self.guests)),
             surroundings=Surroundings(
-                look=cast("Callable[[str, Address], Awaitable[str | None]]", self._look),
+                look=self._look,
                 look_at_conflicts=self._look_at_conflicts,
                 may_release=lambda _: self.may_release,
                 clean=self.cleaned.append,

@@ -2,14 +2,13 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from fipop.api.models import Owner, Requested
 from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
 from fipop.ipam.addresses import Family, format_address, parse_address
-from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from fipop.operator.addresses.allocation import RangeView
 from fipop.operator.addresses.blockers import Blocker
@@ -49,7 +48,7 @@ class Bench:
         self.cache.monotonic = lambda: self.clock
         for each in reservations:
             self.api.objects[each["metadata"]["name"]] = each
-        client = cast("KubeClient", self.api)
+        client = self.api
         self.reservation_store = ReservationStore(
             client=client,
             known=self.cache,

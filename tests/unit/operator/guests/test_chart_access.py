@@ -1,8 +1,7 @@
 """The access that a source of charts asks for, read where the options say; what is missing is told with its grant."""
 
 import base64
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -10,6 +9,7 @@ from fipop.errors import ApiForbiddenError, ApiServerError
 from fipop.guest.helm.chart_access import ChartAccess, ChartAccessError
 from fipop.guest.helm.charts import ChartSource
 from fipop.operator.guests.chart_access import ChartAccessReader
+from tests.harness.answering_client import AnsweringClient
 
 PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
 OPEN = ChartSource(name="kube-vip")
@@ -24,7 +24,7 @@ def reader(**objects: object) -> ChartAccessReader:
             raise found
         return found
 
-    return ChartAccessReader(client=cast("Any", SimpleNamespace(get=get)), namespace="kube-fip")
+    return ChartAccessReader(client=AnsweringClient(get=get), namespace="kube-fip")
 
 
 def secret(**fields: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Guests:
         self.asked: list[str] = []
         self.conflicts = AddressConflicts(
             cache=cache,
-            guests=cast("Any", self),
+            guests=self,
             inspector=self,
             reach=cast("Any", SimpleNamespace(reaches=lambda *_: True)),
         )

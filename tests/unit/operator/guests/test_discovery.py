@@ -13,7 +13,9 @@ from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.rancher.discovery import Missing, NotAGuest, NotAGuestReason, Waiting
 from fipop.rancher.matching import Guest
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, cache_of
+from tests.harness.recorded_events import RecordedEvents
 from tests.harness.rollout_world import guest_of
 
 ID = "c-m-1"
@@ -33,18 +35,22 @@ class World:
         self.error: Exception | None = None
         self.learned: list[str] = []
         self.lost: list[str] = []
-        self.events: list[str] = []
+        self.recorded = RecordedEvents()
         self.waiting = WaitingGuests()
         self.reconciler = GuestReconciler(
-            client=cast("Any", SimpleNamespace(create=self._create)),
+            client=AnsweringClient(create=self._create),
             cache=self.cache,
             guests=cast("Any", SimpleNamespace(known=lambda _id: None, discover=self._discover)),
-            events=cast("Any", SimpleNamespace(record=lambda *told: self.events.append(told[2]))),
+            events=self.recorded,
             now=lambda: NOW,
             learned=lambda guest: self.learned.append(guest.id),
             lost=lambda guest: self.lost.append(guest.id),
             waiting=self.waiting,
         )
+
+    @property
+    def events(self) -> list[str]:
+        return self.recorded.reasons
 
     async def round(self) -> RetryAfter | None:
         return await self.reconciler.reconcile(ID)

@@ -2,13 +2,13 @@
 
 import base64
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from fipop.errors import ApiForbiddenError
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.rollout_world import guest_of
 
 GUEST = replace(guest_of("c-m-1"), connected=True)
@@ -21,7 +21,7 @@ def client(answer: object) -> Any:
             raise answer
         return answer
 
-    return cast("Any", SimpleNamespace(get=get))
+    return AnsweringClient(get=get)
 
 
 async def test_it_is_what_the_secret_holds() -> None:

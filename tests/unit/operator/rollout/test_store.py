@@ -1,13 +1,13 @@
 """Where rollouts are kept: written at the version that was read, targets in ConfigMaps of their own."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError
 from fipop.guest.helm.charts import ChartIdentity, Role
 from fipop.guest.helm.targets import build_target
+from fipop.kube.client import Listing
 from fipop.operator.rollout.progress import Phase, RolloutState
 from fipop.operator.rollout.store import RolloutStore
 from fipop.settings.options import DEFAULTS
@@ -47,7 +47,7 @@ class ConfigMaps:
         items = [
             one for one in self.objects.values() if (one["metadata"].get("labels") or {}).get(key) == value
         ]
-        return SimpleNamespace(items=items)
+        return Listing(items=tuple(items), resource_version=9)
 
     def _put(self, name: str, body: Any) -> Any:
         self.version += 1
@@ -56,7 +56,7 @@ class ConfigMaps:
 
 
 def store(maps: ConfigMaps) -> RolloutStore:
-    return RolloutStore(client=cast("Any", maps), namespace="kube-fip")
+    return RolloutStore(client=maps, namespace="kube-fip")
 
 
 async def test_what_one_leader_wrote_the_next_one_reads() -> None:

@@ -31,7 +31,7 @@ class Sources:
 def build() -> tuple[Targets, Sources]:
     sources = Sources()
     sessions = cast("Any", SimpleNamespace(charts=sources))
-    return Targets(store=cast("Any", FakeStore()), sessions=sessions), sources
+    return Targets(store=FakeStore(), sessions=sessions), sources
 
 
 def asking(tag: str) -> Settings:
