@@ -83,8 +83,8 @@ test-fast: setup ## Run the unit tests and the scenarios in memory (about a minu
 test-room: setup ## Run the tests of one folder of fipop/ and its scenarios (ROOM=operator/addresses)
 	$(BIN)/python -m scripts.rooms $(ROOM)
 
-mutants: setup ## Change one module in small ways and print the changes that its tests miss (MODULE=fipop/operator/addresses/decision.py)
-	$(BIN)/python -m scripts.mutants $(MODULE)
+mutants: setup ## Change one module in small ways and print the changes that its tests miss (MODULE=fipop/…/x.py, RECORD=1 to record)
+	$(BIN)/python -m scripts.mutants $(if $(RECORD),--record) $(MODULE)
 
 .PHONY: test test-slow test-fast test-room mutants
 
