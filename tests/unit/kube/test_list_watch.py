@@ -11,7 +11,6 @@ from aiohttp import web
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.kube.watch import ObjectWatch
-
 from tests.harness.background import until
 
 from .conftest import FakeServer, status_object
