@@ -1,6 +1,7 @@
 """Every constraint of our CRDs, with values that the API server takes and values that it refuses."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,7 @@ PLACES = {
     "FloatingIPReservation": f"{GROUP}/floatingipreservations",
 }
 
-DHCP = "0.0.0.0/32 asks for DHCP"
-POOL = "takes CIDRs"
-ADDRESS = "is neither one address nor one IPv4 and one IPv6 address"
+ADDRESS = "spec.ipaddress"
 POOLS_TAKEN = (
     "10.135.10.192/26",
     "10.0.0.200/24",
@@ -82,7 +81,7 @@ POOLS_REFUSED = (
 class Constraint:
     """A keyword of a schema at a place (`[]`: of an item, `{}`: of a map's value), with values for that place.
 
-    `says` must stand in the refusal.
+    `says` must stand in the refusal; for a rule it is the message of the rule, if that has a fixed one.
     """
 
     taken: tuple[Any, ...]
@@ -145,16 +144,15 @@ LABEL_REFUSED = ("Default", "a.b", "-a", "a-", "a_b", "")
 CONSTRAINTS: dict[str, dict[str, Constraint]] = {
     "FloatingIPRange": {
         "spec.iprange maxLength": of(pool_of(65536), pool_of(65537), "Too long"),
-        "spec.iprange rule 0": of(("", " ", *POOLS_TAKEN), POOLS_REFUSED, POOL),
+        "spec.iprange rule 0": of(("", " ", *POOLS_TAKEN), POOLS_REFUSED),
         "spec.iprange rule 1": of(
             ("0.0.0.0/8", "10.0.0.0/32", "10.0.0.0"),
             ("0.0.0.0/32", "0.0.0.0", "10.0.0.1, 0.0.0.0 / 32"),
-            DHCP,
         ),
         "spec.region maxLength": longest(253),
         "spec.exclude maxItems": of([pool_of(512)] * 256, ["10.0.0.1"] * 257, "Too many"),
         "spec.exclude[] maxLength": of(pool_of(512), pool_of(513), "Too long"),
-        "spec.exclude[] rule 0": of(POOLS_TAKEN, ("", *POOLS_REFUSED), POOL),
+        "spec.exclude[] rule 0": of(POOLS_TAKEN, ("", *POOLS_REFUSED)),
         "spec.searchOrder enum": of(("asc", "desc"), ("ascending", "ASC", ""), "Unsupported"),
         "spec.addressSpace maxLength": longest(63),
         "spec.addressSpace pattern": of(("default", "a", "0-a", LABEL_63), LABEL_REFUSED, "should match"),
@@ -230,7 +228,6 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
                 {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6", "IPv4"]},
                 {"ipFamilyPolicy": "SingleStack", "ipaddress": "10.0.0.1,::1"},
             ),
-            "SingleStack means one family and one address",
         ),
         "status.addresses maxItems": of(["10.0.0.1"] * 16, ["10.0.0.1"] * 17, "Too many"),
         "status.addresses[] maxLength": longest(64),
@@ -265,7 +262,6 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.address rule 1": of(
             "10.0.0.1",
             "0000:0000:0000:0000:0000:ffff:0a00:0001",
-            "IPv4-mapped address stands in its dotted form",
         ),
         "spec.space maxLength": of("default", "a" * 64, "Too long"),
         "spec.space pattern": of("default", LABEL_REFUSED, "should match"),
@@ -306,3 +302,30 @@ def schema_of(kind: str) -> Json:
     (version,) = crds()[kind]["spec"]["versions"]
     schema: Json = version["schema"]["openAPIV3Schema"]
     return schema
+
+
+def places_of(schema: Json, place: str = "") -> Iterator[tuple[str, Json]]:
+    """Every schema within a schema, by its place."""
+    yield place, schema
+    for name, part in schema.get("properties", {}).items():
+        yield from places_of(part, f"{place}.{name}" if place else name)
+    if "items" in schema:
+        yield from places_of(schema["items"], place + "[]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from places_of(schema["additionalProperties"], place + "{}")
+
+
+def message_of(kind: str, place: str, number: int) -> str:
+    """Return what the rule of that number at a place of a schema says when it refuses."""
+    rule = dict(places_of(schema_of(kind)))[place]["x-kubernetes-validations"][number]
+    message: str = rule["message"]
+    return message
+
+
+def constraint_of(kind: str, key: str) -> Constraint:
+    """Return a constraint; if it is a rule without words of its own, with the message of the schema."""
+    constraint = CONSTRAINTS[kind][key]
+    place, is_rule, number = key.rpartition(" rule ")
+    if not is_rule or constraint.says or not constraint.taken:
+        return constraint
+    return replace(constraint, says=message_of(kind, place, int(number)))

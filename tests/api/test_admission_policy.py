@@ -1,5 +1,6 @@
 """The chart's admission policy: no range goes while its addresses are held, unless an admin says so."""
 
+import re
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
@@ -110,8 +111,9 @@ async def test_a_range_whose_addresses_are_held_stays_and_the_refusal_says_what_
     with pytest.raises(ApiError) as refused:
         await guarded.client.delete(path)
     assert refused.value.status == HTTPStatus.FORBIDDEN
-    assert f'range "in-use" still has {says}' in refused.value.message
-    assert f'{ALLOW}: "true"' in refused.value.message
+    assert "in-use" in refused.value.message
+    assert all(number in refused.value.message for number in re.findall(r"\d+", says))
+    assert ALLOW in refused.value.message
     assert "deletionTimestamp" not in (await guarded.client.get(path))["metadata"]
     await force_delete(guarded, path)
 
