@@ -195,6 +195,7 @@ async def test_guests_of_every_kind_come_up(
         assert await client.get("/version")
 
 
+@pytest.mark.slow  # all tests of installs rely on it
 async def test_helm_installs_our_charts_through_the_proxy_and_their_workloads_become_ready(
     player: RancherPlayer, guest: ControlPlane, helm: Helm, tmp_path: Path
 ) -> None:
@@ -273,6 +274,7 @@ async def test_a_repository_can_go_away_and_its_index_can_change(helm: Helm, tmp
         assert charts.requests["/index.yaml"] == 4
 
 
+@pytest.mark.slow  # all tests of installs rely on it
 async def test_charts_are_pushed_to_and_pulled_from_the_registry(
     fleet: LocalFleet, helm: Helm, tmp_path: Path
 ) -> None:

@@ -222,7 +222,7 @@ async def test_a_mounted_archive_is_taken_and_taken_anew_when_it_is_another(
 @pytest.mark.parametrize(
     ("name", "version", "sha256", "condition"),
     [
-        ("missing.tgz", "", "", "ChartAccessMissing"),
+        ("missing.tgz", "", "", "ReleaseFailed"),
         ("chart.tgz", "9.9.9", "", "ReleaseFailed"),
         ("chart.tgz", "", "0" * 64, "ChartDigestMismatch"),
         ("other.tgz", "", "", "ReleaseFailed"),
