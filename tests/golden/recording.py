@@ -4,11 +4,12 @@ import asyncio
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.golden import operator_stories, provider_stories
 from tests.golden.charts import make_chart_cases, make_default_chart
-from tests.golden.commands import make_commands
+from tests.golden.commands import COMMANDS, make_commands
 from tests.golden.help_pages import make_help
 from tests.golden.manifests import make_crds, make_guest_manifest
 from tests.golden.metric_names import make_metrics
@@ -50,7 +51,7 @@ def subjects() -> list[Subject]:
     found = [
         Subject(name="chart/cases", make=make_chart_cases, needs_helm=True),
         Subject(name="chart/defaults", make=make_default_chart, needs_helm=True),
-        Subject(name="commands", make=make_commands),
+        *(Subject(name=f"commands/{each}", make=partial(make_commands, each)) for each in COMMANDS),
         Subject(name="crds", make=make_crds),
         Subject(name="help", make=make_help),
         Subject(name="manifest-guest", make=make_guest_manifest),
