@@ -406,5 +406,5 @@ class StoreMachine(RuleBasedStateMachine):
             )
 
 
-StoreMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestStoreMachine = StoreMachine.TestCase

@@ -510,7 +510,7 @@ DELAYS = st.sampled_from([0.0, 0.0, 0.3, 1.0, 2.5])
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), DELAYS, DELAYS, st.sampled_from(Priority)), max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=STEPS, concurrency=st.integers(1, 3), interruptions=st.lists(st.floats(0.1, 4), max_size=3))
 def test_every_add_is_followed_by_a_run_that_began_after_it(
     steps: list[tuple[str, float, float, Priority]], concurrency: int, interruptions: list[float]

@@ -251,5 +251,5 @@ class TenancyMachine(RuleBasedStateMachine):
         assert found == self.naive
 
 
-TenancyMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TenancyMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestTheTenancyAgreesWithAPlainList = TenancyMachine.TestCase

@@ -131,5 +131,5 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.ledger.conflicts(name) == tuple(self.naive.older(name))
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestTheLedgerAgreesWithEnumeratedSets = LedgerMachine.TestCase

@@ -253,7 +253,7 @@ class ManyDesks(RuleBasedStateMachine):
 
 
 TestManyDesks = ManyDesks.TestCase
-TestManyDesks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestManyDesks.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 async def test_a_reservation_that_came_while_its_absence_was_on_its_way_is_not_forgotten() -> None:
