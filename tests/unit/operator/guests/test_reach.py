@@ -1,9 +1,8 @@
 """How far a guest's word about addresses reaches: to the ranges that concern it, and no further."""
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 from fipop.operator.guests.reach import Reach
+from fipop.state.guests import GuestDirectory
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import (
     Json,
     build_floating_ip,
@@ -20,9 +19,8 @@ BOUND = build_range("bound", "10.0.2.0/24", clusterSelector={"matchLabels": {"a"
 
 def build(**objects: list[Json]) -> Reach:
     """A guest of which Rancher does not tell anything yet."""
-    guests = SimpleNamespace(known=lambda _guest_id: None, is_resolved=lambda _guest_id: False)
-    ranges = [POOL, OTHER, BOUND]
-    return Reach(cache=cache_of(ranges=ranges, **objects), guests=cast("Any", guests))
+    cache = cache_of(ranges=[POOL, OTHER, BOUND], **objects)
+    return Reach(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
 
 
 def names(reach: Reach) -> set[str]:

@@ -1,37 +1,16 @@
 """What the settings ask for, with the charts there are, and what was kept where those cannot be had."""
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
-from fipop.errors import ChartError
-from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.guest.helm.targets import hash_asked
 from fipop.operator.rollout.targets import Targets
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
-from tests.harness.rollout_world import FakeStore
+from tests.harness.rollout_world import FakeCharts, FakeSessions, FakeStore
 
 
-class Sources:
-    """Sources of charts: the newest version of each, or none at all."""
-
-    def __init__(self) -> None:
-        self.version = "1.0.0"
-        self.is_away = False
-
-    async def get(self, source: ChartSource) -> Any:
-        if self.is_away:
-            raise ChartError(source=str(source), version="", reason="no answer")
-        version = source.version or self.version
-        return SimpleNamespace(
-            identity=ChartIdentity(name=source.name, version=version, content=f"of {version}")
-        )
-
-
-def build() -> tuple[Targets, Sources]:
-    sources = Sources()
-    sessions = cast("Any", SimpleNamespace(charts=sources))
-    return Targets(store=FakeStore(), sessions=sessions), sources
+def build() -> tuple[Targets, FakeCharts]:
+    sessions = FakeSessions()
+    return Targets(store=FakeStore(), sessions=sessions), sessions.charts  # type: ignore[arg-type]
 
 
 def asking(tag: str) -> Settings:
@@ -55,7 +34,7 @@ async def test_the_same_charts_and_values_are_the_same_target() -> None:
 async def test_a_newer_chart_is_no_other_target_while_the_options_ask_for_the_same() -> None:
     targets, sources = build()
     first = await name_of(targets, DEFAULTS)
-    sources.version = "2.0.0"
+    sources.newest = "2.0.0"
     assert await name_of(targets, DEFAULTS, first) == first
     assert await name_of(targets, asking("v9"), first) != first
 
@@ -66,14 +45,14 @@ async def test_the_same_charts_asked_for_in_other_words_are_the_same_target_that
     pinned = replace(DEFAULTS, kubevip_chart_version="1.0.0", kubevip_cloud_provider_chart_version="1.0.0")
     assert await name_of(targets, pinned, first) == first
     assert targets.known[first].asked == hash_asked(pinned)
-    sources.is_away = True
+    sources.away = True
     assert await name_of(targets, pinned, first) == first
 
 
 async def test_where_the_charts_cannot_be_had_what_was_kept_of_the_same_options_is_given() -> None:
     targets, sources = build()
     first = await name_of(targets, DEFAULTS)
-    sources.is_away = True
+    sources.away = True
     assert await name_of(targets, DEFAULTS, first) == first
     assert await name_of(targets, DEFAULTS) == first, "it is found by what was asked"
     assert await targets.find(asking("v9"), first) is None
