@@ -1,8 +1,5 @@
 """Going back: by a roll-back to the revision before the touch, where there is one."""
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 
 from fipop.guest.helm.charts import Role
@@ -11,14 +8,14 @@ from fipop.guest.helm_turn import Outcome
 from fipop.guest.release_gate import Return
 from fipop.guest.release_return import bring_back
 from tests.unit.guest.conftest import CHART, release_secret, wanted_release
-from tests.unit.guest.turns import Turn, state
+from tests.unit.guest.turns import AnyTarget, Turn, state
 
 WANTED = wanted_release()
 
 
 def back(revision: int = 2, *, made: bool = True) -> Return:
-    leaving = cast("Any", SimpleNamespace(made=lambda _role, _state: made))
-    return Return(revisions={Role.KUBE_VIP: revision}, leaving=leaving)
+    leaving = AnyTarget(is_maker=made)
+    return Return(revisions={Role.KUBE_VIP: revision}, leaving=leaving)  # type: ignore[arg-type]
 
 
 async def test_it_is_rolled_back_and_its_new_revision_is_made_ours() -> None:

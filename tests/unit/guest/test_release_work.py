@@ -1,16 +1,14 @@
 """What one pass does about releases: install, go back or leave, and in which order."""
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm_turn import Outcome
 from fipop.guest.release_gate import ReleaseGate, Return
 from fipop.guest.release_work import IN_TURN_SECONDS, ReleaseWork
-from tests.unit.guest.turns import Turn, state
+from tests.unit.guest.turns import AnyTarget, Turn, state
 
-ANYTHING = cast("Any", SimpleNamespace(made=lambda *_: True))
+ANYTHING = AnyTarget()
 
 
 async def work(turn: Turn) -> dict[Role, Outcome]:

@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from fipop.guest.helm.charts import Role
+from fipop.guest.helm.charts import ChartIdentity, Role
 from fipop.guest.helm.releases import ReleaseRecord, ReleaseState, build_labels, parse_record
 from fipop.guest.helm_turn import HelmTurn
 from fipop.guest.memory import GuestNotes
@@ -43,6 +42,49 @@ class FakeHelm:
         if self.error is not None:
             raise self.error
         self.done.append(what)
+
+
+class AnyTarget:
+    """A target of a rollout: it made every release, or none."""
+
+    def __init__(self, *, is_maker: bool = True) -> None:
+        self._is_maker = is_maker
+
+    def made(self, _role: Role, _state: object) -> bool:
+        return self._is_maker
+
+
+class FakeGuestTarget:
+    """Where helm goes; nothing is connected."""
+
+    connection = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeChart:
+    identity: ChartIdentity
+    path: str = "chart.tgz"
+
+
+class FakeCharts:
+    """Has every chart that is asked for."""
+
+    async def get(self, source: Any, *, content: str = "") -> FakeChart:
+        del content
+        return FakeChart(identity=replace(CHART, name=source.name))
+
+
+class FakeLimits:
+    """What all passes share, as far as a turn of helm uses it."""
+
+    grace_seconds = GRACE
+
+    def __init__(self, helm: "FakeHelm", client: "FakeClient") -> None:
+        self.helm, self.charts, self._client = helm, FakeCharts(), client
+
+    @asynccontextmanager
+    async def session(self, _connection: object) -> AsyncIterator["FakeClient"]:
+        yield self._client
 
 
 class FakeClient:
@@ -97,12 +139,6 @@ class Turn:
             problems={},
             unknown={},
         )
-        limits = SimpleNamespace(
-            helm=self.helm,
-            charts=SimpleNamespace(get=self._chart),
-            grace_seconds=GRACE,
-            session=self._session,
-        )
         self.turn = HelmTurn(
             task=GuestTask(
                 guest_id="c-m-a",
@@ -116,9 +152,9 @@ class Turn:
                 gate=gate or ReleaseGate(),
                 **task,
             ),
-            limits=cast("Any", limits),
+            limits=FakeLimits(self.helm, self.client),  # type: ignore[arg-type]
             notes=self.notes,
-            target=cast("Any", SimpleNamespace(connection=None)),
+            target=FakeGuestTarget(),  # type: ignore[arg-type]
             observed=observed,
             missing=missing or {},
             may_run_helm=may_run_helm,
@@ -127,11 +163,3 @@ class Turn:
     def seeing(self, **changes: Any) -> HelmTurn:
         """The turn with another observed state."""
         return replace(self.turn, observed=replace(self.turn.observed, **changes))
-
-    @asynccontextmanager
-    async def _session(self, _connection: object) -> AsyncIterator[FakeClient]:
-        yield self.client
-
-    async def _chart(self, source: Any, *, content: str = "") -> Any:
-        del content
-        return SimpleNamespace(identity=replace(CHART, name=source.name), path="chart.tgz")
