@@ -81,3 +81,27 @@ def test_tests_that_were_not_chosen_are_not_missed(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWENTY, "-k", "each and 1", "--numprocesses=2", "--dist=loadgroup")
     assert done.returncode == 0, done.stdout
     assert "did not run" not in done.stdout
+
+
+def test_the_tests_of_a_group_run_on_one_worker(tmp_path: Path) -> None:
+    """They share what they start; a pytest under which xdist groups nothing would start it once for each worker."""
+    told = f"""
+import os
+import pathlib
+import time
+import pytest
+
+pytestmark = pytest.mark.xdist_group("both")
+
+@pytest.mark.parametrize("number", range(10))
+def test_each(number):
+    time.sleep(0.05)
+    with pathlib.Path({str(tmp_path / "workers")!r}).open("a") as file:
+        file.write(os.environ["PYTEST_XDIST_WORKER"] + "\\n")
+"""
+    (tmp_path / "test_other.py").write_text(told)
+    done = run_pytest(tmp_path, told, "--numprocesses=2", "--dist=loadgroup")
+    assert done.returncode == 0, done.stdout
+    workers = (tmp_path / "workers").read_text().split()
+    assert len(workers) == 20
+    assert len(set(workers)) == 1
