@@ -78,7 +78,7 @@ test-slow: setup assets ## Run the slow tests, fresh examples, and bugs that uni
 	$(BIN)/python -m tests.faults.seeded --units
 
 test-fast: setup ## Run the unit tests and the scenarios in memory (about a minute)
-	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/golden/test_golden.py tests/harness
+	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/harness tests/golden/test_golden.py
 
 test-room: setup ## Run the tests of one folder of fipop/ and its scenarios (ROOM=operator/addresses)
 	$(BIN)/python -m scripts.rooms $(ROOM)
@@ -86,7 +86,10 @@ test-room: setup ## Run the tests of one folder of fipop/ and its scenarios (ROO
 mutants: setup ## Change one module in small ways and print the changes that its tests miss (MODULE=fipop/…/x.py, RECORD=1 to record)
 	$(BIN)/python -m scripts.mutants $(if $(RECORD),--record) $(MODULE)
 
-.PHONY: test test-slow test-fast test-room mutants
+golden: setup ## Record anew what fipop does in public; the commit names the reason of each difference (NAMES=…)
+	$(BIN)/python -m tests.golden --update $(NAMES)
+
+.PHONY: test test-slow test-fast test-room mutants golden
 
 bench: setup ## Measure the IPAM core beside netaddr and ipaddress; writes bench/RESULTS.md
 	$(BIN)/python -m bench.ipam

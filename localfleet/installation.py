@@ -25,7 +25,7 @@ RELEASE = "fipop"
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _TOKEN_SECONDS = 24 * 3600
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 _STOP_SECONDS = 30.0
 
 

@@ -1,7 +1,7 @@
 """The control planes that the tests of this folder share, each real and each started when it is first wanted."""
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
@@ -11,8 +11,6 @@ from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
 from localfleet.fleet import LocalFleet
 from localfleet.stack import Stack, open_stack
 from tests.api.tenant import Tenant, open_tenant
-
-MakeGuest = Callable[..., Awaitable[ControlPlane]]
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -66,29 +64,6 @@ async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
 def numbers() -> Iterator[int]:
     """Each number once, to make names with."""
     return itertools.count(1)
-
-
-@pytest_asyncio.fixture
-async def fresh_management(fleet: LocalFleet, numbers: Iterator[int]) -> AsyncIterator[ControlPlane]:
-    """A management cluster that only this test sees, with an etcd of its own: for restores and outages."""
-    plane = await fleet.management(f"management-{next(numbers)}")
-    await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
-    yield plane
-    await fleet.remove(plane)
-
-
-@pytest_asyncio.fixture
-async def make_guest(fleet: LocalFleet, numbers: Iterator[int]) -> AsyncIterator[MakeGuest]:
-    """A function that starts guests which only this test sees; it takes what `LocalFleet.guest` takes."""
-    made: list[ControlPlane] = []
-
-    async def make(**options: object) -> ControlPlane:
-        made.append(await fleet.guest(f"guest-{next(numbers)}", **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for plane in made:
-        await fleet.remove(plane)
 
 
 @pytest_asyncio.fixture
