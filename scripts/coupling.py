@@ -5,7 +5,7 @@
 
 Counted in every Python file below tests/, from its syntax:
 
-- private_reads: `x._name` unless x is `self` or `cls`, and `from fipop… import _name`. Dunder names do not count.
+- private_reads: `x._name` unless x is `self`, `cls` or `os`, and `from fipop… import _name`. Dunder names do not count.
   Private names of the harness do: nothing in the syntax tells them from those of the product.
 - patched_internals: `….setattr(target, …)`, as of pytest's monkeypatch, `mock.patch` and `patch.object`, and the
   assignment `name.attribute = …`. A target counts if it is a text that begins with "fipop", a name that was imported
@@ -87,7 +87,7 @@ def _kinds(node: ast.expr | ast.stmt, origins: Mapping[str, str]) -> Iterator[Ki
         yield from (Kind.PRIVATE_READ for each in node.names if _is_private(each.name))
     elif isinstance(node, ast.Attribute):
         if _is_private(node.attr) and not (
-            isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os")  # os._exit is public
         ):
             yield Kind.PRIVATE_READ
         if isinstance(node.ctx, ast.Store) and _is_products(node.value, origins, unknown=False):

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.harness.completeness import Completeness
 
 # A run is repeatable: the same code gives the same result, on a slow machine, too.
 # Fresh examples are for `make test-slow`.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.register_profile("fresh", deadline=None)
-settings.register_profile("hunt", phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None)
+NO_TIME = (HealthCheck.too_slow,)
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=NO_TIME
+)
+settings.register_profile("fresh", deadline=None, suppress_health_check=NO_TIME)
+settings.register_profile("hunt", phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None, suppress_health_check=NO_TIME)
 """For tests that are to fail: the first example will do, nobody reads the smallest one."""
 settings.load_profile("repeatable")
 

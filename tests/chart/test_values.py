@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.settings.options import DEFAULTS, parse_settings
@@ -110,9 +110,7 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     assert len(WITH_PATTERN) == 15
 
 
-# The health check measures seconds, and texts of a pattern take some on a busy machine.
 @pytest.mark.parametrize("option", WITH_PATTERN)
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_what_the_schema_lets_through_the_operator_takes(option: str, data: st.DataObject) -> None:
     longest = WITH_PATTERN[option].get("maxLength", 100)
