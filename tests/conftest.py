@@ -14,7 +14,13 @@ settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=NO_TIME
 )
 settings.register_profile("fresh", deadline=None, suppress_health_check=NO_TIME)
-settings.register_profile("hunt", phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None, suppress_health_check=NO_TIME)
+settings.register_profile(
+    "hunt",
+    phases=(Phase.explicit, Phase.generate),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=NO_TIME,
+)
 """For tests that are to fail: the first example will do, nobody reads the smallest one."""
 settings.load_profile("repeatable")
 
