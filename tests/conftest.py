@@ -24,11 +24,22 @@ settings.register_profile(
 """For tests that are to fail: the first example will do, nobody reads the smallest one."""
 settings.load_profile("repeatable")
 
+LONGEST_ID = 200
+"""Characters. Some tests have values of many MiB."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # The workers of xdist report to this process; only it knows what all of them ran.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Completeness(), "completeness")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long value by its beginning: ids are kept, compared and sent to every worker."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
+        begin = val[:20] if isinstance(val, str) else val[:20].decode("ascii", "replace")
+        return f"{argname}-{begin.encode('unicode_escape').decode('ascii')}-and-more-{len(val)}"
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
