@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from localfleet.errors import ProcessFailedError, ToolFailedError
@@ -121,7 +122,9 @@ class Process:
 
     def _send(self, number: signal.Signals) -> None:
         if self._process is not None and self.is_running:
-            self._process.send_signal(number)
+            # Not Popen.send_signal: it reaps a process that has just ended, and asyncio then reports 255 for it.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
 
 
 def build_environment(home: Path) -> dict[str, str]:

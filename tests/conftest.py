@@ -1,5 +1,6 @@
 """What all tests share: how hypothesis looks for examples, which tests stay together, and that none is left out."""
 
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -40,6 +41,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
         begin = val[:20] if isinstance(val, str) else val[:20].decode("ascii", "replace")
         return f"{argname}-{begin.encode('unicode_escape').decode('ascii')}-and-more-{len(val)}"
     return None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    # A command, which a test may run in this process, switches it off until its process ends.
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,6 @@
 """A stack emptied by the file that filled it, for the file that uses it next."""
 
-from localfleet.stack import ALL_FLOATING_IPS, RANGES, Stack, floating_ips
+from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, Stack, floating_ips
 from localfleet.waiting import eventually
 
 ALLOW = {"metadata": {"annotations": {"kubefip.k8s.binbash.org/allow-delete": "true"}}}
@@ -16,11 +16,28 @@ async def clear(stack: Stack) -> None:
         if await client.find(path) is not None:
             await client.delete(path)
     await is_empty(stack, ALL_FLOATING_IPS)
+    # Before their ranges go: what is released afterwards would wait as long as an absent range says.
+    await let_go(stack)
     for each in await client.items(RANGES):
         path = f"{RANGES}/{each['metadata']['name']}"
         await client.patch(path, ALLOW)
         await client.delete(path)
     await is_empty(stack, RANGES)
+
+
+async def let_go(stack: Stack) -> None:
+    """Wait until no floating IP holds an address, and free those that are in quarantine, as an admin may."""
+
+    async def nothing_is_held() -> bool:
+        held = await stack.held()
+        assert held == {}, held
+        return True
+
+    await eventually(nothing_is_held, seconds=60, what="no address to be held")
+    for each in await stack.client.items(RESERVATIONS):
+        path = f"{RESERVATIONS}/{each['metadata']['name']}"
+        if await stack.client.find(path) is not None:
+            await stack.client.delete(path)
 
 
 async def is_empty(stack: Stack, collection: str) -> None:

@@ -24,14 +24,22 @@ async def sweep(client: ApiClient) -> None:
     found += [("/api/v1/configmaps", {"fieldSelector": "metadata.name=kubevip"})]
     found += [("/api/v1/services", {"fieldSelector": "spec.type=LoadBalancer"})]
 
-    async def delete_all(collection: str, query: dict[str, str]) -> None:
+    async def delete_all(collection: str, query: dict[str, str]) -> int:
+        count = 0
         for item in await client.items(collection, **query):
             namespace = item["metadata"].get("namespace")
             root, _, plural = collection.rpartition("/")
             place = f"{root}/namespaces/{namespace}/{plural}" if namespace else collection
             await delete(client, f"{place}/{item['metadata']['name']}")
+            count += 1
+        return count
 
-    await asyncio.gather(*(delete_all(*one) for one in found))
+    # A helm process that ends late may put things there once more: until there is nothing to delete twice in a row.
+    quiet = 0
+    async with asyncio.timeout(60):
+        while quiet < 2:
+            deleted = sum(await asyncio.gather(*(delete_all(*one) for one in found)))
+            quiet = 0 if deleted else quiet + 1
 
     async def is_empty() -> bool:
         return not await client.items("/api/v1/pods")

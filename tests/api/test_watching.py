@@ -297,7 +297,8 @@ async def test_a_stop_takes_less_than_a_second(connection: Connection) -> None:
 async def test_a_quiet_stream_shows_signs_of_life(connection: Connection) -> None:
     async with watching(connection, FLOATING_IPS, times=SHORT) as (watcher, seen):
         await signs_of_life(watcher, "floatingips.kubefip.k8s.binbash.org", number=3)
-        assert seen.events == []
+        # Other tests may have left objects, which the first list shows.
+        assert {kind for _, kind, _ in seen.events} <= {EventType.LISTED}
 
 
 async def test_a_frozen_stream_falls_silent_though_the_api_server_answers_and_comes_back(
