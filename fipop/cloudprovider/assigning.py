@@ -67,7 +67,7 @@ class AddressAssigner:
     async def _stamp(self, obj: JsonView, ledger_uid: str) -> JsonView | None:
         """Write a Service anew that may be written by what the former ledger said; gives it as it is then."""
         service = parse_service(obj)
-        may_be_written = not service.annotated or (service.is_marked and service.lacks_family)
+        may_be_written = not service.has_annotation or (service.is_chosen and service.lacks_family)
         if not service.is_load_balancer or not may_be_written or service.ledger == ledger_uid:
             return obj
         try:
@@ -145,9 +145,12 @@ def carried_by(services: Sequence[JsonView]) -> list[tuple[Address, Entry]]:
                 namespace=service.namespace,
                 name=service.name,
                 ports=service.ports,
-                is_chosen=service.is_marked,
+                is_chosen=False,
             )
-            found += [(address, entry) for address in sorted(service.carried)]
+            chosen = service.annotated if service.is_chosen else ()
+            found += [
+                (address, replace(entry, is_chosen=address in chosen)) for address in sorted(service.carried)
+            ]
     return found
 
 

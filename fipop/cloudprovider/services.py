@@ -1,8 +1,8 @@
 """A Service of type LoadBalancer: what it says of its addresses, and what is written to it. Values in, values out.
 
 What it has tells who chose: annotation A (`kube-vip.io/loadbalancerIPs`), L (`spec.loadBalancerIP`), label I
-(`implementation=kube-vip`), finalizer F. I with A and L = first of A is the mark of "chosen by the provider"; where a
-part of it was taken away, the ledger knows that it was (`was_chosen`).
+(`implementation=kube-vip`), finalizer F. I with A and L = first of A is the mark of "chosen by the provider", unless A
+says what no provider writes; where a part of it was taken away, the ledger knows that it was (`was_chosen`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from fipop.api.conditions import Verdict
 from fipop.cloudprovider.conditions import Word, read_word
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
@@ -73,6 +74,8 @@ class Service:
     families: tuple[Family, ...]
     ports: frozenset[Port]
     annotated: tuple[Address, ...]
+    parts: int
+    """How many parts A has, host names and repeated ones too."""
     has_annotation: bool
     requested: Address | None
     has_request: bool
@@ -117,13 +120,24 @@ class Service:
     @property
     def has_one_of_each_family(self) -> bool:
         """Whether it has one address of each family that its policy asks for, and no other."""
-        if self.annotated == (DHCP,):
-            return True
+        if DHCP in self.annotated:
+            return len(self.annotated) == 1
         first = self.families[0] if self.families else None
         found = [address.family for address in self.annotated]
         if self.policy is FamilyPolicy.SINGLE_STACK:
             return len(found) == 1 and first in (None, found[0])
         return sorted(found) == sorted(Family) and first in (None, found[0])
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it has the mark of one whose addresses a provider chose, and A is such as a provider writes it.
+
+        kube-vip-cloud-provider puts I on Services whose A is their user's, too. Our condition is on chosen ones alone.
+        """
+        may_lack_one = self.policy is not FamilyPolicy.SINGLE_STACK and len(self.annotated) == 1
+        is_fitting = self.parts == len(self.annotated) and (self.has_one_of_each_family or may_lack_one)
+        was_assigned = self.word is not None and self.word.verdict is Verdict.TRUE
+        return self.is_marked and self.has_own_first and (is_fitting or was_assigned)
 
     @property
     def lacks_family(self) -> bool:
@@ -136,6 +150,7 @@ def parse_service(obj: JsonView) -> Service:
     """Read a Service. People write what they like: what cannot be read is as if it were not there."""
     meta, spec = as_mapping(obj.get("metadata")), as_mapping(obj.get("spec"))
     annotation = as_text(as_mapping(meta.get("annotations")).get(ADDRESSES)).strip()
+    parts = annotation.split(",")
     request = as_text(spec.get("loadBalancerIP")).strip()
     balancer = as_mapping(as_mapping(obj.get("status")).get("loadBalancer"))
     return Service(
@@ -149,7 +164,8 @@ def parse_service(obj: JsonView) -> Service:
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=_read_families(spec.get("ipFamilies")),
         ports=frozenset(_read_ports(spec.get("ports"))),
-        annotated=_read_addresses(annotation.split(",")),
+        annotated=_read_addresses(parts),
+        parts=len(parts),
         has_annotation=bool(annotation),
         requested=next(iter(_read_addresses([request])), None),
         has_request=bool(request),
@@ -183,7 +199,7 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
         return State.LEGACY if service.has_request else State.NEW
     if not service.has_request:
         return State.ANNOTATED
-    if service.is_marked and service.has_own_first:
+    if service.is_chosen or (was_chosen and service.is_marked and service.has_own_first):
         return State.CHOSEN
     return State.MOVING if was_chosen else State.STATIC
 
@@ -191,7 +207,7 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
 def _classify_left(service: Service, *, was_chosen: bool) -> State:
     """Tell what is left on a Service that is no LoadBalancer: with F of ours on it nobody could delete it."""
     is_stripped = service.requested is not None and not service.has_annotation
-    is_chosen = was_chosen or (service.is_marked and (service.has_own_first or is_stripped))
+    is_chosen = was_chosen or service.is_chosen or (service.is_marked and is_stripped)
     is_held = service.has_finalizer and (service.has_annotation or service.is_marked)
     if not is_chosen and not is_held:
         return State.FOREIGN

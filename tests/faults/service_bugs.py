@@ -4,6 +4,7 @@ from tests.faults.anchors import Edit
 from tests.faults.unit_bugs import UnitBug
 
 _STORIES = "tests/unit/cloudprovider/test_assigning.py"
+_TAKING_OVER = "tests/unit/cloudprovider/test_taking_over.py"
 _STORY = "test_no_writer_however_slow_gives_an_address_twice[-{}]"
 
 
@@ -127,5 +128,14 @@ SERVICE_BUGS = (
             scope="ServiceReconciler._serve", before="self.services.by_uid(service.uid)", after="service.uid"
         ),
         "test_a_service_that_goes_while_its_address_is_entered_is_suspected",
+    ),
+    _bug(
+        "label-means-chosen",
+        "an annotation of a user's counts as chosen where the former provider put its label on the Service",
+        Edit(scope="carried_by", before="address in chosen", after="service.is_marked"),
+        "test_no_service_that_has_what_it_asks_for_is_written_when_the_provider_takes_over"
+        "[A only: both families, one wanted]",
+        "test_what_a_user_edits_in_an_annotation_of_his_own_after_that_stays[the other family]",
+        file=_TAKING_OVER,
     ),
 )

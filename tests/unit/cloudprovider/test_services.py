@@ -10,6 +10,8 @@ from fipop.cloudprovider.services import State, parse_service
 from fipop.ipam.addresses import FamilyPolicy, format_address
 from tests.unit.cloudprovider.services import BOTH, V6, build, state_of
 
+X = "10.0.0.1"
+
 
 @pytest.mark.parametrize(
     ("obj", "was_chosen", "state"),
@@ -22,7 +24,8 @@ from tests.unit.cloudprovider.services import BOTH, V6, build, state_of
         (build(a="lb.example.com"), False, State.ANNOTATED),
         (build(a="10.0.0.1", l="10.0.0.1"), False, State.STATIC),
         (build(a="10.0.0.1", l="10.0.0.2", marked=True), False, State.STATIC),
-        (build(a=BOTH, l="10.0.0.1", marked=True), False, State.CHOSEN),
+        (build(a=BOTH, l="10.0.0.1", marked=True, ipFamilyPolicy="PreferDualStack"), False, State.CHOSEN),
+        (build(a=BOTH, l="10.0.0.1", marked=True), False, State.STATIC),
         (build(a=BOTH, l="10.0.0.1", marked=True), True, State.CHOSEN),
         (build(a=BOTH, l="10.0.0.9", marked=True), True, State.MOVING),
         (build(l="10.0.0.1", marked=True), True, State.STRIPPED),
@@ -32,7 +35,8 @@ from tests.unit.cloudprovider.services import BOTH, V6, build, state_of
         (build(a=BOTH, l="10.0.0.1", type="ClusterIP"), False, State.FOREIGN),
         (build(a=BOTH, l="10.0.0.1", finalized=True, type="ClusterIP"), False, State.LEFT_STATIC),
         (build(finalized=True, type="ClusterIP"), False, State.FOREIGN),
-        (build(a=BOTH, l="10.0.0.1", marked=True, finalized=True, type="ClusterIP"), False, State.LEFT),
+        (build(a=X, l=X, marked=True, finalized=True, type="ClusterIP"), False, State.LEFT),
+        (build(a=BOTH, l=X, marked=True, finalized=True, type="ClusterIP"), False, State.LEFT_STATIC),
         (
             build(a=BOTH, marked=True, finalized=True, type="ClusterIP", meta={"deletionTimestamp": "now"}),
             True,
