@@ -54,6 +54,7 @@ class Notices:
     _said: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
     """What was said last of the neighbours of each Service, by uid."""
     _neighbours: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _unstamped: set[str] = field(default_factory=set, init=False)
 
     async def tell_assigned(self, service: Service, choice: Choice, live: Json | None = None) -> None:
         """Tell that a Service has its addresses; `live` is the Service if it was just read or written."""
@@ -72,6 +73,15 @@ class Notices:
             fields = {"service": "/".join(service.key), "reason": refused.reason, "why": refused.message}
             logger.warning("service waits for an address", extra=fields)
         await self._say(service, word, EventType.WARNING, IN_USE if refused.reason == IN_USE else FAILED)
+
+    def tell_unstamped(self, services: Iterable[Service]) -> None:
+        """Warn on Services that cannot be written, their status neither: they hold their pools back."""
+        found = {service.uid: service for service in services}
+        message = "its status cannot be written: until it can be, its pool gives out no new addresses"
+        for uid in found.keys() - self._unstamped:
+            logger.warning("service cannot be written", extra={"service": "/".join(found[uid].key)})
+            self.events.record(reference_to_service(found[uid]), EventType.WARNING, FAILED, message)
+        self._unstamped = set(found)
 
     async def tell_nothing(self, service: Service) -> None:
         """Take our word off a Service that has nothing of ours any more."""

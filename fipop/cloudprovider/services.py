@@ -26,7 +26,7 @@ LEGACY_LABEL = "ipam-address"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 LEDGER = "kubefip.k8s.binbash.org/ledger"
-"""Annotation of a Service that waits: the uid of the ledger that knows of it."""
+"""Annotation of a Service that was not settled: the uid of the ledger that knows of it."""
 LOAD_BALANCER = "LoadBalancer"
 
 
@@ -136,14 +136,25 @@ class Service:
         """
         may_lack_one = self.policy is not FamilyPolicy.SINGLE_STACK and len(self.annotated) == 1
         is_fitting = self.parts == len(self.annotated) and (self.has_one_of_each_family or may_lack_one)
-        was_assigned = self.word is not None and self.word.verdict is Verdict.TRUE
-        return self.is_marked and self.has_own_first and (is_fitting or was_assigned)
+        return self.is_marked and self.has_own_first and (is_fitting or self.was_assigned)
 
     @property
-    def lacks_family(self) -> bool:
-        """Whether its policy asks for a family of which it has no address."""
-        wants_both = self.policy is not FamilyPolicy.SINGLE_STACK and DHCP not in self.annotated
-        return len({address.family for address in self.annotated}) < (2 if wants_both else 1)
+    def was_assigned(self) -> bool:
+        """Whether our condition says that it was given an address."""
+        return self.word is not None and self.word.verdict is Verdict.TRUE
+
+    @property
+    def may_be_written(self) -> bool:
+        """Whether a provider may be about to write an address into it that it does not carry, as far as it shows.
+
+        Into what a user wrote none is written, unless it was chosen before.
+        """
+        wanted = set(Family) if self.policy is not FamilyPolicy.SINGLE_STACK else {*self.families[:1]}
+        lacks_family = not (wanted or {Family.IPV4}) <= {address.family for address in self.annotated}
+        is_settled = self.annotated == (DHCP,) or (self.has_own_first and not lacks_family)
+        return self.is_load_balancer and (
+            not self.has_annotation or ((self.is_chosen or self.was_assigned) and not is_settled)
+        )
 
 
 def parse_service(obj: JsonView) -> Service:

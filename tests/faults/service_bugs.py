@@ -94,7 +94,7 @@ SERVICE_BUGS = (
         "a new ledger gives out addresses while writes by the former one are under way",
         Edit(
             scope="AddressAssigner._stamp",
-            before="not service.is_load_balancer or not may_be_written or service.ledger == ledger_uid",
+            before="not service.may_be_written or service.ledger == ledger_uid",
             after="service.uid",
         ),
         "delete_the_ledger_while_frozen",
@@ -137,5 +137,35 @@ SERVICE_BUGS = (
         "[A only: both families, one wanted]",
         "test_what_a_user_edits_in_an_annotation_of_his_own_after_that_stays[the other family]",
         file=_TAKING_OVER,
+    ),
+    _bug(
+        "policy-stops-everybody",
+        "a new ledger gives out nothing while a policy refuses writes of one Service that waits",
+        Edit(scope="AddressAssigner._stamp", before='subresource="status"', after="subresource=None"),
+        "test_a_policy_that_refuses_one_waiting_service_keeps_no_other_without_an_address[ApiForbiddenError]",
+    ),
+    _bug(
+        "nothing-is-held-back",
+        "an address is given out while a Service that cannot be stamped may still get it",
+        Edit(scope="Round._hold_back", before="self.held_back", after="()"),
+        "test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so[ApiForbiddenError]",
+    ),
+    _bug(
+        "opened-with-one-unstamped",
+        "a ledger is open while a Service that cannot be stamped may still be written",
+        Edit(scope="AddressAssigner.choose", before="self.unstamped", after="False", nth=2),
+        "test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so[ApiForbiddenError]",
+    ),
+    _bug(
+        "only-waiting-ones-are-stamped",
+        "a new ledger gives out addresses while one that has an address may be given another by the former one",
+        Edit(
+            scope="Service.may_be_written",
+            before="(self.is_chosen or self.was_assigned) and not is_settled",
+            after="False",
+        ),
+        _STORY.format("give_the_other_family_while_frozen"),
+        _STORY.format("move_to_another_family_while_frozen"),
+        _STORY.format("restore_while_frozen"),
     ),
 )

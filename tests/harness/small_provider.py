@@ -9,7 +9,7 @@ from typing import Any
 
 from fipop.cloudprovider.assigning import AddressAssigner, carried_by
 from fipop.cloudprovider.choosing import Refused
-from fipop.cloudprovider.kubevip import ServiceReconciler
+from fipop.cloudprovider.kubevip import LATER, ServiceReconciler
 from fipop.cloudprovider.ledger import NAME, NAMESPACE, Entry, Ledger
 from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.notices import Notices
@@ -140,7 +140,7 @@ class Provider:
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, FipopError):
                 raise answer
-        return any(answer is not None for answer in answers)
+        return any(answer not in (None, LATER) for answer in answers)
 
     async def serve(self, only: Callable[[str], bool] = bool) -> None:
         """Serve whoever waits, until nothing changes any more."""
