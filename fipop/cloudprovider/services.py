@@ -201,7 +201,10 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
     if not service.is_load_balancer:
         return _classify_left(service, was_chosen=was_chosen)
     if service.class_name != class_name:
-        return State.FOREIGN
+        # Cloud providers have the same finalizer, for Services without a class: theirs is for them to remove.
+        is_ours = was_chosen or service.is_marked or service.class_name is not None
+        is_held = service.is_deleting and service.has_finalizer and is_ours
+        return State.DELETING if is_held else State.FOREIGN
     if service.is_deleting:
         return State.DELETING
     if was_chosen and (not service.annotated or service.requested is None):

@@ -519,6 +519,36 @@ async def restore_while_frozen() -> Memory:
     return memory
 
 
+async def test_of_a_deleted_service_of_another_class_by_now_the_finalizer_goes_and_nothing_else() -> None:
+    memory = Memory()
+    provider = Provider(memory)
+    add(memory, "web")
+    await provider.serve()
+    key = (SERVICES.plural, "shop", "web")
+    change(memory, "web", loadBalancerClass="example.org/other")
+    found = memory.objects[key]
+    others = ["example.org/held", *found["metadata"]["finalizers"]]
+    memory.put(key, {**found, "metadata": {**found["metadata"], "finalizers": others}})
+    memory.delete(key)
+    await provider.serve()
+    await provider.prune()
+    made = memory.objects[key]
+    assert made["metadata"]["finalizers"] == ["example.org/held"]
+    assert (addresses(memory, "web"), made["spec"]["loadBalancerIP"]) == ("10.0.0.1", "10.0.0.1")
+    assert made["metadata"]["labels"]["implementation"] == "kube-vip"
+    add(memory, "other")
+    await provider.serve()
+    await provider.prune()
+    assert addresses(memory, "other") == "10.0.0.2", "it is in use until it is gone"
+    assert [format_address(each) for each in parse_ledger(memory.objects[LEDGER]).entries] == [
+        "10.0.0.1",
+        "10.0.0.2",
+    ]
+    memory.remove(key)
+    await provider.serve()
+    assert await provider.prune() == 1
+
+
 class Refusing(Loop):
     """An API server with a policy: it refuses writes of one Service, and those of its status if `by_status`."""
 

@@ -11,6 +11,7 @@ from fipop.ipam.addresses import FamilyPolicy, format_address
 from tests.unit.cloudprovider.services import BOTH, V6, build, state_of
 
 X = "10.0.0.1"
+DELETED = {"deletionTimestamp": "now"}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,9 @@ X = "10.0.0.1"
         ),
         (build(a=BOTH, l="10.0.0.1", meta={"deletionTimestamp": "now"}), True, State.DELETING),
         (build(loadBalancerClass="other/class"), False, State.FOREIGN),
+        (build(loadBalancerClass="other/class", meta=DELETED), True, State.FOREIGN),
+        (build(loadBalancerClass="other/class", finalized=True, meta=DELETED), False, State.DELETING),
+        (build(a=X, l=X, marked=True, finalized=True, loadBalancerClass="x/y"), True, State.FOREIGN),
     ],
 )
 def test_what_a_service_has_tells_what_is_to_be_done(
@@ -57,6 +61,22 @@ def test_with_a_class_only_services_of_that_class_are_served() -> None:
     ours = build(loadBalancerClass="kube-vip.io/kube-vip-class")
     assert state_of(ours, class_name="kube-vip.io/kube-vip-class") is State.NEW
     assert state_of(build(), class_name="kube-vip.io/kube-vip-class") is State.FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("obj", "was_chosen", "state"),
+    [
+        (build(finalized=True, meta=DELETED), False, State.FOREIGN),
+        (build(a=X, finalized=True, meta=DELETED), False, State.FOREIGN),
+        (build(a=X, l=X, marked=True, finalized=True, meta=DELETED), False, State.DELETING),
+        (build(a=X, l=X, finalized=True, meta=DELETED), True, State.DELETING),
+    ],
+)
+def test_where_a_class_is_served_the_finalizer_of_a_service_without_one_is_left_unless_the_service_was_ours(
+    obj: dict[str, Any], was_chosen: bool, state: State
+) -> None:
+    """Another cloud provider has the same finalizer, and takes its own load balancer down before it goes."""
+    assert state_of(obj, was_chosen=was_chosen, class_name="kube-vip.io/kube-vip-class") is state
 
 
 def test_everything_that_it_carries_counts_by_content_and_what_is_no_address_does_not() -> None:
