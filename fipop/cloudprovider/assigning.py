@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from fipop.cloudprovider.choosing import Choice, Refused, Round, in_order
 from fipop.cloudprovider.ledger import Entry, Ledger
 from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.occupancy import Occupancy
+from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.services import Service, State, parse_service
 from fipop.errors import ApiConflictError, ApiForbiddenError, ApiInvalidError, ApiNotFoundError
 from fipop.ipam.addresses import Address
@@ -36,7 +37,7 @@ class Door(Protocol):
         """Replace an object, or a part of it, at the version of the body."""
 
 
-ListLive = Callable[[], Awaitable[Sequence[JsonView]]]
+ListLive = Callable[[], Awaitable[Sequence[Service]]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,34 +64,38 @@ class AddressAssigner:
         What was refused then is tried again each time.
         """
         ledger = await self.ledger.known()
-        found: Sequence[JsonView | None] = ()
+        found: Sequence[Service] = self.unstamped
         carried, unstamped = self._carried, []
-        if ledger.uid == self._claims_by:
-            found = [await self._read(each) for each in self.unstamped]
-        else:
+        if ledger.uid != self._claims_by:
             carried, found = [], () if ledger.is_open else await self.list_live()
-        for obj in filter(None, found):
+        for service in found:
             try:
-                now = await self._stamp(obj, ledger.uid)
+                now = await self._stamp(service, ledger.uid)
             except (ApiForbiddenError, ApiInvalidError):
-                unstamped.append(parse_service(obj))
+                unstamped.append(service)
             else:
-                carried += carried_by([now] if now is not None else [])
+                carried += carried_by([now] if now is not None else [], self.occupancy.keys)
         self._carried, self.unstamped, self._claims_by = carried, unstamped, ledger.uid
 
-    async def _stamp(self, obj: JsonView, ledger_uid: str) -> JsonView | None:
+    async def _stamp(self, service: Service, ledger_uid: str) -> Service | None:
         """Write a Service anew that may be written by what the former ledger said; gives it as it is then.
 
         By its status, since policies are made for the rest of it; that makes a new version as well.
         """
-        service = parse_service(obj)
-        if not service.may_be_written or service.ledger == ledger_uid:
-            return obj
-        try:
-            return await self.client.replace(SERVICES, stamped(obj, ledger_uid), subresource="status")
-        except (ApiConflictError, ApiNotFoundError):
-            # Such a write fails now, or it was just this one that came first.
-            return await self._read(service)
+
+        def is_due(each: Service) -> bool:
+            return each.may_be_written and each.ledger != ledger_uid
+
+        if not is_due(service):
+            return service
+        live = await self._read(service)
+        if live is not None and is_due(parse_service(live)):
+            try:
+                live = await self.client.replace(SERVICES, stamped(live, ledger_uid), subresource="status")
+            except (ApiConflictError, ApiNotFoundError):
+                # Such a write fails now, or it was just this one that came first.
+                live = await self._read(service)
+        return parse_service(live) if live is not None else None
 
     async def _read(self, service: Service) -> Json | None:
         return await self.client.get(SERVICES, service.name, namespace=service.namespace)
@@ -153,23 +158,23 @@ def lacking_in(ledger: Ledger, carried: Sequence[tuple[Address, Entry]]) -> list
     ]
 
 
-def carried_by(services: Sequence[JsonView]) -> list[tuple[Address, Entry]]:
-    """Give what live Services carry: what a new ledger is made with."""
+def carried_by(services: Iterable[Service], keys: PoolKeys) -> list[tuple[Address, Entry]]:
+    """Give what live Services carry that was chosen, or that a pool could give out: what a new ledger is made with."""
+    pools = [each.pool.addresses for each in keys.pools() if each.pool is not None]
     found: list[tuple[Address, Entry]] = []
-    for service in map(parse_service, services):
-        if service.is_holder:
-            entry = Entry(
-                uid=service.uid,
-                version=service.version,
-                namespace=service.namespace,
-                name=service.name,
-                ports=service.ports,
-                is_chosen=False,
-            )
-            chosen = service.annotated if service.is_chosen else ()
-            found += [
-                (address, replace(entry, is_chosen=address in chosen)) for address in sorted(service.carried)
-            ]
+    for service in services:
+        chosen = service.annotated if service.is_chosen else ()
+        for address in sorted(service.carried) if service.is_holder else ():
+            if address in chosen or any(address in pool for pool in pools):
+                entry = Entry(
+                    uid=service.uid,
+                    version=service.version,
+                    namespace=service.namespace,
+                    name=service.name,
+                    ports=service.ports,
+                    is_chosen=address in chosen,
+                )
+                found.append((address, entry))
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 
 from fipop.api.conditions import Verdict
 from fipop.cloudprovider.conditions import Word, read_word
@@ -28,6 +29,8 @@ FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 LEDGER = "kubefip.k8s.binbash.org/ledger"
 """Annotation of a Service that was not settled: the uid of the ledger that knows of it."""
 LOAD_BALANCER = "LoadBalancer"
+MOST_ADDRESSES = 16
+"""So many parts of A, and of the status, count: each takes memory, and room in the ledger."""
 
 
 class State(Enum):
@@ -55,7 +58,7 @@ class State(Enum):
     """No LoadBalancer, or another provider's, and nothing of ours is on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Service:
     """A Service as it was read; `version` is its resourceVersion then.
 
@@ -101,7 +104,7 @@ class Service:
         """The version as a number."""
         return int(self.version)
 
-    @property
+    @cached_property
     def carried(self) -> frozenset[Address]:
         """The addresses that it has by whatever it says; 0.0.0.0 is none."""
         own = () if self.requested is None else (self.requested,)
@@ -161,7 +164,6 @@ def parse_service(obj: JsonView) -> Service:
     """Read a Service. People write what they like: what cannot be read is as if it were not there."""
     meta, spec = as_mapping(obj.get("metadata")), as_mapping(obj.get("spec"))
     annotation = as_text(as_mapping(meta.get("annotations")).get(ADDRESSES)).strip()
-    parts = annotation.split(",")
     request = as_text(spec.get("loadBalancerIP")).strip()
     balancer = as_mapping(as_mapping(obj.get("status")).get("loadBalancer"))
     return Service(
@@ -175,13 +177,13 @@ def parse_service(obj: JsonView) -> Service:
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=_read_families(spec.get("ipFamilies")),
         ports=frozenset(_read_ports(spec.get("ports"))),
-        annotated=_read_addresses(parts),
-        parts=len(parts),
+        annotated=_read_addresses(annotation.split(",", MOST_ADDRESSES)[:MOST_ADDRESSES]),
+        parts=annotation.count(",") + 1,
         has_annotation=bool(annotation),
         requested=next(iter(_read_addresses([request])), None),
         has_request=bool(request),
         announced=_read_addresses(
-            as_text(as_mapping(each).get("ip")) for each in as_list(balancer.get("ingress"))
+            as_text(as_mapping(each).get("ip")) for each in as_list(balancer.get("ingress"))[:MOST_ADDRESSES]
         ),
         is_marked=as_mapping(meta.get("labels")).get(IMPLEMENTATION) == KUBE_VIP,
         has_finalizer=FINALIZER in as_list(meta.get("finalizers")),

@@ -93,9 +93,9 @@ SERVICE_BUGS = (
         "ledger-claimed-at-once",
         "a new ledger gives out addresses while writes by the former one are under way",
         Edit(
-            scope="AddressAssigner._stamp",
-            before="not service.may_be_written or service.ledger == ledger_uid",
-            after="service.uid",
+            scope="AddressAssigner._stamp.is_due",
+            before="each.may_be_written and each.ledger != ledger_uid",
+            after="False",
         ),
         "delete_the_ledger_while_frozen",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -519,6 +520,34 @@ async def restore_while_frozen() -> Memory:
     return memory
 
 
+@pytest.mark.parametrize("first", [10, 192], ids=["inside the pool", "outside all pools"])
+async def test_of_a_service_that_names_thousands_of_addresses_sixteen_count_and_it_is_told(
+    first: int,
+) -> None:
+    memory = Memory()
+    many = [f"{first}.{number // 62500}.{number // 250 % 250}.{number % 250 + 1}" for number in range(20_000)]
+    for name in ("crowd", "crowd-too"):
+        add(memory, name)
+        change(memory, name, a=",".join(many))
+        memory.pass_time(1)
+    add(memory, "web")
+    provider = Provider(memory, data={"cidr-global": "10.0.0.0/8"})
+    await provider.serve()
+    assert addresses(memory, "web") == ("10.0.0.17" if first == 10 else "10.0.0.1")
+    entries = parse_ledger(memory.objects[LEDGER]).entries
+    assert sum(map(len, entries.values())) == (33 if first == 10 else 1), (
+        "what no pool gives out is not entered"
+    )
+    assert len(list(provider.occupancy.tenancy.addresses())) == 17
+    assert len(memory.objects[LEDGER]["data"].__repr__()) < 8192
+    told = [(name, message) for name, reason, message in provider.said.events if reason == "TooManyAddresses"]
+    assert [name for name, _ in told] == ["crowd", "crowd-too"]
+    assert all("20000" in message and "16" in message for _, message in told)
+    assert addresses(memory, "crowd") == ",".join(many), "it stays as its user wrote it"
+    await provider.serve()
+    assert len([each for each in provider.said.events if each[1] == "TooManyAddresses"]) == 2, "once"
+
+
 async def test_of_a_deleted_service_of_another_class_by_now_the_finalizer_goes_and_nothing_else() -> None:
     memory = Memory()
     provider = Provider(memory)
@@ -706,7 +735,7 @@ STORIES = {
     write_while_a_ledger_is_made: ("fipop.cloudprovider.assigning.lacking_in", nothing),
     leave_for_a_while: (
         "fipop.cloudprovider.services.Service.is_holder",
-        Service.__dict__["is_load_balancer"],
+        property(attrgetter("is_load_balancer")),
     ),
     replace_a_later_entry: ("fipop.cloudprovider.choosing.Round._is_stale", never_stale),
     freeze_between_entry_and_service: ("fipop.cloudprovider.ledger_store.may_remove", removes_at_once),

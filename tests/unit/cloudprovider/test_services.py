@@ -86,6 +86,16 @@ def test_everything_that_it_carries_counts_by_content_and_what_is_no_address_doe
     assert sorted(map(format_address, carried)) == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
 
+def test_at_most_sixteen_addresses_of_an_annotation_and_of_a_status_count() -> None:
+    many = [f"10.0.{number // 250}.{number % 250 + 1}" for number in range(5000)]
+    obj = build(a=",".join(many), l="10.7.0.1")
+    obj["status"] = {"loadBalancer": {"ingress": [{"ip": each} for each in reversed(many)]}}
+    read = parse_service(obj)
+    counted = {*many[:16], *many[-16:], "10.7.0.1"}
+    assert set(map(format_address, read.carried)) == counted
+    assert read.carried is read.carried, "it is asked for each entry of the ledger"
+
+
 def test_what_people_write_is_read_as_far_as_it_can_be() -> None:
     read = parse_service(
         build(
