@@ -152,14 +152,14 @@ def is_current(service: Service, live: JsonView) -> bool:
 
 
 def lacking_in(ledger: Ledger, carried: Sequence[tuple[Address, Entry]]) -> list[tuple[Address, Entry]]:
-    """Give what Services carry and the ledger does not name."""
+    """Return the addresses that Services carry and the ledger does not name."""
     return [
         (address, entry) for address, entry in carried if entry.uid not in ledger.entries.get(address, {})
     ]
 
 
 def carried_by(services: Iterable[Service], keys: PoolKeys) -> list[tuple[Address, Entry]]:
-    """Give what live Services carry that was chosen, or that a pool could give out: what a new ledger is made with."""
+    """Return the entries of a new ledger: what Services carry that was chosen, or that lies in a pool."""
     pools = [each.pool.addresses for each in keys.pools() if each.pool is not None]
     found: list[tuple[Address, Entry]] = []
     for service in services:

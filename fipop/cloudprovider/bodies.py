@@ -32,7 +32,7 @@ def assigned(obj: JsonView, addresses: Sequence[Address], *, interface: str | No
 
 
 def stamped(obj: JsonView, ledger_uid: str) -> dict[str, Any]:
-    """Give a Service that may be written, as known to this ledger: see there."""
+    """Return the Service with the stamp of this ledger (`AddressAssigner`)."""
     meta = as_mapping(obj.get("metadata"))
     annotations = {**as_mapping(meta.get("annotations")), LEDGER: ledger_uid}
     return {**obj, "metadata": {**meta, "annotations": annotations}}
@@ -51,7 +51,7 @@ def taken_over(obj: JsonView, state: State) -> dict[str, Any]:
 
 
 def cleared(obj: JsonView) -> dict[str, Any]:
-    """Give a Service without all that the provider wrote: its type is another one by now."""
+    """Return the Service without what the provider wrote: its type has changed."""
     made = released(obj)
     meta = made["metadata"]
     for field, keys in (("annotations", (ADDRESSES, INTERFACE, LEDGER)), ("labels", (IMPLEMENTATION,))):
@@ -62,7 +62,7 @@ def cleared(obj: JsonView) -> dict[str, Any]:
 
 
 def released(obj: JsonView) -> dict[str, Any]:
-    """Give a Service without the finalizer; kube-vip-cloud-provider's is the same."""
+    """Return the Service without the finalizer; kube-vip-cloud-provider's is the same."""
     made, meta = _copy(obj)
     meta["finalizers"] = [each for each in as_list(meta.get("finalizers")) if each != FINALIZER]
     return made

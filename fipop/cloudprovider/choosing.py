@@ -44,7 +44,7 @@ class Round:
 
     occupancy: Occupancy
     held_back: Sequence[Service] = ()
-    """Into these an address of their pools may still be written that nobody knows of."""
+    """Services into which a former write may still put an unknown address of their pools."""
     chosen: list[Choice] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class Round:
         return ledger.having(new) if new else ledger
 
     def _hold_back(self, answer: Choice | Refused) -> Choice | Refused:
-        """Refuse a new address of a pool from which one may still be written into another Service."""
+        """Refuse an address of a pool if a former write may still assign one to another Service."""
         if isinstance(answer, Refused):
             return answer
         service, keys = answer.service, self.occupancy.keys
@@ -151,7 +151,7 @@ class Round:
         return kept
 
     def _missing(self, choice: Choice) -> list[tuple[Address, Entry]]:
-        """Give the entries of a choice that are not in the ledger as they ought to be."""
+        """Return the entries of a choice that the ledger lacks or has with other values."""
         service = choice.service
         held = self.occupancy.entries_of(service.uid)
         entry = Entry(
