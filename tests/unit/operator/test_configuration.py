@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from fipop.control.health import AnswerRecord, judge_liveness
+from fipop.control.health import ReadRecord, judge_liveness
 from fipop.errors import ApiAlreadyExistsError, ApiForbiddenError
 from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
 from fipop.operator.app import Operator
@@ -134,7 +134,7 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
         operator = Operator(options, set_log_level=lambda _: None)
         watcher = SimpleNamespace(running=True, waiting_for=(), silences=lambda: {"others": 1.0})
         operator._watcher = cast("Any", watcher)
-        operator._role.answers = AnswerRecord(loop.time, clock=loop.time)
+        operator._role.reads = ReadRecord(clock=loop.time)
         server = SmallServer(may_create=False)
         server.put(metricsPort="9000")
         operator._configuration = configuration = build_configuration(server)
@@ -143,10 +143,10 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             server.delete()
             for _ in range(40):
                 await asyncio.sleep(5)
-                operator._role.answers.look()
+                operator._role.reads.note()
 
             assert loop.time() > 200
-            assert operator._role.answers.answering_for > 150
+            assert operator._role.reads.reading_for > 150
             assert judge_liveness(operator._health()).ok
             assert server.tries >= 40
             assert configuration.settings.metrics_port == 9000
