@@ -38,6 +38,8 @@ class Departures:
     def is_leaving(self, guest: Guest) -> bool:
         """Whether a guest is to lose what fipop installed there, as far as is known."""
         settings = self.settings()
+        if settings.unknown_options:
+            return False
         stays = (
             settings.kubevip_guest_install.includes(opted_in=guest.opted_in) or guest.deleting or guest.paused
         )

@@ -75,6 +75,9 @@ async def test_what_a_killed_process_left_goes_at_the_start_and_not_with_the_fir
             await running
 
 
+KNOWN = ("kube-fip-config", "fipop-last-settings", "floatingipreservations.kubefip.k8s.binbash.org")
+
+
 @dataclass
 class Rotating:
     """An API server that has settings and no more, and the file of its certificate authority."""
@@ -107,7 +110,7 @@ class Rotating:
         # The settings are loaded as a whole; health reads their metadata once the operator works.
         if "PartialObjectMetadata" in request.headers["Accept"]:
             self.working.set()
-        if request.path.endswith(("/kube-fip-config", "/floatingipreservations.kubefip.k8s.binbash.org")):
+        if metadata["name"] in KNOWN:
             return web.json_response({"metadata": metadata}, headers=headers)
         return web.Response(status=503, headers=headers)
 

@@ -161,6 +161,16 @@ def test_so_many_at_once_as_a_wave_has() -> None:
     assert fleet.departures.may_remove("leaves-3"), "the turn of who is out of reach by now is another's"
 
 
+def test_nobody_is_left_while_no_good_value_of_an_option_is_known() -> None:
+    settings = replace(REMOVING, unknown_options=frozenset({"kubevipGuestInstall"}))
+    fleet = Fleet(60, 2, settings=settings)
+    fleet.look()
+    assert not any(map(fleet.departures.is_leaving, fleet.guests))
+    assert fleet.removable() == []
+    fleet.settings = REMOVING
+    assert fleet.removable() == ["leaves-0", "leaves-1"]
+
+
 def test_who_is_paused_or_deleted_is_not_left() -> None:
     fleet = Fleet(0, 2)
     fleet.guests = [replace(fleet.guests[0], paused=True), replace(fleet.guests[1], deleting=True)]
