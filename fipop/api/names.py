@@ -49,6 +49,7 @@ DEFAULT_QUARANTINE_SECONDS = 600
 OPERATOR_NAMESPACE = "kube-fip"
 SETTINGS_CONFIG_MAP = "kube-fip-config"
 ROLLOUT_CONFIG_MAP = "fipop-rollout"
+LAST_SETTINGS_CONFIG_MAP = "fipop-last-settings"
 TARGET_CONFIG_MAP_PREFIX = "fipop-target-"
 PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
 LEASE_NAME = "fipop-operator"

@@ -146,7 +146,7 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     if fleet.last_answer is not None:
         yield GaugeMetricFamily(
             "fipop_api_last_answer_timestamp_seconds",
-            "When the management cluster's API server gave its last good answer.",
+            "When the management cluster's API server last read an object for fipop.",
             value=fleet.last_answer,
         )
     floating_ips = GaugeMetricFamily(

@@ -74,7 +74,7 @@ class FleetSnapshot:
     install_queue: int = 0
     """Guests that wait for helm, or have it."""
     last_answer: float | None = None
-    """The Unix time of the API server's last good answer."""
+    """The Unix time when the API server last read an object for us."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

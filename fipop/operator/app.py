@@ -71,7 +71,11 @@ class Operator:
             on_request=lambda record: self._note_request("management", record),
             user_agent=f"fipop/{options.version}",
         )
-        self._role = Role(client=self._client, connection=options.connection)
+        self._role = Role(
+            client=self._client,
+            connection=options.connection,
+            config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
+        )
         self._events = EventRecorder(self._client, instance=options.identity)
         self._configuration = self._build_configuration()
         self._continuity = Continuity(looks=self._has_looked)
@@ -283,13 +287,13 @@ class Operator:
             leading=self._leadership.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
-            last_answer=self._last_answer_time(),
+            last_answer=self._last_read_time(),
         )
 
-    def _last_answer_time(self) -> float | None:
-        """Give the Unix time of the API server's last good answer."""
-        at = self._client.last_good_answer_at
-        return None if at is None else time.time() - (time.monotonic() - at)
+    def _last_read_time(self) -> float | None:
+        """Give the Unix time when the API server read an object last."""
+        since = self._role.reads.since_read
+        return None if since is None else time.time() - since
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
         self._metrics.observe_api_request(target, record.verb, record.status, record.duration_seconds)

@@ -184,6 +184,7 @@ class LeaderTerm:
                 queues.installs.run(passes.install, concurrency=concurrency.installs),
                 self.scan.run(),
                 self.rollout.run(),
+                self._estate.configuration.keep(self._estate.client),
             )
             tasks = [asyncio.create_task(part) for part in parts]
             await asyncio.gather(*tasks)

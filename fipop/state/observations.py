@@ -63,10 +63,12 @@ def observe(
     *,
     installs: bool,
     contested: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    unknown_options: Iterable[str] = (),
 ) -> GuestObservation:
     """Translate the report of a pass for the floating IPs that it was made for, and the addresses that they had.
 
-    `contested` tells by address which other guests say that they carry it.
+    `contested` tells by address which other guests say that they carry it; `unknown_options` for want of which options
+    nothing is done about releases.
     """
     if not report.reachable:
         message = str(report.error or "the guest did not answer")
@@ -85,8 +87,8 @@ def observe(
         reachable=True,
         configured=configured,
         served=served,
-        kube_vip=_readiness(releases.get(Role.KUBE_VIP)),
-        cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER)),
+        kube_vip=_readiness(releases.get(Role.KUBE_VIP), unknown_options),
+        cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER), unknown_options),
         releases=tuple(_release(release) for release in report.releases),
     )
 
@@ -126,7 +128,7 @@ def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Findin
     return Finding(verdict=Verdict.TRUE, reason="Configured", message=claims)
 
 
-def _readiness(release: ReleaseReport | None) -> Finding | None:
+def _readiness(release: ReleaseReport | None, unknown_options: Iterable[str]) -> Finding | None:
     if release is None:
         return None
     place = f"release {release.namespace}/{release.name}"
@@ -147,7 +149,18 @@ def _readiness(release: ReleaseReport | None) -> Finding | None:
         reason = "ReleaseNameChanged"
     elif readiness.ready and release.drift:
         reason = release.left_because or "Drift"
+    if unknown_options:
+        reason = "OptionUnknown"
+        notes.insert(0, _describe_unknown(unknown_options))
     return Finding(verdict=verdict, reason=reason, message="; ".join(notes))
+
+
+def _describe_unknown(options: Iterable[str]) -> str:
+    """Say what bad options hold up."""
+    return (
+        f"kube-fip-config: no good value is known of {', '.join(sorted(options))}: nothing is installed, upgraded or "
+        "removed in any guest"
+    )
 
 
 def _release(release: ReleaseReport) -> ReleaseStatus:

@@ -4,6 +4,8 @@ Each test starts from a fleet whose first rollout has completed. Forty guests ar
 and 6; two tests of scale have more.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from fipop.guest.helm.charts import Role
@@ -402,3 +404,20 @@ async def test_five_thousand_guests_in_one_wave_fit_into_a_config_map() -> None:
     assert world.store.data is not None
     assert sum(map(len, world.store.data.values())) < 256 * 1024
     assert len(world.store.writes) < 20
+
+
+@pytest.mark.parametrize("rollout_type", ["Progressive", "All"])
+async def test_while_no_good_value_of_an_option_is_known_no_guest_is_touched(rollout_type: str) -> None:
+    """A fresh process that knows no good value has the built-in default: that must reach nobody."""
+    world, _ = await fleet()
+    good = world.settings
+    world.change(kubevipChartValues="image:\n  tag: default\n", kubevipRolloutType=rollout_type)
+    world.settings = replace(world.settings, unknown_options=frozenset({"kubevipChartValues"}))
+    world.lead()
+    await world.run(7200)
+    assert world.touched == []
+    assert world.notices == []
+    world.settings = good
+    await world.run(600)
+    assert world.touched == []
+    assert world.notices == []

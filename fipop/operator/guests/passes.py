@@ -155,13 +155,16 @@ class PassController:
         deep = self._parts.monotonic() - schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         served = {each.meta.key: each.status.addresses for each in floating_ips}
+        unknown = task.settings.unknown_options
         with self._parts.inspector.pass_under_way(guest.id, task.granted):
             report = await self._parts.sessions.run_pass(
                 # An address in the ConfigMap is told before charts and helm are waited for.
                 task,
                 deep=deep,
                 is_known=self._parts.guests.observation(guest.id) is not None,
-                early=lambda report: self._note(guest.id, observe(report, served, installs=task.opted_in)),
+                early=lambda report: self._note(
+                    guest.id, observe(report, served, installs=task.opted_in, unknown_options=unknown)
+                ),
                 may_run_helm=may_run_helm,
             )
         self._follow_up(guest, task, report)
@@ -169,7 +172,10 @@ class PassController:
         if task.leaving and report.has_ours:
             retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
         contested = self._contested(guest.id, task.granted)
-        return observe(report, served, installs=task.opted_in, contested=contested), retry
+        observation = observe(
+            report, served, installs=task.opted_in, contested=contested, unknown_options=unknown
+        )
+        return observation, retry
 
     def _installs(self, guest: Guest, floating_ips: list[FloatingIP]) -> bool:
         install = self._parts.settings().kubevip_guest_install

@@ -87,7 +87,8 @@ class RolloutController:
     def gate(self, guest: Guest) -> ReleaseGate:
         """Give what may be done about a guest's releases now."""
         settings = self.settings()
-        if settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded:
+        is_loading = settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded
+        if is_loading or settings.unknown_options:
             return ReleaseGate(is_open=False)
         state = self.state
         keeper = GateKeeper(
@@ -133,6 +134,9 @@ class RolloutController:
         if not self._loaded:
             await self._load()
         fleet = self.surroundings.fleet()
+        if settings.unknown_options:
+            self._advanced_at = None  # the clocks of guests stand still
+            return
         if not settings.kubevip_update or not fleet:
             return
         target = await self.targets.find(settings, self.state.target if self.state is not None else "")

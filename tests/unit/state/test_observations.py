@@ -123,6 +123,19 @@ def test_how_a_release_stands(fields: dict[str, Any], told: tuple[str, str]) -> 
     assert kube_vip(**fields) == told
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_condition_names_the_options_for_want_of_which_nothing_is_done(ready: bool) -> None:
+    found = observe(
+        report(WRITTEN, release(readiness=Readiness(ready=ready, message=""))),
+        SERVED,
+        installs=True,
+        unknown_options={"kubevipUpdate", "kubevipNamespace"},
+    ).kube_vip
+    assert found is not None
+    assert (found.verdict is Verdict.TRUE, found.reason) == (ready, "OptionUnknown")
+    assert "kubevipNamespace, kubevipUpdate" in found.message
+
+
 def test_releases_that_were_not_seen_are_unknown_however_well_the_config_map_is() -> None:
     found: GuestObservation = observe(report(), SERVED, installs=True)
     assert found.kube_vip is not None
