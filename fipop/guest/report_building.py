@@ -32,8 +32,7 @@ def sum_up_release(
 ) -> ReleaseReport:
     """Tell how one release stands, after what was done about it.
 
-    `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between. `known`: the targets
-    that it is compared with. `failed_runs`: how often helm failed in a row.
+    `failure`: that of helm's last run. `known`: the targets to compare with. `failed_runs`: helm's failures in a row.
     """
     outcome = outcome or Outcome()
     error = outcome.error or observed.problems.get(wanted.role) or failure
@@ -60,6 +59,7 @@ def sum_up_release(
         targets=frozenset(aim.target.name for aim in known if aim.is_reached(wanted.role, state)),
         failed_runs=failed_runs,
         left_because=outcome.reason,
+        beside=observed.beside(state),
     )
 
 

@@ -94,6 +94,8 @@ async def probe_guests(
             picture.cluster_of(words.guest, words.guest),
             words,
             floating_ips[words.guest],
-            installs=settings.kubevip_guest_install.includes(opted_in=words.guest in opted_in),
+            installs=settings
+            if settings.kubevip_guest_install.includes(opted_in=words.guest in opted_in)
+            else None,
         )
     ]

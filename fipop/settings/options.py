@@ -29,6 +29,7 @@ from fipop.settings.values import (
     parse_digest,
     parse_interval,
     parse_namespace,
+    parse_namespaces,
     parse_object_name,
     parse_port,
     parse_release_name,
@@ -102,6 +103,7 @@ class Settings:
     kubevip_cloud_provider_chart_digest: str = ""
     helm_concurrency: int = 2
     kubevip_guest_remove: bool = False
+    kubevip_release_namespaces: tuple[str, ...] = ()
     kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
     kubevip_rollout_canaries: Amount = CANARIES
     kubevip_rollout_max_concurrency: Amount = MAX_CONCURRENCY
@@ -257,6 +259,8 @@ def _needs_no_repository(settings: Settings) -> bool:
 def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
     return value.text if isinstance(value, ChartValues) else str(value)
 
 
@@ -302,6 +306,7 @@ _OPTIONS = (
     _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
     _Option("helmConcurrency", "helm_concurrency", parse_concurrency),
     _Option("kubevipGuestRemove", "kubevip_guest_remove", parse_bool),
+    _Option("kubevipReleaseNamespaces", "kubevip_release_namespaces", parse_namespaces),
     _Option("kubevipRolloutType", "kubevip_rollout_type", parse_choice(RolloutType)),
     _Option("kubevipRolloutCanaries", "kubevip_rollout_canaries", parse_amount(1)),
     _Option("kubevipRolloutMaxConcurrency", "kubevip_rollout_max_concurrency", parse_amount(1)),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
-from fipop.errors import CarriedElsewhereError, ChartError
+from fipop.errors import CarriedElsewhereError, ChartError, InstallBlockedError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
 
@@ -89,7 +89,8 @@ def observe(
         served=served,
         kube_vip=_readiness(releases.get(Role.KUBE_VIP), unknown_options),
         cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER), unknown_options),
-        releases=tuple(_release(release) for release in report.releases),
+        # In a guest that is left the status names what fipop may still have to remove, until that is gone.
+        releases=tuple(map(_release, report.releases)) if installs or report.has_ours is False else None,
     )
 
 
@@ -133,7 +134,11 @@ def _readiness(release: ReleaseReport | None, unknown_options: Iterable[str]) ->
         return None
     place = f"release {release.namespace}/{release.name}"
     if release.error is not None:
-        reason = release.error.condition if isinstance(release.error, ChartError) else "ReleaseFailed"
+        reason = (
+            release.error.condition
+            if isinstance(release.error, (ChartError, InstallBlockedError))
+            else "ReleaseFailed"
+        )
         return Finding(verdict=Verdict.FALSE, reason=reason, message=f"{place}: {release.error}")
     readiness = release.readiness
     verdict = Verdict.TRUE if readiness.ready else Verdict.FALSE
@@ -144,6 +149,8 @@ def _readiness(release: ReleaseReport | None, unknown_options: Iterable[str]) ->
         notes.append(f"differs from what is wanted ({release.drift}); kubevipUpdate: true would change it")
     if release.renamed:
         notes.append(f"{place} keeps its name and namespace")
+    if release.beside:
+        notes.append(f"the guest also runs kube-vip by release {', '.join(release.beside[:_TOLD])}")
     reason = "Ready" if readiness.ready else "NotReady"
     if readiness.ready and release.renamed:
         reason = "ReleaseNameChanged"

@@ -224,6 +224,27 @@ UNIT_BUGS = (
         "test_it_keeps_its_address_where_the_range_is_the_same",
     ),
     _unit_bug(
+        "adopted-by-name",
+        "a release of the wanted name is adopted, whoever made it",
+        Edit(
+            scope="_is_by_predecessor",
+            before='found.values.get("nameOverride") == state.latest.name',
+            after="state.latest.name == wanted.name",
+        ),
+        "unit/guest/test_release_ownership.py",
+        "test_without_labels_only_the_mark_of_kube_fip_operator_counts_and_only_where_it_installed"
+        "[networking-values5-taken]",
+        "test_a_release_without_labels_under_another_name_is_adopted_by_its_mark_or_left_alone",
+    ),
+    _unit_bug(
+        "any-namespace-counts",
+        "a release with fipop's labels counts in any namespace of a guest",
+        Edit(scope="judge_ownership", before="latest.namespace not in scope.namespaces", after="False"),
+        "unit/guest/test_release_ownership.py",
+        "test_our_labels_count_in_namespaces_of_the_options_and_of_the_status_and_block_in_any_other[tenant]",
+        "test_a_release_with_our_label_is_found_under_any_name_and_the_wanted_name_first",
+    ),
+    _unit_bug(
         "status-before-reservation",
         "an address counts as reserved before anybody asked for it",
         Edit(

@@ -15,7 +15,13 @@ from fipop.metrics import GuestEvent
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
-from fipop.operator.guests.tasks import build_wanted, judge_urgency, served_floating_ips, text_of
+from fipop.operator.guests.tasks import (
+    build_wanted,
+    judge_urgency,
+    reported_releases,
+    served_floating_ips,
+    text_of,
+)
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.state.cache import BY_OWNER_NAMESPACE
@@ -266,6 +272,7 @@ class PassController:
             on_helm=lambda: self._parts.rollout.note_helm(guest.id),
             leaving=leaving,
             may_remove=leaving and self._parts.departures.may_remove(guest.id),
+            reported=reported_releases(self._parts.cache, guest.id),
         )
 
     async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
