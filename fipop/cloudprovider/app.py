@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 from random import SystemRandom
 
@@ -19,10 +20,11 @@ from fipop.control.role import Role
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
-from fipop.kube.limits import ReadLimits
+from fipop.kube.limits import MIB, ReadLimits
 from fipop.metrics import MetricsPage, ServiceMetrics, ServiceSnapshot
 
-ANSWER_BYTES = 256 * 1024 * 1024
+LIMITS = ReadLimits(answer_bytes=8 * MIB, list_bytes=sys.maxsize)
+"""A list may be as long as it is: of each Service little is kept. Pages that are too large are asked for smaller."""
 
 
 class CloudProvider:
@@ -37,7 +39,7 @@ class CloudProvider:
         self._metrics = ServiceMetrics(self._snapshot, version=options.version)
         self._client = KubeClient(
             options.connection,
-            limits=ReadLimits(answer_bytes=ANSWER_BYTES, list_bytes=ANSWER_BYTES),
+            limits=LIMITS,
             max_connections=options.writes_at_once + 8,
             on_request=self._note_request,
             user_agent=f"fipop-cloud-provider/{options.version}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,8 +12,9 @@ from fipop.cloudprovider.choosing import Choice, Refused, Round, in_order
 from fipop.cloudprovider.ledger import Entry, Ledger
 from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.occupancy import Occupancy
+from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.services import Service, State, parse_service
-from fipop.errors import ApiConflictError, ApiNotFoundError
+from fipop.errors import ApiConflictError, ApiForbiddenError, ApiInvalidError, ApiNotFoundError
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import SERVICES, Resource
@@ -30,11 +31,13 @@ class Door(Protocol):
     async def get(self, resource: Resource, name: str, *, namespace: str | None = ...) -> Json | None:
         """Read one object; None where it does not exist."""
 
-    async def replace(self, resource: Resource, body: dict[str, Any]) -> Json:
-        """Replace an object at the version of the body."""
+    async def replace(
+        self, resource: Resource, body: dict[str, Any], *, subresource: str | None = ...
+    ) -> Json:
+        """Replace an object, or a part of it, at the version of the body."""
 
 
-ListLive = Callable[[], Awaitable[Sequence[JsonView]]]
+ListLive = Callable[[], Awaitable[Sequence[Service]]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,29 +55,50 @@ class AddressAssigner:
     """The uid of the ledger that may be claimed by: see there."""
     _carried: list[tuple[Address, Entry]] = field(default_factory=list, init=False)
     """What Services carried when no write by a former ledger could come any more."""
+    unstamped: list[Service] = field(default_factory=list, init=False)
+    """Those into which such a write may still come, as the API server refuses to have them written."""
 
     async def get_ready(self) -> None:
-        """Before the first claim by a ledger write every Service anew that still waits: see there. ApiError."""
-        ledger = await self.ledger.known()
-        if ledger.uid == self._claims_by:
-            return
-        self._carried = []
-        for obj in () if ledger.is_open else await self.list_live():
-            now = await self._stamp(obj, ledger.uid)
-            self._carried += carried_by([now] if now is not None else [])
-        self._claims_by = ledger.uid
+        """Before the first claim by a ledger stamp every Service that may be written: see there. ApiError.
 
-    async def _stamp(self, obj: JsonView, ledger_uid: str) -> JsonView | None:
-        """Write a Service anew that may be written by what the former ledger said; gives it as it is then."""
-        service = parse_service(obj)
-        may_be_written = not service.annotated or (service.is_marked and service.lacks_family)
-        if not service.is_load_balancer or not may_be_written or service.ledger == ledger_uid:
-            return obj
-        try:
-            return await self.client.replace(SERVICES, stamped(obj, ledger_uid))
-        except (ApiConflictError, ApiNotFoundError):
-            # Such a write fails now, or it was just this one that came first.
-            return await self.client.get(SERVICES, service.name, namespace=service.namespace)
+        What was refused then is tried again each time.
+        """
+        ledger = await self.ledger.known()
+        found: Sequence[Service] = self.unstamped
+        carried, unstamped = self._carried, []
+        if ledger.uid != self._claims_by:
+            carried, found = [], () if ledger.is_open else await self.list_live()
+        for service in found:
+            try:
+                now = await self._stamp(service, ledger.uid)
+            except (ApiForbiddenError, ApiInvalidError):
+                unstamped.append(service)
+            else:
+                carried += carried_by([now] if now is not None else [], self.occupancy.keys)
+        self._carried, self.unstamped, self._claims_by = carried, unstamped, ledger.uid
+
+    async def _stamp(self, service: Service, ledger_uid: str) -> Service | None:
+        """Write a Service anew that may be written by what the former ledger said; gives it as it is then.
+
+        By its status, since policies are made for the rest of it; that makes a new version as well.
+        """
+
+        def is_due(each: Service) -> bool:
+            return each.may_be_written and each.ledger != ledger_uid
+
+        if not is_due(service):
+            return service
+        live = await self._read(service)
+        if live is not None and is_due(parse_service(live)):
+            try:
+                live = await self.client.replace(SERVICES, stamped(live, ledger_uid), subresource="status")
+            except (ApiConflictError, ApiNotFoundError):
+                # Such a write fails now, or it was just this one that came first.
+                live = await self._read(service)
+        return parse_service(live) if live is not None else None
+
+    async def _read(self, service: Service) -> Json | None:
+        return await self.client.get(SERVICES, service.name, namespace=service.namespace)
 
     async def choose(self, waiting: Sequence[tuple[Service, State]]) -> dict[str, Choice | Refused]:
         """Choose for Services in claiming states, and enter it; the answers by uid. Only after `get_ready`.
@@ -88,11 +112,11 @@ class AddressAssigner:
         def change(ledger: Ledger) -> Ledger:
             nonlocal attempt
             self.occupancy.refresh(uids)
-            attempt = Round(occupancy=self.occupancy)
+            attempt = Round(occupancy=self.occupancy, held_back=self.unstamped)
             if ledger.uid != self._claims_by:
                 return ledger  # another took its place: nothing is claimed by it before `get_ready`
             made = attempt.serve(ordered, ledger)
-            if made is ledger or ledger.is_open:
+            if made is ledger or ledger.is_open or self.unstamped:
                 return made
             # Who finds it open relies on it alone: whatever Services carry is in it.
             return replace(made.having(lacking_in(made, self._carried)), is_open=True)
@@ -111,7 +135,7 @@ class AddressAssigner:
         ApiError: whether it was done shows when the Service is read again; the entry stands until then.
         """
         service = choice.service
-        live = await self.client.get(SERVICES, service.name, namespace=service.namespace)
+        live = await self._read(service)
         if live is None or not is_current(service, live):
             return None
         is_new = not set(choice.addresses) <= set(service.annotated)
@@ -134,20 +158,23 @@ def lacking_in(ledger: Ledger, carried: Sequence[tuple[Address, Entry]]) -> list
     ]
 
 
-def carried_by(services: Sequence[JsonView]) -> list[tuple[Address, Entry]]:
-    """Give what live Services carry: what a new ledger is made with."""
+def carried_by(services: Iterable[Service], keys: PoolKeys) -> list[tuple[Address, Entry]]:
+    """Give what live Services carry that was chosen, or that a pool could give out: what a new ledger is made with."""
+    pools = [each.pool.addresses for each in keys.pools() if each.pool is not None]
     found: list[tuple[Address, Entry]] = []
-    for service in map(parse_service, services):
-        if service.is_holder:
-            entry = Entry(
-                uid=service.uid,
-                version=service.version,
-                namespace=service.namespace,
-                name=service.name,
-                ports=service.ports,
-                is_chosen=service.is_marked,
-            )
-            found += [(address, entry) for address in sorted(service.carried)]
+    for service in services:
+        chosen = service.annotated if service.is_chosen else ()
+        for address in sorted(service.carried) if service.is_holder else ():
+            if address in chosen or any(address in pool for pool in pools):
+                entry = Entry(
+                    uid=service.uid,
+                    version=service.version,
+                    namespace=service.namespace,
+                    name=service.name,
+                    ports=service.ports,
+                    is_chosen=address in chosen,
+                )
+                found.append((address, entry))
     return found
 
 

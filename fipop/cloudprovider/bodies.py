@@ -32,7 +32,7 @@ def assigned(obj: JsonView, addresses: Sequence[Address], *, interface: str | No
 
 
 def stamped(obj: JsonView, ledger_uid: str) -> dict[str, Any]:
-    """Give a Service that waits, as known to this ledger: see there."""
+    """Give a Service that may be written, as known to this ledger: see there."""
     meta = as_mapping(obj.get("metadata"))
     annotations = {**as_mapping(meta.get("annotations")), LEDGER: ledger_uid}
     return {**obj, "metadata": {**meta, "annotations": annotations}}

@@ -16,6 +16,9 @@ from fipop.ipam.addresses import DHCP, Address, Family, format_address
 from fipop.ipam.assignment import AddressPool, Request, Tenant
 from fipop.ipam.intervals import AddressSet
 
+HELD_BACK = "PoolHeldBack"
+"""Reason of who waits until something outside the ledger and the pools changes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -40,6 +43,8 @@ class Round:
     """One attempt to serve Services by one version of the ledger; what it tries is in the tenancy meanwhile."""
 
     occupancy: Occupancy
+    held_back: Sequence[Service] = ()
+    """Into these an address of their pools may still be written that nobody knows of."""
     chosen: list[Choice] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
@@ -50,7 +55,7 @@ class Round:
         for service, state in waiting:
             if self._is_stale(service):
                 continue
-            answer = self._choose(service, state)
+            answer = self._hold_back(self._choose(service, state))
             if isinstance(answer, Refused):
                 self.refused.append(answer)
                 continue
@@ -62,6 +67,24 @@ class Round:
             new += entries
             self.chosen.append(answer)
         return ledger.having(new) if new else ledger
+
+    def _hold_back(self, answer: Choice | Refused) -> Choice | Refused:
+        """Refuse a new address of a pool from which one may still be written into another Service."""
+        if isinstance(answer, Refused):
+            return answer
+        service, keys = answer.service, self.occupancy.keys
+        known = service.carried | self.occupancy.entries_of(service.uid).keys()
+        for other in self.held_back:
+            theirs = keys.pool_of(other.namespace) if other.uid != service.uid else None
+            if (
+                theirs
+                and theirs.pool
+                and any(each in theirs.pool.addresses for each in {*answer.addresses} - known)
+            ):
+                name = "/".join(other.key)
+                message = f"{theirs.key} gives out nothing new while the API server refuses writes of Service {name}"
+                return Refused(service=service, reason=HELD_BACK, message=message)
+        return answer
 
     def _is_stale(self, service: Service) -> bool:
         """Whether somebody chose for a later version already: with its entry replaced by ours nothing would keep it."""

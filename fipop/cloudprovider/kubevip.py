@@ -12,7 +12,7 @@ from typing import Any
 
 from fipop.cloudprovider.assigning import CLAIMING, AddressAssigner, is_current, is_written
 from fipop.cloudprovider.bodies import cleared, released, taken_over
-from fipop.cloudprovider.choosing import Choice, Refused
+from fipop.cloudprovider.choosing import HELD_BACK, Choice, Refused
 from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
 from fipop.cloudprovider.occupancy import ServiceStore
 from fipop.cloudprovider.services import Service, State, classify, parse_service
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 SOON = RetryAfter(0.05)
 """Looked at again when what is known has caught up with what is so."""
+LATER = RetryAfter(30.0)
+"""Looked at again, as no change is heard of that would end the wait."""
 
 Answer = Choice | Refused | None
 
@@ -100,6 +102,7 @@ class ServiceReconciler:
 
     async def _choose(self, waiting: Sequence[Service]) -> list[Answer]:
         await self.assigner.get_ready()
+        self.notices.tell_unstamped(self.assigner.unstamped)
         # What changed since it was submitted is chosen for as it is now.
         fresh = (self.services.by_uid(service.uid) for service in waiting)
         known = [(service, self._state(service)) for service in fresh if service is not None]
@@ -120,7 +123,7 @@ class ServiceReconciler:
             self._suspect_stray(service)
             await self.notices.tell_waiting(answer)
             self.notices.look(service)
-            return None
+            return LATER if answer.reason == HELD_BACK else None
         if is_written(answer):
             if service.word is not None:
                 await self.notices.tell_assigned(service, answer)

@@ -12,7 +12,7 @@ from fipop.api.conditions import Verdict
 from fipop.cloudprovider.choosing import Choice, Refused
 from fipop.cloudprovider.conditions import Word, with_word
 from fipop.cloudprovider.occupancy import Occupancy, is_shared
-from fipop.cloudprovider.services import Service
+from fipop.cloudprovider.services import ADDRESSES, MOST_ADDRESSES, Service
 from fipop.errors import ApiConflictError, ApiNotFoundError
 from fipop.ipam.addresses import format_address
 from fipop.jsons import Json
@@ -26,6 +26,7 @@ ASSIGNED = "AddressAssigned"
 IN_USE = "AddressInUse"
 FAILED = "SyncLoadBalancerFailed"
 SHARED_LOCAL = "SharedAddressLocal"
+TOO_MANY = "TooManyAddresses"
 
 _ATTEMPTS = 3
 
@@ -51,9 +52,10 @@ class Notices:
     occupancy: Occupancy
     now: Callable[[], datetime]
     look_again: Callable[[Iterable[str]], None]
-    _said: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    _said: dict[str, tuple[str, str, int]] = field(default_factory=dict, init=False)
     """What was said last of the neighbours of each Service, by uid."""
     _neighbours: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _unstamped: set[str] = field(default_factory=set, init=False)
 
     async def tell_assigned(self, service: Service, choice: Choice, live: Json | None = None) -> None:
         """Tell that a Service has its addresses; `live` is the Service if it was just read or written."""
@@ -73,6 +75,15 @@ class Notices:
             logger.warning("service waits for an address", extra=fields)
         await self._say(service, word, EventType.WARNING, IN_USE if refused.reason == IN_USE else FAILED)
 
+    def tell_unstamped(self, services: Iterable[Service]) -> None:
+        """Warn on Services that cannot be written, their status neither: they hold their pools back."""
+        found = {service.uid: service for service in services}
+        message = "its status cannot be written: until it can be, its pool gives out no new addresses"
+        for uid in found.keys() - self._unstamped:
+            logger.warning("service cannot be written", extra={"service": "/".join(found[uid].key)})
+            self.events.record(reference_to_service(found[uid]), EventType.WARNING, FAILED, message)
+        self._unstamped = set(found)
+
     async def tell_nothing(self, service: Service) -> None:
         """Take our word off a Service that has nothing of ours any more."""
         if service.word is not None:
@@ -89,7 +100,8 @@ class Notices:
                 texts.append(f"{format_address(address)} is in use by {self.occupancy.names(clashing)}, too")
             elif service.is_local and is_shared(tenancy, address):
                 local.append(format_address(address))
-        self._warn(service, ("; ".join(texts), ", ".join(local)))
+        too_many = service.parts if service.parts > MOST_ADDRESSES else 0
+        self._warn(service, ("; ".join(texts), ", ".join(local), too_many))
         before = self._neighbours.get(service.uid, frozenset())
         if neighbours != before:
             self._neighbours[service.uid] = frozenset(neighbours)
@@ -100,10 +112,13 @@ class Notices:
         self._said.pop(uid, None)
         self.look_again(self._neighbours.pop(uid, frozenset()))
 
-    def _warn(self, service: Service, said: tuple[str, str]) -> None:
-        before = self._said.get(service.uid, ("", ""))
+    def _warn(self, service: Service, said: tuple[str, str, int]) -> None:
+        before = self._said.get(service.uid, ("", "", 0))
         self._said[service.uid] = said
-        clash, local = said
+        clash, local, too_many = said
+        if too_many and not before[2]:
+            message = f"{ADDRESSES} has {too_many} parts: only the first {MOST_ADDRESSES} count as in use"
+            self.events.record(reference_to_service(service), EventType.WARNING, TOO_MANY, message)
         if clash and clash != before[0]:
             logger.warning("address in use twice", extra={"service": "/".join(service.key), "why": clash})
             self.events.record(reference_to_service(service), EventType.WARNING, IN_USE, clash)

@@ -64,7 +64,7 @@ class Pruner:
         """Yield the entries of these Services, of all for None, that they do not carry as far as is known."""
         for address, tenants in ledger.entries.items():
             for uid, entry in tenants.items():
-                service = self._services.by_uid(uid)
-                is_carried = service is not None and address in service.carried
-                if (uids is None or uid in uids) and not is_carried:
-                    yield address, entry
+                if uids is None or uid in uids:
+                    service = self._services.by_uid(uid)
+                    if service is None or address not in service.carried:
+                        yield address, entry

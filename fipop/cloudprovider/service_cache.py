@@ -15,6 +15,8 @@ from fipop.kube.client import KubeClient, Listing
 from fipop.kube.list_watch import ListWatch
 from fipop.kube.resources import SERVICES, Resource
 
+_READ = "read"
+
 Listener = Callable[[Change[Service]], None]
 
 
@@ -25,7 +27,7 @@ class ServiceCache:
     """
 
     def __init__(self, client: KubeClient) -> None:
-        self.store: ServiceStore = ServiceStore(parse_service, kind="Service")
+        self.store: ServiceStore = ServiceStore(_read_listed, kind="Service")
         self.listeners: list[Listener] = []
         self._client = client
         self._seen_before = 0
@@ -63,12 +65,12 @@ class ServiceCache:
         """Take in a Service as an answer shows it."""
         self._tell(self.store.put(obj))
 
-    async def list_live(self) -> Sequence[JsonView]:
+    async def list_live(self) -> Sequence[Service]:
         """Ask the API server for all Services; what it shows is known from then on."""
         items = (await self._client.list(SERVICES, project=_trim)).items
         for obj in items:
             self.take(obj)
-        return items
+        return [_read_listed(obj) for obj in items]
 
     def _note_list(self) -> None:
         self._seen_before = self.store.highest_version
@@ -103,6 +105,11 @@ class ServiceDoor:
 
 
 def _trim(obj: Json) -> Json:
-    """Leave out who wrote what, half of an object; a PUT without it leaves it as it is."""
-    obj["metadata"].pop("managedFields", None)
-    return obj
+    """Keep of an object in a list what is read of it, and what a store knows it by: users write large ones."""
+    known = {name: obj["metadata"].get(name) for name in ("namespace", "name", "resourceVersion")}
+    return {"metadata": known, _READ: parse_service(obj)}
+
+
+def _read_listed(obj: JsonView) -> Service:
+    service: Service = obj[_READ] if _READ in obj else parse_service(obj)
+    return service

@@ -1,8 +1,8 @@
 """A Service of type LoadBalancer: what it says of its addresses, and what is written to it. Values in, values out.
 
 What it has tells who chose: annotation A (`kube-vip.io/loadbalancerIPs`), L (`spec.loadBalancerIP`), label I
-(`implementation=kube-vip`), finalizer F. I with A and L = first of A is the mark of "chosen by the provider"; where a
-part of it was taken away, the ledger knows that it was (`was_chosen`).
+(`implementation=kube-vip`), finalizer F. I with A and L = first of A is the mark of "chosen by the provider", unless A
+says what no provider writes; where a part of it was taken away, the ledger knows that it was (`was_chosen`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 
+from fipop.api.conditions import Verdict
 from fipop.cloudprovider.conditions import Word, read_word
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
@@ -25,8 +27,10 @@ LEGACY_LABEL = "ipam-address"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 LEDGER = "kubefip.k8s.binbash.org/ledger"
-"""Annotation of a Service that waits: the uid of the ledger that knows of it."""
+"""Annotation of a Service that was not settled: the uid of the ledger that knows of it."""
 LOAD_BALANCER = "LoadBalancer"
+MOST_ADDRESSES = 16
+"""So many parts of A, and of the status, count: each takes memory, and room in the ledger."""
 
 
 class State(Enum):
@@ -54,7 +58,7 @@ class State(Enum):
     """No LoadBalancer, or another provider's, and nothing of ours is on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Service:
     """A Service as it was read; `version` is its resourceVersion then.
 
@@ -73,6 +77,8 @@ class Service:
     families: tuple[Family, ...]
     ports: frozenset[Port]
     annotated: tuple[Address, ...]
+    parts: int
+    """How many parts A has, host names and repeated ones too."""
     has_annotation: bool
     requested: Address | None
     has_request: bool
@@ -98,7 +104,7 @@ class Service:
         """The version as a number."""
         return int(self.version)
 
-    @property
+    @cached_property
     def carried(self) -> frozenset[Address]:
         """The addresses that it has by whatever it says; 0.0.0.0 is none."""
         own = () if self.requested is None else (self.requested,)
@@ -117,8 +123,8 @@ class Service:
     @property
     def has_one_of_each_family(self) -> bool:
         """Whether it has one address of each family that its policy asks for, and no other."""
-        if self.annotated == (DHCP,):
-            return True
+        if DHCP in self.annotated:
+            return len(self.annotated) == 1
         first = self.families[0] if self.families else None
         found = [address.family for address in self.annotated]
         if self.policy is FamilyPolicy.SINGLE_STACK:
@@ -126,10 +132,32 @@ class Service:
         return sorted(found) == sorted(Family) and first in (None, found[0])
 
     @property
-    def lacks_family(self) -> bool:
-        """Whether its policy asks for a family of which it has no address."""
-        wants_both = self.policy is not FamilyPolicy.SINGLE_STACK and DHCP not in self.annotated
-        return len({address.family for address in self.annotated}) < (2 if wants_both else 1)
+    def is_chosen(self) -> bool:
+        """Whether it has the mark of one whose addresses a provider chose, and A is such as a provider writes it.
+
+        kube-vip-cloud-provider puts I on Services whose A is their user's, too. Our condition is on chosen ones alone.
+        """
+        may_lack_one = self.policy is not FamilyPolicy.SINGLE_STACK and len(self.annotated) == 1
+        is_fitting = self.parts == len(self.annotated) and (self.has_one_of_each_family or may_lack_one)
+        return self.is_marked and self.has_own_first and (is_fitting or self.was_assigned)
+
+    @property
+    def was_assigned(self) -> bool:
+        """Whether our condition says that it was given an address."""
+        return self.word is not None and self.word.verdict is Verdict.TRUE
+
+    @property
+    def may_be_written(self) -> bool:
+        """Whether a provider may be about to write an address into it that it does not carry, as far as it shows.
+
+        Into what a user wrote none is written, unless it was chosen before.
+        """
+        wanted = set(Family) if self.policy is not FamilyPolicy.SINGLE_STACK else {*self.families[:1]}
+        lacks_family = not (wanted or {Family.IPV4}) <= {address.family for address in self.annotated}
+        is_settled = self.annotated == (DHCP,) or (self.has_own_first and not lacks_family)
+        return self.is_load_balancer and (
+            not self.has_annotation or ((self.is_chosen or self.was_assigned) and not is_settled)
+        )
 
 
 def parse_service(obj: JsonView) -> Service:
@@ -149,12 +177,13 @@ def parse_service(obj: JsonView) -> Service:
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=_read_families(spec.get("ipFamilies")),
         ports=frozenset(_read_ports(spec.get("ports"))),
-        annotated=_read_addresses(annotation.split(",")),
+        annotated=_read_addresses(annotation.split(",", MOST_ADDRESSES)[:MOST_ADDRESSES]),
+        parts=annotation.count(",") + 1,
         has_annotation=bool(annotation),
         requested=next(iter(_read_addresses([request])), None),
         has_request=bool(request),
         announced=_read_addresses(
-            as_text(as_mapping(each).get("ip")) for each in as_list(balancer.get("ingress"))
+            as_text(as_mapping(each).get("ip")) for each in as_list(balancer.get("ingress"))[:MOST_ADDRESSES]
         ),
         is_marked=as_mapping(meta.get("labels")).get(IMPLEMENTATION) == KUBE_VIP,
         has_finalizer=FINALIZER in as_list(meta.get("finalizers")),
@@ -174,7 +203,10 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
     if not service.is_load_balancer:
         return _classify_left(service, was_chosen=was_chosen)
     if service.class_name != class_name:
-        return State.FOREIGN
+        # Cloud providers have the same finalizer, for Services without a class: theirs is for them to remove.
+        is_ours = was_chosen or service.is_marked or service.class_name is not None
+        is_held = service.is_deleting and service.has_finalizer and is_ours
+        return State.DELETING if is_held else State.FOREIGN
     if service.is_deleting:
         return State.DELETING
     if was_chosen and (not service.annotated or service.requested is None):
@@ -183,7 +215,7 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
         return State.LEGACY if service.has_request else State.NEW
     if not service.has_request:
         return State.ANNOTATED
-    if service.is_marked and service.has_own_first:
+    if service.is_chosen or (was_chosen and service.is_marked and service.has_own_first):
         return State.CHOSEN
     return State.MOVING if was_chosen else State.STATIC
 
@@ -191,7 +223,7 @@ def classify(service: Service, *, class_name: str | None, was_chosen: bool) -> S
 def _classify_left(service: Service, *, was_chosen: bool) -> State:
     """Tell what is left on a Service that is no LoadBalancer: with F of ours on it nobody could delete it."""
     is_stripped = service.requested is not None and not service.has_annotation
-    is_chosen = was_chosen or (service.is_marked and (service.has_own_first or is_stripped))
+    is_chosen = was_chosen or service.is_chosen or (service.is_marked and is_stripped)
     is_held = service.has_finalizer and (service.has_annotation or service.is_marked)
     if not is_chosen and not is_held:
         return State.FOREIGN

@@ -142,7 +142,7 @@ class ProviderTerm:
                     yield PoolSample(key=each.key, family=family.label, total=addresses.count, used=used)
 
     async def _list_carried(self) -> list[tuple[Address, Entry]]:
-        return carried_by(await self._services.list_live())
+        return carried_by(await self._services.list_live(), self._occupancy.keys)
 
     def _learn_ledger(self, ledger: Ledger | None) -> None:
         """Hear of every version of the ledger: who has lost an address there is looked at, and who waits for one."""

@@ -4,6 +4,7 @@ from tests.faults.anchors import Edit
 from tests.faults.unit_bugs import UnitBug
 
 _STORIES = "tests/unit/cloudprovider/test_assigning.py"
+_TAKING_OVER = "tests/unit/cloudprovider/test_taking_over.py"
 _STORY = "test_no_writer_however_slow_gives_an_address_twice[-{}]"
 
 
@@ -92,9 +93,9 @@ SERVICE_BUGS = (
         "ledger-claimed-at-once",
         "a new ledger gives out addresses while writes by the former one are under way",
         Edit(
-            scope="AddressAssigner._stamp",
-            before="not service.is_load_balancer or not may_be_written or service.ledger == ledger_uid",
-            after="service.uid",
+            scope="AddressAssigner._stamp.is_due",
+            before="each.may_be_written and each.ledger != ledger_uid",
+            after="False",
         ),
         "delete_the_ledger_while_frozen",
     ),
@@ -127,5 +128,44 @@ SERVICE_BUGS = (
             scope="ServiceReconciler._serve", before="self.services.by_uid(service.uid)", after="service.uid"
         ),
         "test_a_service_that_goes_while_its_address_is_entered_is_suspected",
+    ),
+    _bug(
+        "label-means-chosen",
+        "an annotation of a user's counts as chosen where the former provider put its label on the Service",
+        Edit(scope="carried_by", before="is_chosen=address in chosen", after="is_chosen=service.is_marked"),
+        "test_no_service_that_has_what_it_asks_for_is_written_when_the_provider_takes_over"
+        "[A only: two of one family, both wanted]",
+        "test_what_a_user_edits_in_an_annotation_of_his_own_after_that_stays[an address of the pool]",
+        file=_TAKING_OVER,
+    ),
+    _bug(
+        "policy-stops-everybody",
+        "a new ledger gives out nothing while a policy refuses writes of one Service that waits",
+        Edit(scope="AddressAssigner._stamp", before='subresource="status"', after="subresource=None"),
+        "test_a_policy_that_refuses_one_waiting_service_keeps_no_other_without_an_address[ApiForbiddenError]",
+    ),
+    _bug(
+        "nothing-is-held-back",
+        "an address is given out while a Service that cannot be stamped may still get it",
+        Edit(scope="Round._hold_back", before="self.held_back", after="()"),
+        "test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so[ApiForbiddenError]",
+    ),
+    _bug(
+        "opened-with-one-unstamped",
+        "a ledger is open while a Service that cannot be stamped may still be written",
+        Edit(scope="AddressAssigner.choose", before="self.unstamped", after="False", nth=2),
+        "test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so[ApiForbiddenError]",
+    ),
+    _bug(
+        "only-waiting-ones-are-stamped",
+        "a new ledger gives out addresses while one that has an address may be given another by the former one",
+        Edit(
+            scope="Service.may_be_written",
+            before="(self.is_chosen or self.was_assigned) and not is_settled",
+            after="False",
+        ),
+        _STORY.format("give_the_other_family_while_frozen"),
+        _STORY.format("move_to_another_family_while_frozen"),
+        _STORY.format("restore_while_frozen"),
     ),
 )

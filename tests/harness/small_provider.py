@@ -9,14 +9,14 @@ from typing import Any
 
 from fipop.cloudprovider.assigning import AddressAssigner, carried_by
 from fipop.cloudprovider.choosing import Refused
-from fipop.cloudprovider.kubevip import ServiceReconciler
+from fipop.cloudprovider.kubevip import LATER, ServiceReconciler
 from fipop.cloudprovider.ledger import NAME, NAMESPACE, Entry, Ledger
 from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.notices import Notices
 from fipop.cloudprovider.occupancy import Occupancy, ServiceStore
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceDoor
-from fipop.cloudprovider.services import ADDRESSES, parse_service
+from fipop.cloudprovider.services import ADDRESSES, Service, parse_service
 from fipop.errors import ApiServerError, ApiUnreachableError, FipopError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
@@ -140,10 +140,11 @@ class Provider:
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, FipopError):
                 raise answer
-        return any(answer is not None for answer in answers)
+        return any(answer not in (None, LATER) for answer in answers)
 
     async def serve(self, only: Callable[[str], bool] = bool) -> None:
         """Serve whoever waits, until nothing changes any more."""
+        self.occupancy.take_keys(PoolKeys(self.data))
         await self.ledger.read()
         for _ in range(ROUNDS):
             version = self.memory.version
@@ -155,16 +156,16 @@ class Provider:
         """Take out of the ledger what may go."""
         return await self.ledger.prune(every_tenant)
 
-    async def _list(self) -> list[Json]:
+    async def _list(self) -> list[Service]:
         await asyncio.sleep(0)
         items = [copy_json(obj) for key, obj in self.memory.objects.items() if key[0] == SERVICES.plural]
         await asyncio.sleep(0)
         for obj in items:
             self.take(obj)
-        return items
+        return [parse_service(obj) for obj in items]
 
     async def _carried(self) -> list[tuple[Address, Entry]]:
-        return carried_by(await self._list())
+        return carried_by(await self._list(), self.occupancy.keys)
 
 
 def every_tenant(ledger: Ledger) -> list[tuple[Address, Entry]]:

@@ -1,18 +1,25 @@
 """The cloud provider as one process: which mode it runs, by which Lease, and what it shows."""
 
+import json
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
-from fipop.cloudprovider.app import CloudProvider, build_lease
+from fipop.cloudprovider.app import LIMITS, CloudProvider, build_lease
 from fipop.cloudprovider.keepalived import Method
 from fipop.cloudprovider.keepalived_mode import KeepalivedMode
 from fipop.cloudprovider.kubevip_mode import KubevipMode
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.control.leadership import LeaseTimes
-from fipop.errors import ApiUnreachableError
+from fipop.errors import ApiAnswerError, ApiUnreachableError
+from fipop.kube.answers import Answer
+from fipop.kube.calls import Call
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
+from fipop.kube.connector import TOO_LARGE
+from fipop.kube.limits import MIB
+from fipop.kube.listing import PageReader
 
 CONNECTION = Connection(server="https://127.0.0.1:1", token="t")
 KUBEVIP = KubevipOptions(namespace="kube-system", config_map="kubevip", class_name=None)
@@ -54,6 +61,37 @@ def test_before_it_leads_it_shows_that_it_does_not_and_is_not_loaded() -> None:
     facts = provider._health()
     assert not facts.ledger_loaded
     assert "services" in facts.silences
+
+
+async def test_a_list_of_large_services_comes_in_pages_of_eight_mebibytes_and_as_long_as_it_is() -> None:
+    """65 services of a mebibyte each: a page that is too large is asked for again, smaller."""
+    text = "x" * MIB
+    services = [
+        {"metadata": {"name": f"s{number}", "resourceVersion": "7"}, "x": text} for number in range(65)
+    ]
+    sizes: list[int] = []
+
+    async def receive(call: Call, most_bytes: int) -> Answer:
+        query = dict(parse_qsl(call.query))
+        limit, start = int(query["limit"]), int(query.get("continue", 0))
+        more = str(start + limit) if start + limit < len(services) else ""
+        body = {
+            "kind": "List",
+            "metadata": {"resourceVersion": "7", "continue": more},
+            "items": services[start : start + limit],
+        }
+        if min(limit, len(services) - start) * MIB > min(most_bytes, LIMITS.answer_bytes):
+            raise ApiAnswerError(verb="list", kind="Service", reason=TOO_LARGE)
+        answer = Answer(status=200, body=json.dumps(body).encode())
+        sizes.append(len(answer.body))
+        return answer
+
+    reader = PageReader(limits=LIMITS, receive=receive, most=lambda left: min(left, LIMITS.answer_bytes))
+    call = Call(verb="list", kind="Service", method="GET", path="/api/v1/services")
+    names = (await reader.read(call, {}, lambda obj: obj["metadata"]["name"])).items
+    assert len(set(names)) == 65
+    assert max(sizes) <= 8 * MIB
+    assert LIMITS.answer_bytes == 8 * MIB
 
 
 async def test_a_start_waits_for_its_api_server_and_says_so_to_the_probes() -> None:

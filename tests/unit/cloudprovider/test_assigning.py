@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -14,11 +15,11 @@ from fipop.cloudprovider.assigning import AddressAssigner
 from fipop.cloudprovider.choosing import Round
 from fipop.cloudprovider.ledger import Entry, Ledger, parse_ledger, render_ledger
 from fipop.cloudprovider.services import ADDRESSES, Service
-from fipop.errors import FipopError
+from fipop.errors import ApiError, ApiForbiddenError, ApiInvalidError, FipopError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from tests.harness.memory import Json, Memory
-from tests.harness.small_provider import DATA, LEDGER, Judge, Provider, add, addresses, change, names_of
+from tests.harness.small_provider import DATA, LEDGER, Judge, Loop, Provider, add, addresses, change, names_of
 
 
 async def test_many_that_wait_are_served_in_one_write_of_the_ledger_the_oldest_first() -> None:
@@ -475,6 +476,197 @@ async def delete_the_ledger_while_frozen() -> Memory:
     return memory
 
 
+async def give_the_other_family_while_frozen() -> Memory:
+    """A Service is to have a family instead of the other; the ledger goes while that write is frozen."""
+    memory = Memory()
+    add(memory, "web", ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv4", "IPv6"])
+    await Provider(memory, data={"cidr-global": "2001:db8::1-2001:db8::9"}).serve()
+    change(memory, "web", ipFamilyPolicy="SingleStack", ipFamilies=["IPv4"])
+    slow = Slow(memory, SERVICES.plural)
+    running = await slow.begin()
+    memory.remove(LEDGER)
+    add(memory, "other")
+    await Provider(memory).serve(only="other".__eq__)
+    await slow.end(running)
+    return memory
+
+
+async def move_to_another_family_while_frozen() -> Memory:
+    """Its user asks for an address of one family, it is to have the other one, too; the ledger goes meanwhile."""
+    memory = Memory()
+    add(memory, "web", ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv4", "IPv6"])
+    await Provider(memory, data={"cidr-global": "2001:db8::1-2001:db8::9"}).serve()
+    change(memory, "web", loadBalancerIP="2001:db8::7")
+    slow = Slow(memory, SERVICES.plural)
+    running = await slow.begin()
+    memory.remove(LEDGER)
+    add(memory, "other")
+    await Provider(memory).serve(only="other".__eq__)
+    await slow.end(running)
+    return memory
+
+
+async def restore_while_frozen() -> Memory:
+    """Its user takes L off and writes another address into A; the ledger goes while the former one is restored."""
+    memory = await with_ledger()
+    await Provider(memory).serve()
+    change(memory, "web", a="10.7.0.1", loadBalancerIP="")
+    slow = Slow(memory, SERVICES.plural)
+    running = await slow.begin()
+    memory.remove(LEDGER)
+    add(memory, "other")
+    await Provider(memory).serve(only="other".__eq__)
+    await slow.end(running)
+    return memory
+
+
+@pytest.mark.parametrize("first", [10, 192], ids=["inside the pool", "outside all pools"])
+async def test_of_a_service_that_names_thousands_of_addresses_sixteen_count_and_it_is_told(
+    first: int,
+) -> None:
+    memory = Memory()
+    many = [f"{first}.{number // 62500}.{number // 250 % 250}.{number % 250 + 1}" for number in range(20_000)]
+    for name in ("crowd", "crowd-too"):
+        add(memory, name)
+        change(memory, name, a=",".join(many))
+        memory.pass_time(1)
+    add(memory, "web")
+    provider = Provider(memory, data={"cidr-global": "10.0.0.0/8"})
+    await provider.serve()
+    assert addresses(memory, "web") == ("10.0.0.17" if first == 10 else "10.0.0.1")
+    entries = parse_ledger(memory.objects[LEDGER]).entries
+    assert sum(map(len, entries.values())) == (33 if first == 10 else 1), (
+        "what no pool gives out is not entered"
+    )
+    assert len(list(provider.occupancy.tenancy.addresses())) == 17
+    assert len(memory.objects[LEDGER]["data"].__repr__()) < 8192
+    told = [(name, message) for name, reason, message in provider.said.events if reason == "TooManyAddresses"]
+    assert [name for name, _ in told] == ["crowd", "crowd-too"]
+    assert all("20000" in message and "16" in message for _, message in told)
+    assert addresses(memory, "crowd") == ",".join(many), "it stays as its user wrote it"
+    await provider.serve()
+    assert len([each for each in provider.said.events if each[1] == "TooManyAddresses"]) == 2, "once"
+
+
+async def test_of_a_deleted_service_of_another_class_by_now_the_finalizer_goes_and_nothing_else() -> None:
+    memory = Memory()
+    provider = Provider(memory)
+    add(memory, "web")
+    await provider.serve()
+    key = (SERVICES.plural, "shop", "web")
+    change(memory, "web", loadBalancerClass="example.org/other")
+    found = memory.objects[key]
+    others = ["example.org/held", *found["metadata"]["finalizers"]]
+    memory.put(key, {**found, "metadata": {**found["metadata"], "finalizers": others}})
+    memory.delete(key)
+    await provider.serve()
+    await provider.prune()
+    made = memory.objects[key]
+    assert made["metadata"]["finalizers"] == ["example.org/held"]
+    assert (addresses(memory, "web"), made["spec"]["loadBalancerIP"]) == ("10.0.0.1", "10.0.0.1")
+    assert made["metadata"]["labels"]["implementation"] == "kube-vip"
+    add(memory, "other")
+    await provider.serve()
+    await provider.prune()
+    assert addresses(memory, "other") == "10.0.0.2", "it is in use until it is gone"
+    assert [format_address(each) for each in parse_ledger(memory.objects[LEDGER]).entries] == [
+        "10.0.0.1",
+        "10.0.0.2",
+    ]
+    memory.remove(key)
+    await provider.serve()
+    assert await provider.prune() == 1
+
+
+class Refusing(Loop):
+    """An API server with a policy: it refuses writes of one Service, and those of its status if `by_status`."""
+
+    def __init__(self, memory: Memory, error: type[ApiError], *, name: str, by_status: bool) -> None:
+        super().__init__(memory, Random(1), trouble=0.0)
+        self.error, self.name, self.by_status, self.is_lifted = error, name, by_status, False
+
+    async def replace(self, resource: Any, body: Json, *, subresource: str | None = None) -> Json:
+        is_refused = resource is SERVICES and body["metadata"]["name"] == self.name and not self.is_lifted
+        if is_refused and (self.by_status or subresource is None):
+            raise self.error(verb="replace", kind="Service", name=self.name, status=403)
+        return await super().replace(resource, body, subresource=subresource)
+
+
+@pytest.mark.parametrize("error", [ApiForbiddenError, ApiInvalidError])
+async def test_a_policy_that_refuses_one_waiting_service_keeps_no_other_without_an_address(
+    error: type[ApiError],
+) -> None:
+    memory = Memory()
+    add(memory, "web")
+    add(memory, "other")
+    provider = Provider(memory, client=Refusing(memory, error, name="web", by_status=False))
+    await provider.serve(only="other".__eq__)
+    assert addresses(memory, "other") == "10.0.0.1"
+    await Provider(memory).serve()
+    assert addresses(memory, "web") == "10.0.0.2"
+
+
+@pytest.mark.parametrize("error", [ApiForbiddenError, ApiInvalidError])
+async def test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so(
+    error: type[ApiError],
+) -> None:
+    """A write of before the ledger was lost may still give it an address of that pool."""
+    memory = await with_ledger()
+    slow = Slow(memory, SERVICES.plural)
+    running = await slow.begin()
+    memory.remove(LEDGER)
+    add(memory, "other")
+    add(memory, "apart", namespace="lab")
+    add(memory, "user-s")
+    change(memory, "user-s", a="10.0.0.9")
+    policy = Refusing(memory, error, name="web", by_status=True)
+    provider = Provider(memory, data=DATA | {"cidr-lab": "10.1.0.1-10.1.0.9"}, client=policy)
+    for _ in range(2):
+        await provider.serve(only="web".__ne__)
+    assert addresses(memory, "apart", "lab") == "10.1.0.1"
+    assert addresses(memory, "other") == ""
+    refused = provider.waiting["other"]
+    assert refused.reason == condition(memory, "other")["reason"] == "PoolHeldBack"
+    assert "shop/web" in refused.message
+    told = [each for each in provider.said.events if each[0] == "web"]
+    assert [(reason, "its pool" in message) for _, reason, message in told] == [
+        ("SyncLoadBalancerFailed", True)
+    ]
+    # A second provider, which finds a ledger with entries already, holds it back as well.
+    again = Provider(memory, client=policy)
+    await again.serve(only="other".__eq__)
+    assert addresses(memory, "other") == ""
+    await slow.end(running)
+    assert addresses(memory, "web") == "10.0.0.1"
+    await provider.serve(only="web".__ne__)
+    assert addresses(memory, "other") == "10.0.0.2"
+    assert parse_ledger(memory.objects[LEDGER]).is_open
+
+
+async def test_a_pool_that_was_held_back_serves_who_waits_once_the_policy_is_lifted() -> None:
+    memory = Memory()
+    add(memory, "web")
+    add(memory, "other")
+    policy = Refusing(memory, ApiForbiddenError, name="web", by_status=True)
+    provider = Provider(memory, client=policy)
+    await provider.serve(only="other".__eq__)
+    assert provider.waiting["other"].reason == "PoolHeldBack"
+    policy.is_lifted = True
+    await provider.serve()
+    assert {addresses(memory, name) for name in ("web", "other")} == {"10.0.0.1", "10.0.0.2"}
+
+
+async def test_a_service_that_held_its_pool_back_and_is_gone_holds_nothing_back() -> None:
+    memory = Memory()
+    add(memory, "web")
+    add(memory, "other")
+    provider = Provider(memory, client=Refusing(memory, ApiForbiddenError, name="web", by_status=True))
+    await provider.serve(only="other".__eq__)
+    memory.remove((SERVICES.plural, "shop", "web"))
+    await provider.serve()
+    assert addresses(memory, "other") == "10.0.0.1"
+
+
 async def test_a_service_that_goes_while_its_address_is_entered_is_suspected() -> None:
     memory = await with_ledger()
     slow = Slow(memory, CONFIG_MAPS.plural)
@@ -529,6 +721,10 @@ def nothing(*_arguments: object) -> list[object]:
     return []
 
 
+def waits(service: Service) -> bool:
+    return not service.has_annotation
+
+
 def never_stale(_self: Round, _service: Service) -> bool:
     return False
 
@@ -539,13 +735,22 @@ STORIES = {
     write_while_a_ledger_is_made: ("fipop.cloudprovider.assigning.lacking_in", nothing),
     leave_for_a_while: (
         "fipop.cloudprovider.services.Service.is_holder",
-        Service.__dict__["is_load_balancer"],
+        property(attrgetter("is_load_balancer")),
     ),
     replace_a_later_entry: ("fipop.cloudprovider.choosing.Round._is_stale", never_stale),
     freeze_between_entry_and_service: ("fipop.cloudprovider.ledger_store.may_remove", removes_at_once),
     freeze_after_a_retry: ("fipop.cloudprovider.choosing.is_entered", knows_no_version),
     change_while_frozen: ("fipop.cloudprovider.assigning.assigned", without_version),
     freeze_the_swap: ("fipop.cloudprovider.ledger_store.render_ledger", swaps_blindly),
+    give_the_other_family_while_frozen: (
+        "fipop.cloudprovider.services.Service.may_be_written",
+        property(waits),
+    ),
+    move_to_another_family_while_frozen: (
+        "fipop.cloudprovider.services.Service.may_be_written",
+        property(waits),
+    ),
+    restore_while_frozen: ("fipop.cloudprovider.services.Service.may_be_written", property(waits)),
     delete_the_ledger_while_frozen: (
         "fipop.cloudprovider.assigning.AddressAssigner.get_ready",
         claims_at_once,
@@ -562,6 +767,6 @@ async def test_no_writer_however_slow_gives_an_address_twice(
     if is_broken:
         monkeypatch.setattr(*STORIES[story])
     memory = await story()
-    given = [addresses(memory, name) for name in ("web", "other") if addresses(memory, name)]
+    given = [each for name in ("web", "other") for each in addresses(memory, name).split(",") if each]
     assert given
     assert (len(set(given)) < len(given)) is is_broken, given

@@ -15,7 +15,7 @@ INTERFACE = "kube-vip.io/serviceInterface"
 
 
 def test_a_new_service_gets_all_in_one_write() -> None:
-    before = build(labels={"app": "web"})
+    before = build(labels={"app": "web"}, ipFamilyPolicy="PreferDualStack")
     kept = copy.deepcopy(before)
     made = assigned(before, [parse_address("10.0.0.1"), parse_address("2001:db8::1")], interface="eth1")
     assert before == kept, "what was read is not changed"

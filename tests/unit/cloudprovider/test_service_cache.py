@@ -31,7 +31,7 @@ async def test_a_live_list_is_known_from_then_on() -> None:
 
     found, heard = cache(list=list_all)
     (live,) = await found.list_live()
-    assert live["metadata"]["name"] == "web"
+    assert live.name == "web"
     assert heard == ["7"]
 
 
@@ -57,3 +57,28 @@ async def test_a_service_that_is_gone_is_none() -> None:
     found, heard = cache()
     assert await ServiceDoor(AnsweringClient(get=get), found).get(SERVICES, "web") is None
     assert heard == []
+
+
+async def test_of_a_list_nothing_is_kept_that_is_not_read() -> None:
+    """Users write large Services: a list of them must not stand in memory."""
+    large = build(
+        ",".join(["10.0.0.1", *["10.0.0.2"] * 20_000]),
+        annotations={"example.org/large": "x" * 200_000},
+        labels={f"label-{number}": "y" for number in range(1000)},
+    )
+    kept: list[Any] = []
+
+    async def list_all(_resource: object, *, project: Any, **_: object) -> Any:
+        kept.extend(project(build_large(large, number)) for number in range(3))
+        return Listing(items=tuple(kept), resource_version=99)
+
+    found, heard = cache(list=list_all)
+    assert [each.name for each in await found.list_live()] == ["s0", "s1", "s2"]
+    assert heard == ["10", "11", "12"]
+    assert all(len(repr(each)) < 4096 for each in kept)
+    assert found.store.get("shop", "s1") is not None
+
+
+def build_large(large: dict[str, Any], number: int) -> dict[str, Any]:
+    meta = {"name": f"s{number}", "uid": f"u{number}", "resourceVersion": str(10 + number)}
+    return {**large, "metadata": {**large["metadata"], **meta}}
