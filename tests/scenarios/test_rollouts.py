@@ -55,6 +55,42 @@ async def test_canaries_go_first_and_waves_double_up_to_the_largest() -> None:
     assert world.reasons().count("WaveSucceeded") == len(sizes)
 
 
+@pytest.mark.parametrize("mode", ["before a rollout", "in a rollout", "All"])
+async def test_a_chart_that_cannot_be_had_is_told_once_everywhere_and_touches_no_guest(mode: str) -> None:
+    world, stable = await fleet()
+    if mode == "in a rollout":
+        stable = await changed(world, "v0.9.0")
+        while not world.got(stable):
+            await world.run(1)
+    elif mode == "All":
+        world.change(kubevipRolloutType="All")
+    before = world.reasons()
+    world.sessions.charts.away = True
+    world.change(kubevipChartValues="image:\n  tag: v1.0.0\n")
+    for _ in range(3):
+        await world.leader.step()
+
+    assert world.reasons()[len(before) :] == ["RolloutBlocked"]
+    assert "away" in world.notices[-1].message
+    assert world.target == stable
+    gates = [world.leader.gate(guest) for guest in world.fleet().values()]
+    assert all(set(gate.problems) == set(Role) for gate in gates), "the condition of each guest tells it"
+
+    world.sessions.charts.away = False
+    await world.run_until("Completed")
+    assert world.target != stable
+    assert not world.leader.gate(world.fleet()["c-000"]).problems
+
+
+async def test_nothing_is_blocked_where_only_what_runs_is_wanted_or_updates_are_off() -> None:
+    world, _ = await fleet()
+    world.sessions.charts.away = True
+    await world.run(1)
+    world.change(kubevipUpdate="false", kubevipChartValues="image:\n  tag: v1.0.0\n")
+    await world.run(1)
+    assert world.reasons() == []
+
+
 async def test_a_wave_waits_until_all_of_it_stayed_ready_for_the_whole_time() -> None:
     world, _ = await fleet(kubevipRolloutMinSuccessTime="300")
     target = await changed(world, "v1.0.0")

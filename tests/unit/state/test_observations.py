@@ -117,6 +117,10 @@ def kube_vip(**fields: Any) -> tuple[str, str]:
             {"error": ChartError(source="s", version="", reason="no", condition="ChartUnauthorized")},
             ("False", "ChartUnauthorized"),
         ),
+        (
+            {"doubt": ChartError(source="s", version="", reason="no", condition="ChartDigestMismatch")},
+            ("True", "ChartDigestMismatch"),
+        ),
     ],
 )
 def test_how_a_release_stands(fields: dict[str, Any], told: tuple[str, str]) -> None:
