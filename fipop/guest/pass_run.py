@@ -186,7 +186,7 @@ class PassRun:
                     observed,
                     self.outcomes.get(one.role),
                     self.notes.failure(one.role),
-                    known=self.task.gate.known,
+                    gate=self.task.gate,
                     failed_runs=self.notes.failed_runs(one.role),
                 )
                 for one in self.wanted

@@ -88,7 +88,7 @@ class ConfigMapReport:
 class ReleaseReport:
     """How one release stands. `status` is helm's word, "" where there is no release yet.
 
-    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why that cannot be told.
+    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why the wanted chart cannot be had.
     `renamed`: it keeps a name or namespace that the settings no longer name. `error`: why the last attempt, or the
     look at it, failed. `deployed_revision`: the one that helm calls deployed. `targets`: names of those that it is at.
     `failed_runs`: how often helm failed for it in a row. `left_because`: the condition's reason where the rollout's
@@ -103,7 +103,7 @@ class ReleaseReport:
     version: str = ""
     status: str = ""
     drift: str = ""
-    doubt: str = ""
+    doubt: ChartError | None = None
     renamed: bool = False
     readiness: Readiness
     error: FipopError | None = None

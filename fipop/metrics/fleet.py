@@ -165,6 +165,11 @@ def _rollout_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "fipop_install_queue", "Guests that wait for helm, or have it.", value=fleet.install_queue
     )
+    yield GaugeMetricFamily(
+        "fipop_rollout_blocked",
+        "Whether a chart that the options ask for cannot be had, so that guests keep what they have.",
+        value=float(fleet.rollout_blocked),
+    )
     if fleet.rollout is None:
         return
     guests = GaugeMetricFamily(

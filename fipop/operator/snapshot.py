@@ -48,6 +48,7 @@ def build_snapshot(
         gives_out=term.gate.is_open,
         install_queue=queues.installs.depth + queues.installs.active,
         rollout=_sample_rollout(term.rollout),
+        rollout_blocked=bool(term.rollout.targets.problems),
     )
 
 

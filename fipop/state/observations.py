@@ -147,12 +147,16 @@ def _readiness(release: ReleaseReport | None, unknown_options: Iterable[str]) ->
         notes.append(f"{release.drift}: {_LEFT[release.left_because]}")
     elif release.drift:
         notes.append(f"differs from what is wanted ({release.drift}); kubevipUpdate: true would change it")
+    if release.doubt is not None:
+        notes.append(f"runs as before, as what the options ask for cannot be had: {release.doubt}")
     if release.renamed:
         notes.append(f"{place} keeps its name and namespace")
     if release.beside:
         notes.append(f"the guest also runs kube-vip by release {', '.join(release.beside[:_TOLD])}")
     reason = "Ready" if readiness.ready else "NotReady"
-    if readiness.ready and release.renamed:
+    if readiness.ready and release.doubt is not None:
+        reason = release.doubt.condition
+    elif readiness.ready and release.renamed:
         reason = "ReleaseNameChanged"
     elif readiness.ready and release.drift:
         reason = release.left_because or "Drift"

@@ -125,6 +125,10 @@ def kube_vip(**fields: Any) -> tuple[str, str]:
             ("False", "ReleaseTaken"),
         ),
         ({"beside": ("tenant/kube-vip-cp",)}, ("True", "Ready")),
+        (
+            {"doubt": ChartError(source="s", version="", reason="no", condition="ChartDigestMismatch")},
+            ("True", "ChartDigestMismatch"),
+        ),
     ],
 )
 def test_how_a_release_stands(fields: dict[str, Any], told: tuple[str, str]) -> None:
