@@ -279,7 +279,7 @@ def test_the_operator_cannot_do_its_work_without(story: Story, grant: Grant) -> 
 def test_the_operator_asks_for_nothing_that_the_chart_does_not_grant(story: Story) -> None:
     assert story.rights.uncovered == []
     refused = [asked for asked in story.watched.proxy.asked if asked.status == 403]
-    assert len(refused) >= len(story.rights.all), "nothing was refused: the proxy saw nothing"
+    assert refused, "nothing was refused: the proxy saw nothing"
 
 
 async def test_nothing_is_granted_by_wildcard_in_the_cluster(story: Story) -> None:
