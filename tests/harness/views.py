@@ -93,6 +93,7 @@ def view_of(
         "is_guest_known": True,
         "observation": None,
         "is_gate_open": True,
+        "written": frozenset(),
         "write_backs": 0,
         "now": NOW,
     }

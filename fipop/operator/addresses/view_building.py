@@ -37,6 +37,7 @@ class Observed:
 
     is_live: bool
     denied: Mapping[str, Reservation]
+    written: frozenset[Address]
     write_backs: int
     now: datetime
 
@@ -82,6 +83,7 @@ class ViewBuilder:
                 for name, each in observed.denied.items()
                 if self.cache.reservations.get("", name) == each
             },
+            written=observed.written,
             write_backs=observed.write_backs,
             now=observed.now,
         )
