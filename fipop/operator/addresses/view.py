@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -23,10 +23,10 @@ class Holders(Protocol):
     def choose(self, family: Family, owner: Owner, range_name: str) -> Address:
         """Choose an address of a range for a new claim; IpamError says why there is none."""
 
-    def refusal(self, claim: Claim, *, is_own: bool) -> Blocker | None:
+    def refusal(self, claim: Claim, *, is_own: bool, beside: Collection[Claim] = ()) -> Blocker | None:
         """Say what speaks against a claim whoever is asked: another had the address, or the guest's quota is used up.
 
-        No quota stands in the way of what was the claimant's own.
+        The quota counts the claims that are made `beside` it. None stands in the way of what was the claimant's own.
         """
 
     def holder(self, claim: Claim) -> Reservation | None:
