@@ -202,6 +202,7 @@ class _Case:
             owner=self._owner,
             requested=desired.requested,
             renames=desired.renames,
+            insists=desired.address is not None and not desired.is_preference,
         )
 
 
