@@ -137,6 +137,13 @@ class Router:
             delay_seconds=FAILED_CLAIM_SECONDS if claim_failed else 0.0,
         )
 
+    def waiting_by_name(self, address: Address) -> list[FloatingIP]:
+        """Give who waits and names an address in its spec, the oldest first."""
+        found = (
+            each for each in self.waiting.values() if address in read_addresses(each.ipaddress.split(","))
+        )
+        return sorted(found, key=lambda each: (each.meta.created, each.meta.key))
+
     def _wake(self, floating_ips: Iterable[FloatingIP], *, delay_seconds: float = 0.0) -> None:
         for each in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
             self.queues.objects.add(Key(Kind.FLOATING_IP, *each.meta.key), delay_seconds=delay_seconds)

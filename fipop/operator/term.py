@@ -80,6 +80,7 @@ class LeaderTerm:
             now=estate.client.server_now,
             monotonic=self.cache.monotonic,
             lives=self.guests.exists,
+            is_contested=lambda address, floating_ip: self.conflicts.is_contested(address, floating_ip),
             count_release=estate.metrics.count_release,
         )
         self.rollout = build_rollout(estate, cache=self.cache, guests=self.guests, router=self.router)

@@ -112,6 +112,52 @@ UNIT_BUGS = (
         "test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",
     ),
     _unit_bug(
+        "freed-for-its-carrier",
+        "an address is freed for the guest that carries it and waits for it, so that anybody may have it",
+        Edit(
+            scope="QuarantineReconciler._look",
+            before="self._reservation_store.offer(reservation, each.namespace)",
+            after="await self._reservation_store.free(reservation)",
+        ),
+        "scenarios/test_carried_by_claimant.py",
+        ("test_it_does_not_go_to_who_waits_for_any_address_while_the_guest_that_names_it_carries_it"),
+        "test_an_application_that_moved_to_another_guest_takes_its_address_along[asks first-True]",
+    ),
+    _unit_bug(
+        "contested-is-given",
+        "a guest gets what it had, or carries, though another was seen to carry it too",
+        Edit(
+            scope="ReservationStore.may_take",
+            before="self._is_contested(address_of(known), owner.key)",
+            after="False",
+        ),
+        "scenarios/test_carried_by_claimant.py",
+        ("test_of_two_guests_that_carry_it_and_name_it_the_one_gets_it_that_is_left[before the start-c-m-b]"),
+        ("test_of_two_guests_that_carry_it_and_name_it_the_one_gets_it_that_is_left[after the start-c-m-b]"),
+    ),
+    _unit_bug(
+        "offered-for-good",
+        "what a look found to be carried by one guest alone is given to it at any later time",
+        Edit(
+            scope="ReservationStore._is_offered",
+            before="is_same and self._monotonic() - at < PERMIT_SECONDS",
+            after="is_same",
+        ),
+        "scenarios/test_carried_by_claimant.py",
+        "test_a_guest_that_let_go_since_it_was_asked_is_asked_again_before_it_gets_the_address",
+    ),
+    _unit_bug(
+        "half-of-a-quota",
+        "of two addresses that are asked for together the first is claimed though the limit allows no second",
+        Edit(
+            scope="find_quota_excess",
+            before="{each.name for each in beside}",
+            after="set()",
+        ),
+        "scenarios/test_limited_ranges.py",
+        ("test_who_may_have_one_address_and_asks_for_two_gets_none_and_causes_no_writes[spec0]"),
+    ),
+    _unit_bug(
         "another-range-serves",
         "a floating IP whose range is deleted gets an address of another that matches",
         Edit(

@@ -51,7 +51,7 @@ class Guests:
 
 
 class SmallCluster:
-    """What is there, and what people do to it. Each guest has at most one floating IP, which is named "web"."""
+    """What is there, and what people do to it. Floating IPs are named "web" unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.memory = Memory()
@@ -109,15 +109,24 @@ class SmallCluster:
         self.memory.remove((PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}"))
         self.memory.remove((MANAGEMENT_CLUSTERS.plural, "", guest_id))
 
-    def ask(self, guest_id: str, ipaddress: str = "", *, has: str = "", space: str = "default") -> None:
+    def ask(
+        self,
+        guest_id: str,
+        ipaddress: str = "",
+        *,
+        has: str = "",
+        space: str = "default",
+        name: str = "web",
+        **spec: object,
+    ) -> None:
         """Make a floating IP of range "pool" for a guest; `has` is the address that its status names already."""
         status = {"addresses": [has], "range": "pool", "addressSpace": space, "observedGeneration": 1}
         self._put(
             FLOATING_IPS,
             guest_id,
-            "web",
+            name,
             annotations={names.ANNOTATION_RANGE: "pool"},
-            spec={"ipaddress": ipaddress or has},
+            spec={"ipaddress": ipaddress or has, **spec},
             **({"status": status} if has else {}),
         )
 
@@ -137,9 +146,9 @@ class SmallCluster:
         for guest_id in guest_ids:
             self.ask_for_range(guest_id, space)
 
-    def give_up(self, guest_id: str) -> None:
-        """Delete the floating IP of a guest."""
-        self.memory.remove((FLOATING_IPS.plural, guest_id, "web"))
+    def give_up(self, guest_id: str, name: str = "web") -> None:
+        """Delete a floating IP of a guest."""
+        self.memory.remove((FLOATING_IPS.plural, guest_id, name))
 
     def reserve(
         self,

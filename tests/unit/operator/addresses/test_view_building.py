@@ -66,7 +66,9 @@ class Bench:
     def view(self, **denied: Any) -> View:
         subject = self.cache.floating_ips.get("c-m-1", "web")
         assert subject is not None
-        observed = Observed(is_live=False, denied=denied, write_backs=0, now=datetime.now(UTC))
+        observed = Observed(
+            is_live=False, denied=denied, written=frozenset(), write_backs=0, now=datetime.now(UTC)
+        )
         return self._views.build(subject, observed)
 
 
