@@ -31,9 +31,6 @@ LABEL_OPT_IN = "kube-vip"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_DIGEST = f"{GROUP}/digest"
 
-ANNOTATION_LOOKED = f"{GROUP}/looked"
-"""On the Lease: whether its holder has looked at all guests since it leads."""
-
 LABEL_CANARY = f"{GROUP}/canary"
 """On the provisioning Cluster: "true" has the guest be among the first of each rollout."""
 LABEL_ROLLOUT = f"{GROUP}/rollout"

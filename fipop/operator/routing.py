@@ -235,9 +235,7 @@ class Router:
 def gives_out_more(change: Change[FloatingIPRange]) -> bool:
     """Whether a range may give out, from now on, what it did not give out before."""
     old, new = change.old, change.new
-    return new is not None and (
-        old is None or old.meta.generation != new.meta.generation or old.uid != new.uid
-    )
+    return new is not None and (old is None or not _only_status_changed(old, new))
 
 
 def _only_status_changed(old: FloatingIPRange, new: FloatingIPRange) -> bool:

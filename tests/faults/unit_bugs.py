@@ -202,13 +202,49 @@ UNIT_BUGS = (
         "looks-of-long-ago",
         "what guests carried when they were looked at is kept from others whenever a range changes",
         Edit(
-            scope="GuestScan._open_gate",
+            scope="GuestScan._step",
             before="self._compare_with_ranges()",
-            after="self.unowned.keep_all(self._seen)",
+            after="self._ranges_changed = bool(self._changed.update(self._seen))",
         ),
         "unit/operator/guests/test_scan.py",
         "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
         "test_a_changed_range_takes_no_address_that_a_guest_carries_no_more",
+    ),
+    _unit_bug(
+        "short-scan",
+        "a leader that takes over waits for guests for 5 seconds",
+        Edit(scope="GuestScan._begin", before="self._now() + LOOK_SECONDS", after="self._now() + 5.0"),
+        "scenarios/test_first_scan.py",
+        "test_after_a_change_of_the_leader_no_guest_gets_what_one_carries_that_answers_late",
+        "test_after_a_change_of_the_leader_nobody_gets_what_a_guest_carries_that_never_answered",
+        "test_two_changes_of_the_leader_in_a_row_wait_as_one",
+    ),
+    _unit_bug(
+        "written-before-answers",
+        "an address is written while a guest that may carry it was not heard",
+        Edit(
+            scope="AllocationGate.may_write",
+            before="any(self.reaches(each, reservation) for each in others)",
+            after="False",
+        ),
+        "scenarios/test_first_scan.py",
+        "test_after_a_change_of_the_leader_no_guest_gets_what_one_carries_that_answers_late",
+    ),
+    _unit_bug(
+        "unresolved-fits-nothing",
+        "a guest that had no round yet is a guest of those ranges alone that its floating IPs name",
+        Edit(
+            scope="Reach._serving",
+            before="self.guests.known(guest_id) or self.guests.glimpse(guest_id)",
+            after="self.guests.known(guest_id)",
+        ),
+        "scenarios/test_first_scan.py",
+        *(
+            "test_what_a_guest_carries_of_a_range_that_fits_it_is_kept_though_its_floating_ips_name_others"
+            f"[{restored}-{by}]"
+            for restored in (False, True)
+            for by in ("selector", "harvester")
+        ),
     ),
     _unit_bug(
         "space-changed",

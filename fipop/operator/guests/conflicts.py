@@ -16,8 +16,7 @@ from typing import Protocol
 
 from fipop.api.models import Reservation
 from fipop.errors import CarriedElsewhereError, GuestError
-from fipop.guest.in_use import InUseAddresses
-from fipop.ipam.addresses import Address, format_address, from_ip
+from fipop.ipam.addresses import Address, format_address
 from fipop.operator.addresses.ownership import address_of, read_addresses
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
@@ -52,23 +51,22 @@ class AddressConflicts:
     reach: Reach
     _carriers: dict[Address, set[str]] = field(default_factory=dict)
 
-    def learn(self, seen: Mapping[str, InUseAddresses]) -> None:
-        """Take in what a look at these guests found; of others, what was found before stays."""
-        for carriers in self._carriers.values():
-            carriers.difference_update(seen)
-        reserved: dict[Address, list[Reservation]] = {}
-        for each in self.cache.reservations.all() if seen else ():
-            reserved.setdefault(address_of(each), []).append(each)
-        for guest_id, carried in sorted(seen.items()):
-            rightful = self.rightful(guest_id)
-            claimed = (address for address in map(from_ip, carried.single) if address not in rightful)
-            counting = (
-                address
-                for address in claimed
-                if any(self.reach.reaches(guest_id, each) for each in reserved.get(address, ()))
-            )
-            for address in islice(counting, MAX_CLAIMS):
-                self._carriers.setdefault(address, set()).add(guest_id)
+    def learn(self, guest_id: str, carried: Iterable[Address]) -> None:
+        """Take in what a guest was seen to carry; of others, what was found before stays."""
+        before = {address for address, carriers in self._carriers.items() if guest_id in carriers}
+        for address in before:
+            self._carriers[address].discard(guest_id)
+        rightful = self.rightful(guest_id)
+        reserved = self.cache.allocations.ranges.reservations_of
+        counting = (
+            address
+            for address in carried
+            if address not in rightful
+            and any(self.reach.reaches(guest_id, each) for each in reserved(address))
+        )
+        for address in islice(counting, MAX_CLAIMS):
+            self._carriers.setdefault(address, set()).add(guest_id)
+            if address not in before:
                 logger.warning(
                     "a guest carries an address that is another's",
                     extra={"address": format_address(address), "guest": guest_id},

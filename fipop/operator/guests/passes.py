@@ -47,7 +47,7 @@ class PassController:
         """The guests that a pass goes on over, and what was asked for meanwhile."""
 
     def held_up(self) -> frozenset[str]:
-        """Give the guests that were not written because not all guests had been looked at, and forget them."""
+        """Give the guests that were not written because of guests that had not answered yet, and forget them."""
         held_up, self._held_up = frozenset(self._held_up), set()
         return held_up
 
@@ -277,7 +277,7 @@ class PassController:
 
     async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
         """Ask right before a guest is written whether all of it is still its owners', and no other guest carries it."""
-        if not self._parts.gate.looked:
+        if self._parts.gate.is_shut or not all(map(self._parts.gate.may_write, held)):
             self._held_up.add(guest_id)
             return False
         for reservation in held:
