@@ -8,7 +8,7 @@ twice (I1, I3). An owner whose guest carries its address is never in doubt: anyb
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
