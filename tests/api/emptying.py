@@ -1,5 +1,6 @@
 """A stack emptied by the file that filled it, for the file that uses it next."""
 
+from localfleet.rancher_steps import delete
 from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, Stack, floating_ips
 from localfleet.waiting import eventually
 
@@ -35,9 +36,7 @@ async def let_go(stack: Stack) -> None:
 
     await eventually(nothing_is_held, seconds=60, what="no address to be held")
     for each in await stack.client.items(RESERVATIONS):
-        path = f"{RESERVATIONS}/{each['metadata']['name']}"
-        if await stack.client.find(path) is not None:
-            await stack.client.delete(path)
+        await delete(stack.client, f"{RESERVATIONS}/{each['metadata']['name']}")
 
 
 async def is_empty(stack: Stack, collection: str) -> None:
