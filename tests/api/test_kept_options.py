@@ -53,13 +53,12 @@ async def test_a_bad_option_keeps_its_last_good_value_through_a_restart_or_holds
     await stack.set_options(metricsPort=port, kubevipGuestInstall="enabled", kubevipReleaseName="No Name")
     plan = stack.player.plan_guest("opted-in")
     guest = SimulatedGuest()
-    stack.proxy.add_guest(plan.cluster_id, guest)
     await restarted(stack)
-    await stack.player.create_guest(plan)
+    made = await stack.player.create_guest(plan, guest)
 
     async def told() -> Json:
         found = await stack.client.items(
-            f"/apis/kubefip.k8s.binbash.org/v1/namespaces/{plan.cluster_id}/floatingips"
+            f"/apis/kubefip.k8s.binbash.org/v1/namespaces/{made.cluster_id}/floatingips"
         )
         return condition(found[0], "KubeVipReady") if found else {}
 
