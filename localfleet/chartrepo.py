@@ -19,7 +19,8 @@ from localfleet.certificates import CertificateAuthority, build_server_tls
 class ChartRepository:
     """Serves what was published, on a free loopback port while entered as `async with`.
 
-    `unavailable = True` makes every answer 503. `requests` counts the paths asked for.
+    `unavailable = True` makes every answer 503. `requests` counts the paths asked for, `authorizations` are those seen.
+    `moved` tells by path where who has the credential is redirected to.
     """
 
     def __init__(
@@ -30,6 +31,8 @@ class ChartRepository:
         self._authority = authority
         self._credential = credential
         self.requests: Counter[str] = Counter()
+        self.authorizations: set[str] = set()
+        self.moved: dict[str, str] = {}
         self._entries: dict[str, dict[str, dict[str, Any]]] = {}
         self._archives: dict[str, bytes] = {}
         self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.1)
@@ -82,12 +85,15 @@ class ChartRepository:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests[request.path] += 1
+        self.authorizations.add(request.headers.get("Authorization", ""))
         if self.unavailable:
             return web.Response(status=503, text="the chart repository is away")
         if self._credential is not None:
             wanted = f"Basic {base64.b64encode(':'.join(self._credential).encode()).decode()}"
             if request.headers.get("Authorization") != wanted:
                 return web.Response(status=401, text="who are you")
+        if request.path in self.moved:
+            return web.Response(status=307, headers={"Location": self.moved[request.path]})
         if request.path == "/index.yaml":
             return web.Response(body=self.index(), content_type="application/yaml")
         archive = self._archives.get(request.path.removeprefix("/"))

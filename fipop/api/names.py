@@ -31,9 +31,6 @@ LABEL_OPT_IN = "kube-vip"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_DIGEST = f"{GROUP}/digest"
 
-ANNOTATION_LOOKED = f"{GROUP}/looked"
-"""On the Lease: whether its holder has looked at all guests since it leads."""
-
 LABEL_CANARY = f"{GROUP}/canary"
 """On the provisioning Cluster: "true" has the guest be among the first of each rollout."""
 LABEL_ROLLOUT = f"{GROUP}/rollout"
@@ -49,6 +46,7 @@ DEFAULT_QUARANTINE_SECONDS = 600
 OPERATOR_NAMESPACE = "kube-fip"
 SETTINGS_CONFIG_MAP = "kube-fip-config"
 ROLLOUT_CONFIG_MAP = "fipop-rollout"
+LAST_SETTINGS_CONFIG_MAP = "fipop-last-settings"
 TARGET_CONFIG_MAP_PREFIX = "fipop-target-"
 PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
 LEASE_NAME = "fipop-operator"

@@ -33,7 +33,7 @@ from fipop.report.checks import (
 from fipop.report.facts import Facts
 from fipop.report.fleet import report_guests
 from fipop.report.picture import Picture
-from fipop.report.probes import probe_charts, probe_guests, probe_secret_rights
+from fipop.report.probes import probe_charts, probe_credential, probe_guests, probe_secret_rights
 from fipop.report.ranges import report_ranges
 from fipop.report.reading import read_facts
 from fipop.report.rendering import Output
@@ -144,6 +144,7 @@ async def _check_once(reading: Reading, wish: _Wish) -> list[Check]:
             *check_schemas(facts),
             *check_operator(facts),
             *await probe_secret_rights(client, facts),
+            *(await probe_credential(client, facts) if wish.charts else ()),
             *(await probe_charts(facts, wish.helm) if wish.charts else ()),
             *check_ranges(report_ranges(picture)),
             *await probe_guests(client, picture, guests, allow_loopback=wish.allow_loopback),

@@ -44,7 +44,11 @@ class CloudProvider:
             on_request=self._note_request,
             user_agent=f"fipop-cloud-provider/{options.version}",
         )
-        self._role = Role(client=self._client, connection=options.connection)
+        self._role = Role(
+            client=self._client,
+            connection=options.connection,
+            config_map=(options.mode.namespace, options.mode.config_map),
+        )
         self._events = EventRecorder(
             self._client, component="fipop-cloud-provider", instance=options.identity
         )

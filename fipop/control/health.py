@@ -1,7 +1,7 @@
 """What the probes are told: a pure decision over facts, and a small server that shows it.
 
-Live means that a restart would not help: the watches work, or there is nothing to watch because the API server is
-away. Ready means that this replica knows the whole ledger and reaches the API server.
+Live means that a restart would not help: the watches work, or the API server is away or cannot read objects, and there
+is nothing to watch. Ready means that this replica knows the whole ledger and reads objects of the API server.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from fipop.errors import StartError
 from fipop.listening import Handler, HttpListener
 
 ANSWER_LIMIT_SECONDS = 30.0
-"""The API server is away when it has given no good answer (below 500) for so long."""
+"""The API server is away when no read of an object has succeeded for so long, be it that it answers other requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthFacts:
     """All that health is decided by; durations in seconds up to the moment of the question.
 
-    `silences` has each stream's time without a sign of life. `answering_for` is how long the API server has been
-    answering well without a gap. `not_ready` names what else keeps this replica from being ready, and why.
+    `silences` has each stream's time without a sign of life. `reading_for` is how long reads of an object
+    have been succeeding without a gap. `not_ready` names what else keeps this replica from being ready, and why.
     """
 
     watching: bool
     silences: Mapping[str, float]
-    since_good_answer: float | None
-    answering_for: float
+    since_read: float | None
+    reading_for: float
     ledger_loaded: bool
     not_ready: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,14 +70,14 @@ def judge_liveness(facts: HealthFacts) -> Verdict:
 
 def judge_readiness(facts: HealthFacts) -> Verdict:
     """Decide whether this replica can do its work."""
-    since = facts.since_good_answer
+    since = facts.since_read
     answered = since is not None and since <= ANSWER_LIMIT_SECONDS
     return Verdict(
         checks=(
             Check(
                 name="api-server",
                 ok=answered,
-                detail="never answered" if since is None else f"good answer {since:.0f} s ago",
+                detail="no object was read yet" if since is None else f"an object was read {since:.0f} s ago",
             ),
             Check(
                 name="ledger",
@@ -94,47 +94,42 @@ def _judge_stream(stream: str, silence: float, facts: HealthFacts) -> Check:
     # A stream has as long after the API server's return as it has at any other time.
     if silence <= SILENCE_LIMIT_SECONDS:
         return Check(name=f"watch-{stream}", ok=True, detail=heard)
-    if facts.answering_for <= SILENCE_LIMIT_SECONDS:
-        return Check(name=f"watch-{stream}", ok=True, detail=f"{heard}; the API server is or was away")
-    return Check(name=f"watch-{stream}", ok=False, detail=f"{heard}, though the API server answers")
+    if facts.reading_for <= SILENCE_LIMIT_SECONDS:
+        return Check(
+            name=f"watch-{stream}",
+            ok=True,
+            detail=f"{heard}; the API server is or was away, or cannot read objects",
+        )
+    return Check(name=f"watch-{stream}", ok=False, detail=f"{heard}, though the API server reads objects")
 
 
-class AnswerRecord:
-    """Since when the API server has been answering, from the times of its good answers.
+class ReadRecord:
+    """Since when the API server has been reading objects, from the times when it did."""
 
-    `last_good_answer_at` is asked at each `look` and gives a time of `clock`, or None before the first answer.
-    """
-
-    def __init__(
-        self, last_good_answer_at: Callable[[], float | None], *, clock: Callable[[], float]
-    ) -> None:
-        self._last_good_answer_at = last_good_answer_at
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last: float | None = None
-        self._since: float | None = None
+        self._since = 0.0
 
-    def look(self) -> None:
-        """Take in the last good answer; to be called more often than every 30 s."""
-        latest = self._last_good_answer_at()
-        if latest is None or latest == self._last:
-            return
-        if self._last is None or latest - self._last > ANSWER_LIMIT_SECONDS:
-            self._since = latest
-        self._last = latest
+    def note(self) -> None:
+        """Note that an object was read; to be called more often than every 30 s while that succeeds."""
+        now = self._clock()
+        if self._last is None or now - self._last > ANSWER_LIMIT_SECONDS:
+            self._since = now
+        self._last = now
 
     @property
-    def since_good_answer(self) -> float | None:
-        """Seconds since the last good answer; None before the first."""
-        self.look()
-        return None if self._last is None else max(0.0, self._clock() - self._last)
+    def since_read(self) -> float | None:
+        """Seconds since the last read; None before the first."""
+        return None if self._last is None else self._clock() - self._last
 
     @property
-    def answering_for(self) -> float:
-        """Seconds for which good answers have been coming without a gap; 0 while the API server is away."""
-        since_good_answer = self.since_good_answer
-        if since_good_answer is None or since_good_answer > ANSWER_LIMIT_SECONDS or self._since is None:
+    def reading_for(self) -> float:
+        """Seconds for which reads have been succeeding without a gap; 0 while the API server is away."""
+        since_read = self.since_read
+        if since_read is None or since_read > ANSWER_LIMIT_SECONDS:
             return 0.0
-        return max(0.0, self._clock() - self._since)
+        return self._clock() - self._since
 
 
 class HealthServer:

@@ -8,16 +8,18 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from fipop.control.health import AnswerRecord, HealthFacts
+from fipop.control.health import HealthFacts, ReadRecord
 from fipop.control.leadership import LeaderWorkStuckError
 from fipop.errors import ApiUnreachableError, FipopError
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
+from fipop.kube.resources import CONFIG_MAPS
 
 logger = logging.getLogger(__name__)
 
 START_RETRY_SECONDS = 2.0
-HEALTH_LOOK_SECONDS = 5.0
+HEALTH_READ_SECONDS = 5.0
+"""Between two reads of an object."""
 AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 """How requests fail where an API server has a certificate of an authority that is new to us."""
 
@@ -25,14 +27,23 @@ AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 class Role:
     """What a role tells of its health, and how it starts and ends.
 
+    `config_map` is what health reads: the namespace and name of a ConfigMap that the role may get, be it there or not.
     Its steps and parts raise what the process cannot survive: RestoredStoreError, AuthorityReplacedError and
     LeaderWorkStuckError want a fresh one.
     """
 
-    def __init__(self, *, client: KubeClient, connection: Connection) -> None:
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        connection: Connection,
+        config_map: tuple[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = client
         self._connection = connection
-        self.answers = AnswerRecord(lambda: client.last_good_answer_at, clock=time.monotonic)
+        self._config_map = config_map
+        self.reads = ReadRecord(clock=clock)
         self._not_ready: dict[str, str] = {"start": "has not finished"}
 
     async def take_step(self, step: Callable[[], Awaitable[None]], name: str) -> None:
@@ -56,7 +67,7 @@ class Role:
 
     async def run_parts(self, *parts: Coroutine[Any, Any, None]) -> None:
         """Run everything that runs at once; the first that fails ends the rest, the last of them first."""
-        tasks = [asyncio.create_task(part) for part in (self._record_answers(), *parts)]
+        tasks = [asyncio.create_task(part) for part in (self._read_for_health(), *parts)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -83,25 +94,28 @@ class Role:
         return HealthFacts(
             watching=watching,
             silences=silences,
-            since_good_answer=self.answers.since_good_answer,
-            answering_for=self.answers.answering_for,
+            since_read=self.reads.since_read,
+            reading_for=self.reads.reading_for,
             ledger_loaded=is_loaded,
             not_ready=self._not_ready | blind,
         )
 
-    async def _record_answers(self) -> None:
-        """Keep the record of the API server's answers, which health is judged by: a quiet replica has to ask.
+    async def _read_for_health(self) -> None:
+        """Read an object again and again: an API server whose store hangs still answers what needs no object.
 
+        An answer that refuses us (401, 403, 429) is no read either: whatever else is asked for would be refused, too.
         Raises AuthorityReplacedError: no waiting would bring an API server back whose certificate is not ours to trust.
         """
+        namespace, name = self._config_map
         while True:
-            await asyncio.sleep(HEALTH_LOOK_SECONDS)
             try:
-                await self._client.version()
+                await self._client.get(CONFIG_MAPS, name, namespace=namespace, metadata_only=True)
             except FipopError as error:
-                logger.debug("API server does not answer well", extra={"error": str(error)})
+                logger.debug("no object can be read", extra={"error": str(error)})
                 self._check_authority(error)
-            self.answers.look()
+            else:
+                self.reads.note()
+            await asyncio.sleep(HEALTH_READ_SECONDS)
 
     def _check_authority(self, error: FipopError) -> None:
         """Raise AuthorityReplacedError where a request failed because we know an old authority of the server."""

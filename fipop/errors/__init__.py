@@ -37,7 +37,9 @@ FipopError
 │   ├── HelmError                 a helm process failed, by the class of its failure
 │   ├── ChartError                a chart cannot be had, or is not what was asked for
 │   ├── ReleaseRecordError        a release's Secret cannot be read
-│   ├── ReleaseTakenError         a release of the wanted name is of another chart
+│   ├── InstallBlockedError       a release that is not ours is in the way
+│   │   ├── ForeignReleaseError   it has our labels, where none of ours is
+│   │   └── ReleaseTakenError     it has the wanted name
 │   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
 │   ├── NotConnectedError         (operator.kubeconfigs) Rancher is not connected to the guest
 │   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
@@ -71,10 +73,12 @@ from fipop.errors.base import (
 from fipop.errors.guests import (
     CarriedElsewhereError,
     ChartError,
+    ForeignReleaseError,
     GuestError,
     GuestUnreadableError,
     HelmError,
     HelmFailure,
+    InstallBlockedError,
     KubeconfigError,
     PassTimeoutError,
     ReleaseRecordError,
@@ -124,10 +128,12 @@ __all__ = [
     "ChartError",
     "FamilyMissingError",
     "FipopError",
+    "ForeignReleaseError",
     "GuestError",
     "GuestUnreadableError",
     "HelmError",
     "HelmFailure",
+    "InstallBlockedError",
     "IpamError",
     "KubeAccessError",
     "KubeconfigError",

@@ -112,13 +112,34 @@ class ReleaseRecordError(GuestError):
         super().__init__(f"release {namespace}/{name} cannot be read: {reason}")
 
 
-class ReleaseTakenError(GuestError):
+class InstallBlockedError(GuestError):
+    """A release that is not ours keeps fipop from installing; `condition` is the reason of the condition."""
+
+    condition: str
+
+
+class ForeignReleaseError(InstallBlockedError):
+    """A release has our labels in a namespace where fipop has none: nothing is installed beside it."""
+
+    condition = "ForeignRelease"
+
+    def __init__(self, *, namespace: str, name: str) -> None:
+        super().__init__(
+            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use: delete it, "
+            f"or add {namespace} to kubevipReleaseNamespaces if fipop installed it"
+        )
+
+
+class ReleaseTakenError(InstallBlockedError):
     """Somebody else's release has the name that ours should have; it is left alone."""
+
+    condition = "ReleaseTaken"
 
     def __init__(self, *, namespace: str, name: str, role: str) -> None:
         self.namespace = namespace
         self.name = name
         self.role = role
         super().__init__(
-            f"release {namespace}/{name} is of another chart than {role}: rename it, or give ours another name"
+            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator: remove it, or "
+            "give the release of fipop another name or namespace"
         )

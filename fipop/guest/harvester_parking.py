@@ -17,7 +17,6 @@ from fipop.guest.harvester import (
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.releases import Status
 from fipop.guest.observed import ObservedState
-from fipop.guest.release_removal import find_ours
 from fipop.guest.workloads import Workload, parse_daemon_set
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -47,7 +46,7 @@ class HarvesterParking:
 
     async def unpark(self, observed: ObservedState) -> ObservedState:
         """Give Harvester's its pods back, before ours goes."""
-        for harvester in find_harvester(observed.workloads) if find_ours(observed) else ():
+        for harvester in find_harvester(observed.workloads) if observed.removable else ():
             if is_parked(harvester):
                 log.info("giving Harvester's kube-vip its pods back", extra={"cluster": self.cluster_name})
                 observed = await self._patch(observed, harvester, build_unparking_patch(harvester))

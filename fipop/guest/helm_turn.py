@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from fipop.errors import FipopError
+from fipop.errors import ChartError, FipopError
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.releases import ReleaseState
 from fipop.guest.helm.runner import HelmTarget
@@ -29,7 +29,7 @@ class Outcome:
     ran: bool = False
     drift: str = ""
     reason: str = ""
-    doubt: str = ""
+    doubt: ChartError | None = None
     error: FipopError | None = None
     wait_seconds: float | None = None
     awaits_helm: bool = False

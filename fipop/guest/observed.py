@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.api import names
-from fipop.errors import ApiAnswerError, ApiInvalidError, FipopError, ReleaseTakenError
+from fipop.errors import ApiAnswerError, ApiInvalidError, FipopError, ForeignReleaseError, ReleaseTakenError
 from fipop.guest.configmap.plan import parse_config_map
 from fipop.guest.helm.charts import Role, WantedRelease
-from fipop.guest.helm.releases import (
-    SELECTOR,
-    ReleaseDescription,
-    ReleaseState,
-    build_states,
-    find_candidates,
-    find_managed,
-    parse_record,
-)
+from fipop.guest.helm.releases import SELECTOR, ReleaseState, build_states, parse_record
 from fipop.guest.in_use import InUseAddresses, addresses_in, parse_ledger, parse_service
 from fipop.guest.memory import GuestNotes
+from fipop.guest.release_ownership import (
+    Ownership,
+    ReleaseScope,
+    find_candidates,
+    find_managed,
+    is_removable,
+    judge_ownership,
+)
 from fipop.guest.workloads import (
     Workload,
     of_release,
@@ -44,6 +44,7 @@ class ObservedState:
 
     `managed`: by role, the release that is ours, by its labels or adopted from the predecessor. `problems`: by role,
     why no release may be made. `unknown`: by role, a release that may have to be adopted, of which helm has to tell.
+    `scope`: where releases count. `removable`: those that may be uninstalled, the cloud provider's first.
     """
 
     now: datetime
@@ -52,11 +53,23 @@ class ObservedState:
     workloads: tuple[Workload, ...]
     problems: Mapping[Role, FipopError]
     unknown: Mapping[Role, ReleaseState]
+    scope: ReleaseScope
+    removable: tuple[ReleaseState, ...] = ()
 
     def workloads_of(self, role: Role) -> tuple[Workload, ...]:
         """Give the workloads of a role's release."""
         state = self.managed.get(role)
         return of_release(self.workloads, state.latest.key) if state is not None else ()
+
+    def beside(self, state: ReleaseState) -> tuple[str, ...]:
+        """Give the releases whose workloads run kube-vip beside that of one.
+
+        Of the cloud provider a quiet pass reads a single Deployment, so of others nothing is known.
+        """
+        if state is not self.managed.get(Role.KUBE_VIP):
+            return ()
+        running = running_releases(self.workloads, Role.KUBE_VIP)
+        return tuple("/".join(key) for key in running if key in self.states and key != state.latest.key)
 
     def age_seconds(self, state: ReleaseState) -> float:
         """Give how long ago the latest revision of a release was made."""
@@ -98,7 +111,7 @@ async def read_in_use(client: KubeReader) -> InUseAddresses:
 
 
 async def read_observed_state(
-    client: KubeReader, wanted: Sequence[WantedRelease], notes: GuestNotes
+    client: KubeReader, wanted: Sequence[WantedRelease], notes: GuestNotes, scope: ReleaseScope
 ) -> ObservedState:
     """Read releases (metadata only) and workloads: three requests where nothing is missing or new."""
     secrets, listed = await asyncio.gather(
@@ -108,41 +121,18 @@ async def read_observed_state(
     records = [record for record in secrets.items if record is not None]
     daemon_sets: tuple[Workload, ...] = listed.items
     notes.keep_only(records)
-    states = build_states(records)
-    managed = {one.role: state for one in wanted if (state := find_managed(states, one)) is not None}
-    adopted = _AdoptedReleases(notes=notes, states=states)
-    provider = managed.get(Role.CLOUD_PROVIDER) or adopted.known(wanted, Role.CLOUD_PROVIDER)
-    workloads = daemon_sets + await _read_deployments(client, provider)
-    return _sum_up(client.server_now(), states, workloads, wanted, adopted)
+    search = _ReleaseSearch(notes=notes, states=_describe(build_states(records), notes), scope=scope)
+    provider = next(search.find(one, ()) for one in wanted if one.role is Role.CLOUD_PROVIDER)
+    workloads = daemon_sets + await _read_deployments(
+        client, provider if isinstance(provider, ReleaseState) else None
+    )
+    return search.sum_up(client.server_now(), workloads, wanted)
 
 
 def look_again(observed: ObservedState, wanted: Sequence[WantedRelease], notes: GuestNotes) -> ObservedState:
     """Give the observed state with what helm told since, without a request."""
-    adopted = _AdoptedReleases(notes=notes, states=observed.states)
-    return _sum_up(observed.now, observed.states, observed.workloads, wanted, adopted)
-
-
-def _sum_up(
-    now: datetime,
-    states: Mapping[tuple[str, str], ReleaseState],
-    workloads: tuple[Workload, ...],
-    wanted: Sequence[WantedRelease],
-    adopted: _AdoptedReleases,
-) -> ObservedState:
-    managed: dict[Role, ReleaseState] = {}
-    problems: dict[Role, FipopError] = {}
-    unknown: dict[Role, ReleaseState] = {}
-    for one in wanted:
-        found = find_managed(states, one) or adopted.find(one, workloads)
-        if isinstance(found, _Unknown):
-            unknown[one.role] = found.state
-        elif isinstance(found, FipopError):
-            problems[one.role] = found
-        elif found is not None:
-            managed[one.role] = found
-    return ObservedState(
-        now=now, states=states, managed=managed, workloads=workloads, problems=problems, unknown=unknown
-    )
+    search = _ReleaseSearch(notes=notes, states=_describe(observed.states, notes), scope=observed.scope)
+    return search.sum_up(observed.now, observed.workloads, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,59 +143,78 @@ class _Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AdoptedReleases:
-    """Finds the releases that kube-fip-operator left: no labels tell them, so their charts must."""
+class _ReleaseSearch:
+    """Finds for each role the release that serves it, or what stands in the way of one."""
 
     notes: GuestNotes
     states: Mapping[tuple[str, str], ReleaseState]
+    scope: ReleaseScope
 
-    def known(self, wanted: Sequence[WantedRelease], role: Role) -> ReleaseState | None:
-        """Give the release that a role adopts, if helm was asked about it before."""
+    def sum_up(
+        self, now: datetime, workloads: tuple[Workload, ...], wanted: Sequence[WantedRelease]
+    ) -> ObservedState:
+        managed: dict[Role, ReleaseState] = {}
+        problems: dict[Role, FipopError] = {}
+        unknown: dict[Role, ReleaseState] = {}
         for one in wanted:
-            for state in find_candidates(self.states, one, ()) if one.role is role else ():
-                found = self._described(state)
-                if found is not None and _is_of(found, one) and _is_adopted(found, state, one):
-                    return replace(state, description=found)
-        return None
+            found = self.find(one, workloads)
+            if isinstance(found, _Unknown):
+                unknown[one.role] = found.state
+            elif isinstance(found, FipopError):
+                problems[one.role] = found
+            elif found is not None:
+                managed[one.role] = found
+        return ObservedState(
+            now=now,
+            states=self.states,
+            managed=managed,
+            workloads=workloads,
+            problems=problems,
+            unknown=unknown,
+            scope=self.scope,
+            removable=tuple(
+                state
+                for one in reversed(wanted)
+                for state in self.states.values()
+                if is_removable(state, one, self.scope)
+            ),
+        )
 
     def find(
         self, wanted: WantedRelease, workloads: Sequence[Workload]
     ) -> ReleaseState | _Unknown | FipopError | None:
-        """Give the release that serves the role, the first that helm must be asked about, or what is in the way.
-
-        In the way is a foreign release of the very name that is wanted, and one that helm cannot tell about.
-        """
-        for state in find_candidates(self.states, wanted, running_releases(workloads, wanted.role)):
-            found = self._described(state)
-            if found is None:
+        """Give the release that serves the role, the first that helm must be asked about, or what blocks an install."""
+        ours = find_managed(self.states, wanted, self.scope)
+        if ours is not None:
+            return ours
+        running = running_releases(workloads, wanted.role)
+        for state in find_candidates(self.states, wanted, self.scope, running):
+            ownership = judge_ownership(state, wanted, self.scope)
+            if ownership is Ownership.ADOPTED:
+                return state
+            if ownership is Ownership.UNKNOWN:
                 inspection = self.notes.inspection(state.latest)
                 if inspection is not None and self.notes.is_resting(inspection):
                     return inspection.error
                 return _Unknown(state)
-            if _is_of(found, wanted) and _is_adopted(found, state, wanted):
-                return replace(state, description=found)
-            if state.latest.key == (wanted.namespace, wanted.name):
-                return ReleaseTakenError(
-                    namespace=state.latest.namespace, name=state.latest.name, role=wanted.role.value
-                )
+        for (namespace, name), state in self.states.items():
+            ownership = judge_ownership(state, wanted, self.scope)
+            if ownership is Ownership.TAKEN:
+                return ReleaseTakenError(namespace=namespace, name=name, role=wanted.role.value)
+            if ownership is Ownership.FOREIGN:
+                return ForeignReleaseError(namespace=namespace, name=name)
         return None
 
-    def _described(self, state: ReleaseState) -> ReleaseDescription | None:
-        inspection = self.notes.inspection(state.latest)
-        return inspection.description if inspection is not None else None
 
-
-def _is_of(found: ReleaseDescription, wanted: WantedRelease) -> bool:
-    return found.chart_name in (wanted.role.value, wanted.source.name)
-
-
-def _is_adopted(found: ReleaseDescription, state: ReleaseState, wanted: WantedRelease) -> bool:
-    """Whether a release of the role's chart is to be ours: by the wanted name, or by the predecessor's hand.
-
-    kube-fip-operator named a release's objects after the release. A kube-vip under another name without that is
-    somebody's own, for the control plane's address perhaps.
-    """
-    return wanted.name == state.latest.name or found.values.get("nameOverride") == state.latest.name
+def _describe(
+    states: Mapping[tuple[str, str], ReleaseState], notes: GuestNotes
+) -> dict[tuple[str, str], ReleaseState]:
+    """Add what helm told of releases."""
+    return {
+        key: replace(state, description=found.description if found is not None else None)
+        for key, state in states.items()
+        for found in (notes.inspection(state.latest),)
+    }
 
 
 async def _read_deployments(client: KubeReader, provider: ReleaseState | None) -> tuple[Workload, ...]:

@@ -21,7 +21,7 @@ from fipop.guest.memory import GuestNotes, Place
 from fipop.guest.missing_objects import find_missing
 from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state, read_restarts
 from fipop.guest.release_inspection import Inspector
-from fipop.guest.release_removal import find_ours
+from fipop.guest.release_ownership import build_scope
 from fipop.guest.release_work import ReleaseWork
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
@@ -186,7 +186,7 @@ class PassRun:
                     observed,
                     self.outcomes.get(one.role),
                     self.notes.failure(one.role),
-                    known=self.task.gate.known,
+                    gate=self.task.gate,
                     failed_runs=self.notes.failed_runs(one.role),
                 )
                 for one in self.wanted
@@ -210,7 +210,7 @@ class PassRun:
             awaits_helm=self.awaits_helm,
             restarts=self.restarts,
             is_back=self._is_back(),
-            has_ours=bool(find_ours(self.observed)) if self.observed is not None else None,
+            has_ours=bool(self.observed.removable) if self.observed is not None else None,
         )
 
     def _is_back(self) -> bool:
@@ -221,7 +221,8 @@ class PassRun:
 
     async def _read_observed_state(self, client: KubeClient) -> None:
         try:
-            self.observed = await read_observed_state(client, self.wanted, self.notes)
+            scope = build_scope(self.task.settings, self.task.reported)
+            self.observed = await read_observed_state(client, self.wanted, self.notes, scope)
         except ApiError as error:
             # The addresses are written all the same; nothing is installed by what is not known.
             self.observed = None

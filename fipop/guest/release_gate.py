@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fipop.errors import ChartError
 from fipop.guest.decisions import is_as_wanted, wanted_digest
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
@@ -63,7 +64,7 @@ class ReleaseGate:
     is put right. `is_proven`: the aim was completed before, so a guest with something deployed may be repaired towards
     it. `is_open`: helm may run at all. `in_turn`: the provider follows once kube-vip is ready. `watch_pods`: restarts
     are counted. `reason`: that of the condition where a release that differs is left so. `known`: what releases are
-    compared with.
+    compared with. `problems`: charts that the options ask for and that cannot be had, where the aim is another.
     """
 
     aim: Aim | None = None
@@ -76,6 +77,7 @@ class ReleaseGate:
     going_back: Return | None = None
     known: tuple[Aim, ...] = ()
     reason: str = ""
+    problems: Mapping[Role, ChartError] = field(default_factory=dict)
     recheck_seconds: float | None = field(default=None, compare=False)
 
     def may_change(self, state: ReleaseState) -> bool:

@@ -38,7 +38,7 @@ class ReleaseInstaller:
             return Outcome(
                 drift=drift,
                 reason=self.turn.task.gate.reason if drift else "",
-                doubt=str(chart_error or ""),
+                doubt=chart_error,
                 wait_seconds=decision.wait_seconds,
             )
         if chart is None and decision.action is not Action.MEND:

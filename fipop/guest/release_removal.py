@@ -8,23 +8,8 @@ from fipop.guest.harvester import find_harvester, is_parked
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm_turn import HelmTurn, Outcome, ReleaseAttempt
-from fipop.guest.observed import ObservedState
 
 HARVESTER_SECONDS = 2.0
-
-
-def find_ours(observed: ObservedState) -> tuple[ReleaseState, ...]:
-    """Give the releases that fipop made, by its labels, the provider's first. What others made is left alone."""
-    ours = [
-        state
-        for state in observed.states.values()
-        if state.latest.role is not None
-        and state.latest.digest is not None
-        and state.latest.status is not Status.UNINSTALLED
-    ]
-    return tuple(
-        sorted(ours, key=lambda state: (state.latest.role is not Role.CLOUD_PROVIDER, state.latest.key))
-    )
 
 
 async def remove(turn: HelmTurn, role: Role, state: ReleaseState) -> Outcome:

@@ -9,7 +9,7 @@ from fipop.guest.helm.charts import Role, wanted_releases
 from fipop.guest.helm_turn import HelmTurn, Outcome
 from fipop.guest.release_gate import Return
 from fipop.guest.release_installer import ReleaseInstaller
-from fipop.guest.release_removal import find_ours, remove
+from fipop.guest.release_removal import remove
 from fipop.guest.release_return import bring_back
 from fipop.guest.workloads import judge_readiness
 
@@ -51,7 +51,7 @@ class ReleaseWork:
             self.take(wanted.role, await bring_back(self.turn, wanted, back))
 
     async def _leave(self) -> None:
-        for state in find_ours(self.turn.observed) if self.turn.task.may_remove else ():
+        for state in self.turn.observed.removable if self.turn.task.may_remove else ():
             assert state.latest.role is not None, "ours have a role"
             self.take(state.latest.role, await remove(self.turn, state.latest.role, state))
 

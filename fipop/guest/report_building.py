@@ -10,7 +10,7 @@ from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import Status
 from fipop.guest.helm_turn import Outcome
 from fipop.guest.observed import ObservedState
-from fipop.guest.release_gate import Aim
+from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, EventResult, ReleaseReport
 from fipop.guest.workloads import Readiness, judge_readiness
 from fipop.metrics import GuestEvent
@@ -27,15 +27,15 @@ def sum_up_release(
     outcome: Outcome | None,
     failure: FipopError | None,
     *,
-    known: Iterable[Aim] = (),
+    gate: ReleaseGate | None = None,
     failed_runs: int = 0,
 ) -> ReleaseReport:
     """Tell how one release stands, after what was done about it.
 
-    `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between. `known`: the targets
-    that it is compared with. `failed_runs`: how often helm failed in a row.
+    `failure`: why helm failed when it ran last, which may be some passes ago: it rests in between. `gate`: what knows
+    the targets that it is compared with. `failed_runs`: how often helm failed in a row.
     """
-    outcome = outcome or Outcome()
+    outcome, gate = outcome or Outcome(), gate or ReleaseGate()
     error = outcome.error or observed.problems.get(wanted.role) or failure
     state = observed.managed.get(wanted.role)
     if state is None:
@@ -52,14 +52,15 @@ def sum_up_release(
         version=state.chart_version,
         status=state.latest.status.value,
         drift=outcome.drift,
-        doubt=outcome.doubt,
+        doubt=gate.problems.get(wanted.role, outcome.doubt),
         renamed=is_renamed(state, wanted),
         readiness=readiness,
         error=error,
         deployed_revision=state.deployed_revision,
-        targets=frozenset(aim.target.name for aim in known if aim.is_reached(wanted.role, state)),
+        targets=frozenset(aim.target.name for aim in gate.known if aim.is_reached(wanted.role, state)),
         failed_runs=failed_runs,
         left_because=outcome.reason,
+        beside=observed.beside(state),
     )
 
 

@@ -11,8 +11,8 @@ from fipop.errors import (
     ChartError,
     FipopError,
     HelmError,
+    InstallBlockedError,
     ReleaseRecordError,
-    ReleaseTakenError,
 )
 from fipop.guest.configmap.keys import Contradiction, WantedAddress
 from fipop.guest.configmap.plan import BlockedKey
@@ -22,7 +22,7 @@ from fipop.guest.workloads import Readiness
 from fipop.metrics import GuestEvent
 from fipop.settings.options import Settings
 
-_LASTING = (ChartError, HelmError, ReleaseRecordError, ReleaseTakenError, ApiInvalidError)
+_LASTING = (ChartError, HelmError, ReleaseRecordError, InstallBlockedError, ApiInvalidError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class GuestTask:
     are still ours, live, and so is the lead. A write that does not follow at once does not follow at all.
     `settings` have the charts and values of the gate's aim. `on_helm` hears when helm begins to change a release.
     `leaving`: it is looked for releases of ours, as it is to have none; `may_remove`: they are uninstalled.
+    `reported`: the releases that the status of its floating IPs names, as (namespace, name).
     """
 
     guest_id: str
@@ -50,6 +51,7 @@ class GuestTask:
     on_helm: Callable[[], None] = lambda: None
     leaving: bool = False
     may_remove: bool = False
+    reported: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +88,11 @@ class ConfigMapReport:
 class ReleaseReport:
     """How one release stands. `status` is helm's word, "" where there is no release yet.
 
-    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why that cannot be told.
+    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why the wanted chart cannot be had.
     `renamed`: it keeps a name or namespace that the settings no longer name. `error`: why the last attempt, or the
     look at it, failed. `deployed_revision`: the one that helm calls deployed. `targets`: names of those that it is at.
     `failed_runs`: how often helm failed for it in a row. `left_because`: the condition's reason where the rollout's
-    gate leaves a drift as it is.
+    gate leaves a drift as it is. `beside`: other releases that run the same program.
     """
 
     role: Role
@@ -101,7 +103,7 @@ class ReleaseReport:
     version: str = ""
     status: str = ""
     drift: str = ""
-    doubt: str = ""
+    doubt: ChartError | None = None
     renamed: bool = False
     readiness: Readiness
     error: FipopError | None = None
@@ -109,6 +111,7 @@ class ReleaseReport:
     targets: frozenset[str] = frozenset()
     failed_runs: int = 0
     left_because: str = ""
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ BYTES_PER_LINE = 64
 
 An API server's chunks have kilobytes, the events of its watches hundreds of bytes.
 """
+FRAMING_BYTES = 128 * 1024
+"""An answer may have so many bytes of headers and framing, and one more for each byte of its body."""
 
 _PIECE_BYTES = 8 * 1024
 _WAITING_ANSWERS = 16
@@ -43,10 +45,16 @@ class FramingGuard(ResponseHandler):
             piece = data[start : start + _PIECE_BYTES]
             self._count(piece)
             super().data_received(piece)
-            if len(self._buffer) > _WAITING_ANSWERS or self._lines > LINES + self._bytes // BYTES_PER_LINE:
+            has_too_many_lines = self._lines > LINES + self._bytes // BYTES_PER_LINE
+            if len(self._buffer) > _WAITING_ANSWERS or has_too_many_lines or self._has_no_body():
                 if self.transport is not None:
                     self.transport.abort()
                 return
+
+    def _has_no_body(self) -> bool:
+        """Whether what came is all framing: a line that never ends, as of a chunk's extension."""
+        body = self._payload.total_bytes if self._payload is not None else 0
+        return self._bytes > FRAMING_BYTES + 2 * body
 
     def _count(self, piece: bytes) -> None:
         # Each line that frames something ends so; what is between may end its lines as it likes.

@@ -8,12 +8,11 @@ The loop that renews and stops the work in time is in control.leadership.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from fipop.api.conditions import parse_time
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -73,14 +72,6 @@ def view_of(lease: Json, *, default_duration_seconds: float) -> LeaseView:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseBefore:
-    """A Lease as it was when it was taken: seconds since it had been renewed (None: not known), and its annotations."""
-
-    age_seconds: float | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict)
-
-
 class LeaseClient:
     """One candidate's dealings with one Lease.
 
@@ -88,9 +79,6 @@ class LeaseClient:
     up to which everybody else respects our hold, counted from before the write that gained it; None while we hold
     nothing. `holder` is who was last seen holding it. Failed calls raise ApiError and change neither: after an
     unknown outcome the next call finds out.
-
-    `note` gives annotations that each renewal writes. `went_back`: the Lease was seen at an older version than before,
-    as from a store that was restored. `before`: how it was when we took it.
     """
 
     def __init__(
@@ -102,13 +90,8 @@ class LeaseClient:
         identity: str,
         duration_seconds: int,
         monotonic: Callable[[], float] = time.monotonic,
-        note: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._client = client
-        self._note = note
-        self._highest_version = 0
-        self.went_back = False
-        self.before = LeaseBefore()
         self._namespace = namespace
         self._name = name
         self._identity = identity
@@ -127,25 +110,11 @@ class LeaseClient:
                 self.valid_until = None
                 return False
             case _:
-                before = self._lease
                 try:
                     await self._hold()
                 except (ApiConflictError, ApiAlreadyExistsError):
                     return False  # another was faster; the next look shows who
-                self.before = self._view_before(before)
                 return True
-
-    def _view_before(self, lease: Json | None) -> LeaseBefore:
-        """Both times are the API server's: whoever renews a Lease writes what that shows."""
-        if lease is None:
-            return LeaseBefore()
-        renewed = parse_time((lease.get("spec") or {}).get("renewTime"))
-        return LeaseBefore(
-            age_seconds=(self._client.server_now() - renewed).total_seconds()
-            if renewed is not None
-            else None,
-            annotations=lease["metadata"].get("annotations") or {},
-        )
 
     async def renew(self) -> bool:
         """Renew what we hold with one write; False when another holds it, and then nothing of it is left to us."""
@@ -184,9 +153,6 @@ class LeaseClient:
     def _remember(self, lease: Json | None) -> None:
         self._lease = lease
         view = None if lease is None else self._view(lease)
-        version = int(view.resource_version) if view is not None and view.resource_version.isdigit() else 0
-        self.went_back = self.went_back or 0 < version < self._highest_version
-        self._highest_version = max(self._highest_version, version)
         self.holder = "" if view is None else view.holder
         seen = "" if view is None else view.resource_version
         if seen != self._observed[0]:
@@ -210,10 +176,7 @@ class LeaseClient:
         spec = self._spec(
             self._lease.get("spec") or {}, holder=holder, duration_seconds=duration_seconds, now=now
         )
-        metadata = self._lease["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), **self._note()}
-        metadata = {**metadata, "annotations": annotations}
-        self._remember(await self._client.replace(LEASES, self._lease | {"spec": spec, "metadata": metadata}))
+        self._remember(await self._client.replace(LEASES, self._lease | {"spec": spec}))
 
     def _spec(self, old: Json, *, holder: str, duration_seconds: int, now: str) -> dict[str, Any]:
         spec = old | {"holderIdentity": holder, "leaseDurationSeconds": duration_seconds, "renewTime": now}

@@ -86,11 +86,6 @@ class KubeReader:
         """Give the connections back; what is under way is cut. Safe to call twice."""
         await self._transport.close()
 
-    @property
-    def last_good_answer_at(self) -> float | None:
-        """The monotonic time of the last answer below 500; None before the first."""
-        return self._transport.last_good_answer_at
-
     def server_now(self) -> datetime:
         """Return the API server's time (aware, UTC), at most a second and a round trip behind it, never ahead.
 

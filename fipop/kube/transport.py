@@ -67,7 +67,6 @@ class Transport:
 
     At most `max_connections` are in use at once. With `shared` they are taken from there and go back there, where it
     may serve this connection.
-    `last_good_answer_at` is the monotonic time of the last answer that was no failure of the server (below 500).
     """
 
     def __init__(
@@ -93,7 +92,6 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self.clock = ServerClock()
-        self.last_good_answer_at: float | None = None
 
     async def close(self) -> None:
         """Give the connections back; what is under way is cut; where they are shared, who asked ends that."""
@@ -204,8 +202,6 @@ class Transport:
             ) as response:
                 received_at = time.monotonic()
                 self.clock.observe(response.headers.get("Date"), sent_at=sent_at, received_at=received_at)
-                if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                    self.last_good_answer_at = received_at
                 yield response
 
     def _open_session(self) -> aiohttp.ClientSession:

@@ -146,7 +146,7 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     if fleet.last_answer is not None:
         yield GaugeMetricFamily(
             "fipop_api_last_answer_timestamp_seconds",
-            "When the management cluster's API server gave its last good answer.",
+            "When the management cluster's API server last read an object for fipop.",
             value=fleet.last_answer,
         )
     floating_ips = GaugeMetricFamily(
@@ -164,6 +164,11 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
 def _rollout_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "fipop_install_queue", "Guests that wait for helm, or have it.", value=fleet.install_queue
+    )
+    yield GaugeMetricFamily(
+        "fipop_rollout_blocked",
+        "Whether a chart that the options ask for cannot be had, so that guests keep what they have.",
+        value=float(fleet.rollout_blocked),
     )
     if fleet.rollout is None:
         return

@@ -71,10 +71,12 @@ class FleetSnapshot:
     """How many there are by the status of their condition Ready; a standby does not count."""
     gives_out: bool = False
     rollout: RolloutSample | None = None
+    rollout_blocked: bool = False
+    """Whether a chart that the options ask for cannot be had."""
     install_queue: int = 0
     """Guests that wait for helm, or have it."""
     last_answer: float | None = None
-    """The Unix time of the API server's last good answer."""
+    """The Unix time when the API server last read an object for us."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

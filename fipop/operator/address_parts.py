@@ -58,7 +58,9 @@ class AddressParts:
             guests=near.guests,
             surroundings=Surroundings(
                 look=near.inspector.find_carrier,
-                look_at_conflicts=near.conflicts.carrier_of,
+                look_at_conflicts=near.conflicts.carriers_of,
+                waiting=near.router.waiting_by_name,
+                were_looked_at=lambda: near.gate.looked,
                 may_release=self.mass_release.may_release,
                 clean=near.router.add_pass,
                 owner_changed=near.router.add_floating_ip,

@@ -29,7 +29,6 @@ from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.metrics import FleetSnapshot, Metrics, MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
-from fipop.operator.continuity import Continuity
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
 from fipop.operator.guests.chart_access import ChartAccessReader
@@ -71,14 +70,14 @@ class Operator:
             on_request=lambda record: self._note_request("management", record),
             user_agent=f"fipop/{options.version}",
         )
-        self._role = Role(client=self._client, connection=options.connection)
+        self._role = Role(
+            client=self._client,
+            connection=options.connection,
+            config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
+        )
         self._events = EventRecorder(self._client, instance=options.identity)
         self._configuration = self._build_configuration()
-        self._continuity = Continuity(looks=self._has_looked)
-        self._continuity.lease = self._lease()
-        self._leadership = Leadership(
-            self._continuity.lease, random=SystemRandom(), times=options.lease_times
-        )
+        self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_port = MetricsPort(
             MetricsServer(MetricsPage(self._metrics.prepare)),
@@ -201,11 +200,7 @@ class Operator:
                 await asyncio.wait({watching, working})
 
     async def _work_as_leader(self) -> None:
-        self._term = LeaderTerm(
-            self._estate,
-            build_queues(self._metrics, SystemRandom()),
-            is_continued=self._continuity.is_given(),
-        )
+        self._term = LeaderTerm(self._estate, build_queues(self._metrics, SystemRandom()))
         concurrency = Concurrency(
             objects=OBJECT_CONCURRENCY,
             passes=self._options.pass_concurrency * 2,
@@ -214,7 +209,6 @@ class Operator:
         try:
             await self._term.run(self._resync.refresh, concurrency)
         finally:
-            self._continuity.end_term(self._term.gate.looked)
             self._term = None
 
     async def _settle_crds(self) -> None:
@@ -238,9 +232,6 @@ class Operator:
             resized.append(self._term.queues.installs.resize)
         self._helm_concurrency.settle(*resized)
 
-    def _has_looked(self) -> bool | None:
-        return self._term.gate.looked if self._term is not None else None
-
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""
         if self._term is not None:
@@ -256,7 +247,6 @@ class Operator:
             identity=self._options.identity,
             duration_seconds=self._options.lease_times.duration_seconds,
             monotonic=boottime,
-            note=self._continuity.note,
         )
 
     def _health(self) -> HealthFacts:
@@ -283,13 +273,13 @@ class Operator:
             leading=self._leadership.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
-            last_answer=self._last_answer_time(),
+            last_answer=self._last_read_time(),
         )
 
-    def _last_answer_time(self) -> float | None:
-        """Give the Unix time of the API server's last good answer."""
-        at = self._client.last_good_answer_at
-        return None if at is None else time.time() - (time.monotonic() - at)
+    def _last_read_time(self) -> float | None:
+        """Give the Unix time when the API server read an object last."""
+        since = self._role.reads.since_read
+        return None if since is None else time.time() - since
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
         self._metrics.observe_api_request(target, record.verb, record.status, record.duration_seconds)

@@ -1,7 +1,11 @@
-"""kube-fip-config, live: every change is checked and takes effect at once; a bad value keeps the last good one."""
+"""kube-fip-config, live: every change is checked and takes effect at once; a bad value keeps the last good one.
+
+The settings in force are kept in a ConfigMap of the operator's own, so that the last good values survive the process.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,13 +13,23 @@ from typing import Any
 
 from fipop.api import names
 from fipop.control.configuration import ConfigMapFollower
-from fipop.errors import StartError
+from fipop.errors import FipopError, StartError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.settings.options import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
+from fipop.settings.options import (
+    DEFAULTS,
+    BadOption,
+    Settings,
+    parse_last_good,
+    parse_settings,
+    settings_data,
+    warnings,
+)
 
 logger = logging.getLogger(__name__)
+
+KEEP_RETRY_SECONDS = 5.0
 
 Listener = Callable[[Settings, Settings], None]
 
@@ -26,7 +40,9 @@ class Configuration:
     def __init__(
         self, *, client: KubeClient, events: EventRecorder, namespace: str, defaults: Mapping[str, str]
     ) -> None:
+        self._client = client
         self._events = events
+        self._namespace = namespace
         self._follower = ConfigMapFollower(
             client=client,
             namespace=namespace,
@@ -37,6 +53,7 @@ class Configuration:
         self._told: tuple[BadOption, ...] = ()
         self._warned: tuple[str, ...] = ()
         self._about: ObjectReference | None = None
+        self._news = asyncio.Event()
         self.settings = DEFAULTS
         self.bad_options: tuple[BadOption, ...] = ()
         self.annotations: Mapping[str, str] = {}
@@ -49,11 +66,43 @@ class Configuration:
 
     async def load(self) -> None:
         """Take the settings in before anything else starts; made from the defaults where there are none."""
+        kept = await self._read_kept()
+        self.settings = parse_last_good((kept or {}).get("data") or {})
         await self._follower.load()
 
     async def follow(self) -> None:
         """Take every change in, for ever. A deleted ConfigMap is made again, from the defaults."""
         await self._follower.follow()
+
+    async def keep(self, client: KubeClient) -> None:
+        """Keep the settings in force for the next process, whenever they change, for ever; only the leader does.
+
+        Where no good value of an option is known, what is kept may know one: it stays as it is.
+        """
+        while True:
+            self._news.clear()
+            try:
+                if not self.settings.unknown_options:
+                    await self._keep(client)
+            except FipopError as error:
+                logger.warning("settings cannot be kept", extra={"error": str(error)})
+                await asyncio.sleep(KEEP_RETRY_SECONDS)
+            else:
+                await self._news.wait()
+
+    async def _keep(self, client: KubeClient) -> None:
+        data, kept = settings_data(self.settings), await self._read_kept()
+        metadata: dict[str, Any] = {"name": names.LAST_SETTINGS_CONFIG_MAP, "namespace": self._namespace}
+        if kept is None:
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            await client.create(CONFIG_MAPS, body)
+        elif not data.items() <= (kept.get("data") or {}).items():
+            patch = {"metadata": {"resourceVersion": kept["metadata"]["resourceVersion"]}, "data": data}
+            await client.merge_patch(CONFIG_MAPS, metadata["name"], patch, namespace=self._namespace)
+
+    async def _read_kept(self) -> Mapping[str, Any] | None:
+        name = names.LAST_SETTINGS_CONFIG_MAP
+        return await self._client.get(CONFIG_MAPS, name, namespace=self._namespace)
 
     def complain(self, reason: str, message: str) -> None:
         """Tell people, by an event on the ConfigMap, that it asks for what cannot be had."""
@@ -71,6 +120,7 @@ class Configuration:
         before = self.settings
         self.annotations = dict(config_map["metadata"].get("annotations") or {})
         self.settings, self.bad_options = parse_settings(data if isinstance(data, dict) else {}, before)
+        self._news.set()
         self._report(config_map)
         if self.settings != before:
             logger.info("settings changed", extra={"changed": _changed(before, self.settings)})
@@ -84,7 +134,11 @@ class Configuration:
         for bad in self.bad_options:
             if bad not in self._told:
                 message = f"{bad.option}: {bad.value!r} {bad.reason}"
-                if bad.option in settings_data(DEFAULTS):
+                if bad.option in self.settings.unknown_options:
+                    message += (
+                        "; no good value is known: nothing is installed, upgraded or removed in any guest"
+                    )
+                elif bad.option in settings_data(DEFAULTS):
                     message += "; the last good value stays"
                 logger.error("bad option", extra={"option": bad.option, "error": bad.reason})
                 self.complain("BadOption", message)

@@ -188,9 +188,10 @@ async def _play(term: LeaderTerm, *, ask_guests: bool, progress: Callable[[str],
         if ask_guests:
             progress("asking the guests")
             scan = asyncio.create_task(term.scan.run())
-            await _until(lambda: term.gate.looked)
+            await _until(lambda: term.scan.has_asked_all)
+            term.gate.awaited.clear()
         else:
-            term.gate.looked = True
+            term.gate.is_shut = False
         progress("deciding on the rest")
         term.first_rounds.enqueue_unsettled()
         term.first_rounds.enqueue_settled()

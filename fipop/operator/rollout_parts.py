@@ -78,9 +78,16 @@ def build_rollout(
 
 def build_departures(estate: Estate, *, guests: GuestDirectory, notices: Notices) -> Departures:
     """Build what knows of the guests that are left in one term."""
+
+    def find_all() -> list[Guest]:
+        # Also those whose links are still to be resolved: a new term must not count only those that it knows by then.
+        ids = sorted({cluster.cluster_name for cluster in estate.cache.clusters.all()})
+        found = (guests.known(each) or guests.glimpse(each) for each in ids)
+        return [guest for guest in found if guest is not None]
+
     return Departures(
         settings=lambda: estate.configuration.settings,
-        guests=guests.all,
+        guests=find_all,
         confirmed=notices.confirmed_removals,
         tell=notices.tell_mass_removal,
     )

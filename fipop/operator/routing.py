@@ -137,6 +137,13 @@ class Router:
             delay_seconds=FAILED_CLAIM_SECONDS if claim_failed else 0.0,
         )
 
+    def waiting_by_name(self, address: Address) -> list[FloatingIP]:
+        """Give who waits and names an address in its spec, the oldest first."""
+        found = (
+            each for each in self.waiting.values() if address in read_addresses(each.ipaddress.split(","))
+        )
+        return sorted(found, key=lambda each: (each.meta.created, each.meta.key))
+
     def _wake(self, floating_ips: Iterable[FloatingIP], *, delay_seconds: float = 0.0) -> None:
         for each in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
             self.queues.objects.add(Key(Kind.FLOATING_IP, *each.meta.key), delay_seconds=delay_seconds)
@@ -228,9 +235,7 @@ class Router:
 def gives_out_more(change: Change[FloatingIPRange]) -> bool:
     """Whether a range may give out, from now on, what it did not give out before."""
     old, new = change.old, change.new
-    return new is not None and (
-        old is None or old.meta.generation != new.meta.generation or old.uid != new.uid
-    )
+    return new is not None and (old is None or not _only_status_changed(old, new))
 
 
 def _only_status_changed(old: FloatingIPRange, new: FloatingIPRange) -> bool:

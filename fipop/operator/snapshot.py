@@ -45,9 +45,10 @@ def build_snapshot(
         withheld_releases=term.mass_release.withheld(),
         ignored_claims=sum(term.unowned.ignored.values()),
         floating_ips=_count_floating_ips(cache),
-        gives_out=term.gate.is_open,
+        gives_out=term.gate.is_open(),
         install_queue=queues.installs.depth + queues.installs.active,
         rollout=_sample_rollout(term.rollout),
+        rollout_blocked=bool(term.rollout.targets.problems),
     )
 
 

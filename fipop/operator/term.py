@@ -46,22 +46,22 @@ from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
+SETTLED_SECONDS = 5.0
+"""So long what is as it should be waits for guests that hang."""
+
 
 class LeaderTerm:
-    """Works from `run` until cancelled, and hears of every change of the cache meanwhile.
+    """Works from `run` until cancelled, and hears of every change of the cache meanwhile."""
 
-    `is_continued`: another leader had looked at the guests, and led until a moment ago.
-    """
-
-    def __init__(self, estate: Estate, queues: WorkQueues, *, is_continued: bool = False) -> None:
+    def __init__(self, estate: Estate, queues: WorkQueues) -> None:
         self._estate = estate
-        self._is_continued = is_continued
         self._began: datetime | None = None
         self.queues = queues
         self.cache = estate.cache
         self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
-        self.gate = AllocationGate()
         self.guests = GuestDirectory(cache=self.cache, client=estate.client)
+        self.reach = Reach(cache=self.cache, guests=self.guests)
+        self.gate = AllocationGate(self.reach.could_serve, self.reach.reaches)
         self.waiting_guests = WaitingGuests()
         progress = InstallProgress(lambda message: estate.configuration.tell("InstallProgress", message))
         self.router = Router(
@@ -80,6 +80,7 @@ class LeaderTerm:
             now=estate.client.server_now,
             monotonic=self.cache.monotonic,
             lives=self.guests.exists,
+            is_contested=lambda address, floating_ip: self.conflicts.is_contested(address, floating_ip),
             count_release=estate.metrics.count_release,
         )
         self.rollout = build_rollout(estate, cache=self.cache, guests=self.guests, router=self.router)
@@ -96,15 +97,14 @@ class LeaderTerm:
     def _build_guests(self, estate: Estate) -> None:
         client = estate.client
         inspector = GuestInspector(client=client, guests=self.guests, sessions=estate.sessions)
-        reach = Reach(cache=self.cache, guests=self.guests)
         self.conflicts = AddressConflicts(
-            cache=self.cache, guests=self.guests, inspector=inspector, reach=reach
+            cache=self.cache, guests=self.guests, inspector=inspector, reach=self.reach
         )
         self.unowned = UnownedAddresses(
             cache=self.cache,
             reservation_store=self.reservation_store,
             conflicts=self.conflicts,
-            reach=reach,
+            reach=self.reach,
             over_limit=self.notices.tell_over_limit,
         )
         self.scan = GuestScan(
@@ -115,7 +115,6 @@ class LeaderTerm:
             unowned=self.unowned,
             conflicts=self.conflicts,
             opened=self._gate_opened,
-            is_continued=self._is_continued,
         )
         self.inspector = inspector
         self.pass_controller = self._build_pass_controller(estate)
@@ -183,7 +182,9 @@ class LeaderTerm:
                 queues.passes.run(passes.visit, concurrency=concurrency.passes),
                 queues.installs.run(passes.install, concurrency=concurrency.installs),
                 self.scan.run(),
+                self._begin_settled(),
                 self.rollout.run(),
+                self._estate.configuration.keep(self._estate.client),
             )
             tasks = [asyncio.create_task(part) for part in parts]
             await asyncio.gather(*tasks)
@@ -235,8 +236,11 @@ class LeaderTerm:
         """Forget what is remembered of what is gone, and route the change."""
         if resource == FLOATING_IP_RANGES and gives_out_more(change):
             self.scan.note_ranges()
-        if resource == FLOATING_IPS and change.new is None:
-            self.pass_triggers.forget(change.latest.meta.key)
+        if resource == FLOATING_IPS:
+            if change.new is None:
+                self.pass_triggers.forget(change.latest.meta.key)
+            elif change.old is None or change.old.range != change.new.range:
+                self.scan.note_guest(change.new.namespace, may_carry=False)
         if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and change.old is not None:
             guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
             # Its own round is too late for a guest: it may be back by then, and would count as one that was looked at.
@@ -256,17 +260,22 @@ class LeaderTerm:
         self.router.address_freed(space, address, claim_failed=claim_failed)
 
     def _gate_opened(self) -> None:
-        """Go on with what waited for the look at the guests."""
+        """Go on with what waited for the look at the guests, or at some of them."""
         self.router.wake_waiting()
         for guest_id in self.pass_controller.held_up():
             self.router.add_pass(guest_id)
+        if self.gate.looked:
+            self.first_rounds.enqueue_settled()
+
+    async def _begin_settled(self) -> None:
+        """Let passes begin though guests hang: what those might carry is not written."""
+        await asyncio.sleep(SETTLED_SECONDS)
         self.first_rounds.enqueue_settled()
 
     def _guest_learned(self, guest: Guest) -> None:
         self.router.add_guest_floating_ips(guest.id)
         self.router.add_pass(guest.id)
-        if guest.connected and not self._is_newborn(guest):
-            self.scan.note_guest(guest.id)
+        self.scan.note_guest(guest.id, may_carry=guest.connected and not self._is_newborn(guest))
 
     def _is_newborn(self, guest: Guest) -> bool:
         """Whether Rancher made a guest's machines in this term: they carry nothing yet. Imported ones may be older."""

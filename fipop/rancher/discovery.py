@@ -166,7 +166,8 @@ async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
 
 def glimpse_guest(links: Links) -> Guest | Waiting | NotAGuest:
     """Resolve what needs no request: how a guest is reached, not what it stands on."""
-    return _settle_without_requests(links) or _build_guest(links, _Infrastructure(on_harvester=True))
+    on_harvester = links.cluster.harvester_pool is not None
+    return _settle_without_requests(links) or _build_guest(links, _Infrastructure(on_harvester=on_harvester))
 
 
 def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:

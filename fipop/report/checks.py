@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from fipop.api import names
 from fipop.api.conditions import Verdict
+from fipop.guest.helm.charts import wanted_releases
+from fipop.guest.helm.releases import build_states
+from fipop.guest.release_ownership import Ownership, build_scope, judge_ownership
 from fipop.guest.workloads import judge_readiness
 from fipop.ipam.addresses import format_address
 from fipop.report.facts import SCHEMA_REVISIONS, Facts
@@ -16,6 +19,10 @@ from fipop.report.guest_words import GuestWords
 from fipop.report.picture import read_address
 from fipop.report.ranges import RangeReport
 from fipop.report.status import NEARLY_FULL_PERCENT, predecessor_runs
+from fipop.settings.options import Settings
+
+_TOLD = 3
+"""So many releases a message names."""
 
 
 class CheckVerdict(StrEnum):
@@ -162,11 +169,11 @@ def check_ranges(ranges: Iterable[RangeReport]) -> Iterator[Check]:
 
 
 def check_guest(
-    name: str, words: GuestWords, floating_ips: Iterable[FloatingIPReport], *, installs: bool
+    name: str, words: GuestWords, floating_ips: Iterable[FloatingIPReport], *, installs: Settings | None
 ) -> Iterator[Check]:
     """Check a guest's path: kubeconfig, connection, addresses, ConfigMap, ready pods.
 
-    `installs`: whether fipop is to have kube-vip in it.
+    `installs`: the options by which fipop is to have kube-vip in it, None if it is to have none.
     """
     section = f"guest {name}"
     if words.step == "kubeconfig":
@@ -182,8 +189,10 @@ def check_guest(
     if words.step:
         yield failed(section, "its objects can be read", words.problem, "look at the kubeconfig's rights")
         return
-    yield from _check_addresses(section, words, tuple(floating_ips))
-    if installs:
+    listed = tuple(floating_ips)
+    yield from _check_addresses(section, words, listed)
+    if installs is not None:
+        yield _check_releases(section, words, listed, installs)
         for role in ("kube-vip", "kube-vip-cloud-provider"):
             running = [each for each in words.workloads if role in {one.value for one in each.roles}]
             found = judge_readiness(running)
@@ -194,6 +203,23 @@ def check_guest(
                 yield failed(
                     section, f"{role} is ready", message, "kubectl describe its floating IP; helm list"
                 )
+
+
+def _check_releases(
+    section: str, words: GuestWords, floating_ips: tuple[FloatingIPReport, ...], settings: Settings
+) -> Check:
+    name = "no release with the labels of fipop is in another namespace"
+    reported = {(one.namespace, one.name) for each in floating_ips for one in each.releases}
+    scope, (wanted, _) = build_scope(settings, frozenset(reported)), wanted_releases(settings)
+    found = [
+        "/".join(key)
+        for key, state in build_states(words.releases).items()
+        if judge_ownership(state, wanted, scope) is Ownership.FOREIGN
+    ]
+    if not found:
+        return ok(section, name)
+    advice = "delete the release, or add its namespace to kubevipReleaseNamespaces if fipop installed it"
+    return failed(section, name, f"fipop installs nothing beside {', '.join(found[:_TOLD])}", advice)
 
 
 def _check_addresses(

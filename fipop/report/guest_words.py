@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
 from fipop.deadlines import GUEST_REQUEST_SECONDS
 from fipop.errors import FipopError, KubeAccessError
+from fipop.guest.helm.releases import SELECTOR, ReleaseRecord, parse_record
 from fipop.guest.in_use import addresses_in, parse_service
 from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.guest.observed import read_config_maps
@@ -41,7 +42,7 @@ class GuestWords:
     """What a guest says; `problem` is why it says nothing.
 
     `config_map` are the keys of its ConfigMaps `kubevip`, `namespace/key`; `workloads` what runs kube-vip and the cloud
-    provider there. All texts are cleaned.
+    provider there; `releases` the revisions that helm keeps. All texts are cleaned.
     """
 
     guest: str
@@ -52,6 +53,7 @@ class GuestWords:
     config_map: Mapping[str, str] = field(default_factory=dict)
     services: tuple[ServiceWords, ...] = ()
     workloads: tuple[Workload, ...] = ()
+    releases: tuple[ReleaseRecord, ...] = ()
 
     def addresses(self) -> frozenset[Address]:
         """Give the single addresses that its ConfigMaps name."""
@@ -117,11 +119,12 @@ async def ask_guest(guest_id: str, connection: Connection) -> GuestWords:
         except FipopError as error:
             return GuestWords(guest=guest_id, step="connection", problem=str(error))
         try:
-            config_maps, services, daemon_sets, deployments = await asyncio.gather(
+            config_maps, services, daemon_sets, deployments, secrets = await asyncio.gather(
                 read_config_maps(client),
                 client.list(SERVICES, project=parse_service),
                 client.list(DAEMON_SETS, project=parse_daemon_set),
                 client.list(DEPLOYMENTS, project=parse_deployment),
+                client.list(SECRETS, label_selector=SELECTOR, metadata_only=True, project=parse_record),
             )
         except FipopError as error:
             return GuestWords(guest=guest_id, step="objects", problem=str(error))
@@ -135,6 +138,7 @@ async def ask_guest(guest_id: str, connection: Connection) -> GuestWords:
         },
         services=tuple(_service(each) for each in services.items if "spec" in each),
         workloads=tuple(each for each in (*daemon_sets.items, *deployments.items) if each.roles),
+        releases=tuple(each for each in secrets.items if each is not None),
     )
 
 

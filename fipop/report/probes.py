@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from fipop.errors import ApiForbiddenError, ChartError
+from fipop.guest.helm.chart_access import ChartAccessError
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import wanted_releases
 from fipop.guest.helm.runner import HelmRunner
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
+from fipop.operator.guests.chart_access import ChartAccessReader
 from fipop.rancher.objects import CREDENTIAL_NAMESPACE
 from fipop.report.checks import CHARTS, RANCHER, Check, check_guest, failed, ok, warning
 from fipop.report.facts import Facts
@@ -78,6 +80,19 @@ async def probe_charts(facts: Facts, helm: str | None) -> list[Check]:
     return checks
 
 
+async def probe_credential(client: KubeClient, facts: Facts) -> list[Check]:
+    """Compare the credential for charts with the sources of the options: one that it does not go to may stop."""
+    reader = ChartAccessReader(client=client, namespace=facts.installation.namespace)
+    name = "the credential for charts goes to their sources"
+    found = [each.source for each in wanted_releases(facts.installation.settings) if each.source.secret]
+    try:
+        problems = dict.fromkeys([(await reader.read(each)).problem_with(each.url) for each in found])
+    except ChartAccessError as error:
+        return [warning(CHARTS, name, f"not known: {error}")]
+    told = "; ".join(filter(None, problems))
+    return [warning(CHARTS, name, told, "docs/air-gap.md")] if told else [ok(CHARTS, name)] if found else []
+
+
 async def probe_guests(
     client: KubeClient, picture: Picture, guests: Iterable[str], *, allow_loopback: bool
 ) -> list[Check]:
@@ -94,6 +109,8 @@ async def probe_guests(
             picture.cluster_of(words.guest, words.guest),
             words,
             floating_ips[words.guest],
-            installs=settings.kubevip_guest_install.includes(opted_in=words.guest in opted_in),
+            installs=settings
+            if settings.kubevip_guest_install.includes(opted_in=words.guest in opted_in)
+            else None,
         )
     ]

@@ -37,13 +37,19 @@ def to_json(value: Any) -> Any:
         return {camel_case(each.name): to_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, str):
+        return _clean_whole(value)
     if isinstance(value, datetime):
         return format_time(value)
     if isinstance(value, Mapping):
-        return {str(key): to_json(each) for key, each in value.items()}
+        return {_clean_whole(str(key)): to_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple | frozenset | set):
         return [to_json(each) for each in value]
     return value
+
+
+def _clean_whole(text: str) -> str:
+    return clean(text, len(text))
 
 
 def camel_case(name: str) -> str:
@@ -81,7 +87,8 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(header)
     for row in rows:
-        writer.writerow([f"'{cell}" if cell.startswith(_FORMULA) and cell != "-" else cell for cell in row])
+        cells = map(_clean_whole, row)
+        writer.writerow([f"'{cell}" if cell.startswith(_FORMULA) and cell != "-" else cell for cell in cells])
     return text.getvalue()
 
 

@@ -6,7 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fipop.api.conditions import ConditionType
 from fipop.operator.rollout.progress import RolloutState
+from fipop.report.picture import Picture
+
+_ABOUT_CHARTS = (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +41,10 @@ def report_rollout(state: RolloutState | None) -> RolloutReport | None:
         guests=dict(sorted(Counter(each.step.value for each in state.guests.values()).items())),
         reason=state.reason,
     )
+
+
+def find_blocked(picture: Picture) -> str:
+    """Say which wanted chart cannot be had, of guests in which the releases run all the same; "" for none."""
+    about = (each for one in picture.floating_ips.values() for each in one.status.conditions if each.is_true)
+    told = (each for each in about if each.reason.startswith(("Chart", "ReleaseFailed")))
+    return next((each.message for each in told if each.type in _ABOUT_CHARTS), "")

@@ -22,7 +22,7 @@ from fipop.report.fleet import (
 )
 from fipop.report.picture import Picture
 from fipop.report.ranges import RangeReport, report_ranges
-from fipop.report.rollout import RolloutReport, report_rollout
+from fipop.report.rollout import RolloutReport, find_blocked, report_rollout
 from fipop.settings.options import BadOption
 
 NEARLY_FULL_PERCENT = 90.0
@@ -66,11 +66,10 @@ class StatusReport:
 
 def report_status(picture: Picture) -> StatusReport:
     """Report the whole."""
-    facts = picture.facts
-    ranges, floating_ips = report_ranges(picture), report_floating_ips(picture)
+    facts, ranges, floating_ips = picture.facts, report_ranges(picture), report_floating_ips(picture)
     guests = report_guests(picture, floating_ips)
     problems = [
-        *_about_operator(facts),
+        *_about_operator(picture),
         *_about_ranges(ranges),
         *_about_addresses(picture),
         *_about_floating_ips(floating_ips, facts.now),
@@ -129,9 +128,9 @@ def predecessor_runs(found: Installation) -> bool:
     return found.predecessor is not None and bool(found.predecessor.wanted or found.predecessor.ready)
 
 
-def _about_operator(facts: Facts) -> Iterator[Problem]:
-    found, where = facts.installation, f"namespace {facts.installation.namespace}"
-    unread = {each.what for each in facts.unread}
+def _about_operator(picture: Picture) -> Iterator[Problem]:
+    facts, found = picture.facts, picture.facts.installation
+    where, unread = f"namespace {found.namespace}", {each.what for each in facts.unread}
     if found.leadership is None and "the operator's Lease" not in unread:
         yield _operator_problem(
             Severity.CRITICAL,
@@ -161,6 +160,8 @@ def _about_operator(facts: Facts) -> Iterator[Problem]:
             f"target {found.rollout.target}: {found.rollout.reason}",
             "docs/rollouts.md: correct chart or values, or retry",
         )
+    if blocked := find_blocked(picture):
+        yield _operator_problem(Severity.WARNING, "RolloutBlocked", blocked, "docs/air-gap.md")
     for unwise in found.unwise_options:
         yield _operator_problem(Severity.INFO, "UnwiseOption", unwise, "docs/options.md")
 

@@ -29,6 +29,7 @@ from fipop.settings.values import (
     parse_digest,
     parse_interval,
     parse_namespace,
+    parse_namespaces,
     parse_object_name,
     parse_port,
     parse_release_name,
@@ -47,6 +48,7 @@ __all__ = [
     "LogLevel",
     "RolloutType",
     "Settings",
+    "parse_last_good",
     "parse_settings",
     "settings_data",
     "warnings",
@@ -73,7 +75,11 @@ CANARIES, MAX_CONCURRENCY, NO_FAILURES = Amount(2), Amount(10, is_percent=True),
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every option of kube-fip-config."""
+    """Every option of kube-fip-config.
+
+    `unknown_options` names those with a bad value of which no good one is known: they have their default, and while
+    there are any nothing is installed, upgraded or removed.
+    """
 
     log_level: LogLevel
     operate_guest_cluster_interval_seconds: int
@@ -97,6 +103,7 @@ class Settings:
     kubevip_cloud_provider_chart_digest: str = ""
     helm_concurrency: int = 2
     kubevip_guest_remove: bool = False
+    kubevip_release_namespaces: tuple[str, ...] = ()
     kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
     kubevip_rollout_canaries: Amount = CANARIES
     kubevip_rollout_max_concurrency: Amount = MAX_CONCURRENCY
@@ -105,6 +112,7 @@ class Settings:
     kubevip_rollout_max_failures: Amount = NO_FAILURES
     kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
     kubevip_rollout_paused: bool = False
+    unknown_options: frozenset[str] = frozenset()
 
 
 _KUBEVIP_VALUES = """\
@@ -148,6 +156,7 @@ DEFAULTS = Settings(
 def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settings, tuple[BadOption, ...]]:
     """Read the ConfigMap's data; a bad value keeps that of `last_good`, an absent option has its default.
 
+    What is unknown in `last_good` stays so only while its value is bad.
     Bad options come in the order of the option table, unknown ones after them by name.
     """
     values: dict[str, Any] = {}
@@ -165,12 +174,20 @@ def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settin
     if not settings.kubevip_chart_repo_url and not _needs_no_repository(settings):
         settings = replace(settings, kubevip_chart_repo_url=_last_repo_url(last_good))
         bad.append(BadOption(option="kubevipChartRepoUrl", value="", reason=REPO_URL_REASON))
+    unknown = last_good.unknown_options & {each.option for each in bad}
     known = {option.name for option in _OPTIONS}
     bad += [
         BadOption(option=_clean(name), value=_withheld(data[name]), reason=_no_option(name, known))
         for name in sorted(set(data) - known)
     ]
-    return settings, tuple(bad)
+    return replace(settings, unknown_options=unknown), tuple(bad)
+
+
+def parse_last_good(data: Mapping[str, str]) -> Settings:
+    """Read what `settings_data` made of settings in force; unknown is what it lacks, or what is bad by now."""
+    unknown = frozenset(option.name for option in _OPTIONS)
+    settings, _ = parse_settings(data, replace(DEFAULTS, unknown_options=unknown))
+    return replace(settings, unknown_options=settings.unknown_options | (unknown - data.keys()))
 
 
 def _no_option(name: str, known: Collection[str]) -> str:
@@ -242,6 +259,8 @@ def _needs_no_repository(settings: Settings) -> bool:
 def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
     return value.text if isinstance(value, ChartValues) else str(value)
 
 
@@ -287,6 +306,7 @@ _OPTIONS = (
     _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
     _Option("helmConcurrency", "helm_concurrency", parse_concurrency),
     _Option("kubevipGuestRemove", "kubevip_guest_remove", parse_bool),
+    _Option("kubevipReleaseNamespaces", "kubevip_release_namespaces", parse_namespaces),
     _Option("kubevipRolloutType", "kubevip_rollout_type", parse_choice(RolloutType)),
     _Option("kubevipRolloutCanaries", "kubevip_rollout_canaries", parse_amount(1)),
     _Option("kubevipRolloutMaxConcurrency", "kubevip_rollout_max_concurrency", parse_amount(1)),

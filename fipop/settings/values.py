@@ -192,6 +192,11 @@ def parse_namespace(text: str) -> str:
     return _parse_label(text, 63)
 
 
+def parse_namespaces(text: str) -> tuple[str, ...]:
+    """Read names of namespaces with commas between them; "" is none."""
+    return tuple(parse_namespace(part) for part in text.split(",")) if text.strip() else ()
+
+
 def parse_release_name(text: str) -> str:
     """Read the name of a helm release."""
     return _parse_label(text, _MAX_RELEASE_NAME)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
-from fipop.errors import CarriedElsewhereError, ChartError
+from fipop.errors import CarriedElsewhereError, ChartError, InstallBlockedError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
 
@@ -63,10 +63,12 @@ def observe(
     *,
     installs: bool,
     contested: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    unknown_options: Iterable[str] = (),
 ) -> GuestObservation:
     """Translate the report of a pass for the floating IPs that it was made for, and the addresses that they had.
 
-    `contested` tells by address which other guests say that they carry it.
+    `contested` tells by address which other guests say that they carry it; `unknown_options` for want of which options
+    nothing is done about releases.
     """
     if not report.reachable:
         message = str(report.error or "the guest did not answer")
@@ -85,9 +87,10 @@ def observe(
         reachable=True,
         configured=configured,
         served=served,
-        kube_vip=_readiness(releases.get(Role.KUBE_VIP)),
-        cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER)),
-        releases=tuple(_release(release) for release in report.releases),
+        kube_vip=_readiness(releases.get(Role.KUBE_VIP), unknown_options),
+        cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER), unknown_options),
+        # In a guest that is left the status names what fipop may still have to remove, until that is gone.
+        releases=tuple(map(_release, report.releases)) if installs or report.has_ours is False else None,
     )
 
 
@@ -126,12 +129,16 @@ def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Findin
     return Finding(verdict=Verdict.TRUE, reason="Configured", message=claims)
 
 
-def _readiness(release: ReleaseReport | None) -> Finding | None:
+def _readiness(release: ReleaseReport | None, unknown_options: Iterable[str]) -> Finding | None:
     if release is None:
         return None
     place = f"release {release.namespace}/{release.name}"
     if release.error is not None:
-        reason = release.error.condition if isinstance(release.error, ChartError) else "ReleaseFailed"
+        reason = (
+            release.error.condition
+            if isinstance(release.error, (ChartError, InstallBlockedError))
+            else "ReleaseFailed"
+        )
         return Finding(verdict=Verdict.FALSE, reason=reason, message=f"{place}: {release.error}")
     readiness = release.readiness
     verdict = Verdict.TRUE if readiness.ready else Verdict.FALSE
@@ -140,14 +147,31 @@ def _readiness(release: ReleaseReport | None) -> Finding | None:
         notes.append(f"{release.drift}: {_LEFT[release.left_because]}")
     elif release.drift:
         notes.append(f"differs from what is wanted ({release.drift}); kubevipUpdate: true would change it")
+    if release.doubt is not None:
+        notes.append(f"runs as before, as what the options ask for cannot be had: {release.doubt}")
     if release.renamed:
         notes.append(f"{place} keeps its name and namespace")
+    if release.beside:
+        notes.append(f"the guest also runs kube-vip by release {', '.join(release.beside[:_TOLD])}")
     reason = "Ready" if readiness.ready else "NotReady"
-    if readiness.ready and release.renamed:
+    if readiness.ready and release.doubt is not None:
+        reason = release.doubt.condition
+    elif readiness.ready and release.renamed:
         reason = "ReleaseNameChanged"
     elif readiness.ready and release.drift:
         reason = release.left_because or "Drift"
+    if unknown_options:
+        reason = "OptionUnknown"
+        notes.insert(0, _describe_unknown(unknown_options))
     return Finding(verdict=verdict, reason=reason, message="; ".join(notes))
+
+
+def _describe_unknown(options: Iterable[str]) -> str:
+    """Say what bad options hold up."""
+    return (
+        f"kube-fip-config: no good value is known of {', '.join(sorted(options))}: nothing is installed, upgraded or "
+        "removed in any guest"
+    )
 
 
 def _release(release: ReleaseReport) -> ReleaseStatus:

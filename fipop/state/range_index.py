@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fipop.api.models import Capacity, FloatingIPRange, RangeCapacity, SearchOrder
+from fipop.api.models import Capacity, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
 from fipop.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.ledger import Ledger, Range, Usage
@@ -90,6 +90,12 @@ class RangeIndex:
         pool = self._pools.get(range_name)
         return pool is not None and address in pool
 
+    def sharing(self, range_name: str) -> tuple[FloatingIPRange, ...]:
+        """Give a range, and those of its space that have some of its addresses too."""
+        pool, space = self._pools.get(range_name), self.space_of(range_name)
+        found = (self._ranges[name] for name, other in self._pools.items() if pool and pool.overlaps(other))
+        return tuple(each for each in found if each.address_space == space)
+
     def may_get(self, range_name: str, address: Address) -> bool:
         """Whether who waits for an address of a range, not known yet where it is "", might be given this one."""
         pool = self._pools.get(range_name)
@@ -105,6 +111,11 @@ class RangeIndex:
             return True
         snapshot = self.ledger_of(range_name).snapshot(range_name)
         return (snapshot.ipv4 if Family.IPV4 in self.families(range_name) else snapshot.ipv6).free == 0
+
+    def reservations_of(self, address: Address) -> tuple[Reservation, ...]:
+        """Give the reservations of an address, in whatever space."""
+        entries = (space.entries.get(address) for space in self._spaces.values())
+        return tuple(each.reservation for each in entries if each and each.reservation)
 
     def conflicts(self, range_name: str) -> tuple[str, ...]:
         """Name the older ranges that take addresses away from this one."""

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("health")
 
 TENANT = "tenant"
 GOOD_ANSWER_SECONDS = 30.0
-"""How old the last good answer of the API server may be."""
+"""How old the last read of an object may be."""
 BACK_SECONDS = 30.0
 SILENT_SECONDS = 120.0
 PATIENCE = 3

@@ -104,36 +104,3 @@ async def test_a_holder_that_slept_past_its_time_finds_itself_replaced(kube, nam
     assert not await sleeper.renew()
     await sleeper.release()
     assert await other.renew()
-
-
-async def test_who_takes_it_learns_how_long_ago_it_was_renewed_and_what_was_noted(kube, namespace):
-    clock = Clock()
-    first = LeaseClient(
-        kube,
-        namespace=namespace,
-        name="leader",
-        identity="first",
-        duration_seconds=15,
-        monotonic=clock,
-        note=lambda: {"looked": "true"},
-    )
-    second = candidate(kube, namespace, "second", clock)
-    assert await first.try_acquire()
-    assert first.before.age_seconds is None
-    assert await first.renew()
-    await first.release()
-    assert await second.try_acquire()
-    assert second.before.age_seconds is not None
-    assert second.before.age_seconds >= 0
-    assert second.before.annotations == {"looked": "true"}
-
-
-async def test_a_lease_that_is_seen_older_than_before_went_back(kube, namespace):
-    clock = Clock()
-    first = candidate(kube, namespace, "first", clock)
-    assert await first.try_acquire()
-    assert await first.renew()
-    assert not first.went_back
-    before = await kube.get(LEASES, "leader", namespace=namespace)
-    first._remember(before | {"metadata": before["metadata"] | {"resourceVersion": "1"}})
-    assert first.went_back

@@ -1,7 +1,7 @@
 """Letting go: quarantine, who gets an address back at once, who waits for it, and what ends the waiting."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 
 import pytest
@@ -12,7 +12,7 @@ from localfleet.proxy import upstream_of
 from localfleet.rancher_plan import Guest
 from localfleet.stack import RESERVATIONS, Stack, condition, floating_ips
 from localfleet.waiting import eventually
-from tests.api.tenant import Tenant
+from tests.api.tenant import Tenant, open_tenant
 
 pytestmark = pytest.mark.xdist_group("shared-stack")
 
@@ -29,6 +29,13 @@ async def guest(stack: Stack, tenant: Tenant, second_guest: ControlPlane) -> Asy
     yield guest
     if guest.cluster_id in stack.player.guests:
         await stack.player.delete_guest(guest)
+
+
+@pytest_asyncio.fixture
+async def neighbour(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
+    """Another namespace, which asks for what the first one had."""
+    async with open_tenant(stack, numbers) as neighbour:
+        yield neighbour
 
 
 def in_guest(tenant: Tenant, guest: Guest) -> Tenant:
@@ -116,18 +123,28 @@ async def test_a_guest_that_is_made_again_under_its_name_gets_its_address_back_i
 
 
 async def test_who_asks_for_a_quarantined_address_by_name_waits_and_its_condition_says_until_when(
-    tenant: Tenant,
+    tenant: Tenant, neighbour: Tenant
 ) -> None:
     pool = await tenant.offer("pool", f"{tenant.net}0/24", quarantineSeconds=4)
     await tenant.ask("web", pool, ipaddress=f"{tenant.net}9")
     await tenant.served("web")
-    await tenant.ask("heir", pool, ipaddress=f"{tenant.net}9")
-    await tenant.refused("heir", "AddressInUse", words=f"{tenant.namespace}/web")
+    await neighbour.ask("heir", pool, ipaddress=f"{tenant.net}9")
+    await neighbour.refused("heir", "AddressInUse", words=f"{tenant.namespace}/web")
     await tenant.delete("web")
     until = (await tenant.quarantined(f"{tenant.net}9"))["spec"]["quarantinedUntil"]
     words = datetime.fromisoformat(until).strftime("%Y-%m-%d %H:%M:%S UTC")
-    await tenant.refused("heir", "AddressQuarantined", words=f"until {words}")
-    assert await tenant.served("heir", seconds=10) == [f"{tenant.net}9"]
+    await neighbour.refused("heir", "AddressQuarantined", words=f"until {words}")
+    assert await neighbour.served("heir", seconds=15) == [f"{tenant.net}9"]
+
+
+async def test_another_floating_ip_of_the_same_namespace_gets_the_address_at_once(tenant: Tenant) -> None:
+    pool = await tenant.offer("pool", f"{tenant.net}0/24", quarantineSeconds=3600)
+    await tenant.ask("web", pool, ipaddress=f"{tenant.net}9")
+    await tenant.served("web")
+    await tenant.ask("web-in-git", pool, ipaddress=f"{tenant.net}9")
+    await tenant.refused("web-in-git", "AddressInUse")
+    await tenant.delete("web")
+    assert await tenant.served("web-in-git") == [f"{tenant.net}9"]
 
 
 async def test_an_address_that_a_service_of_the_guest_still_has_stays_in_quarantine_and_the_condition_names_it(
@@ -209,19 +226,19 @@ async def test_a_floating_ip_that_is_made_again_under_its_name_keeps_its_address
 
 
 async def test_an_admin_who_deletes_a_quarantined_reservation_frees_its_address_at_once(
-    tenant: Tenant,
+    tenant: Tenant, neighbour: Tenant
 ) -> None:
     pool = await tenant.offer("pool", f"{tenant.net}9", quarantineSeconds=3600)
     await tenant.ask("web", pool)
     await tenant.served("web")
-    await tenant.ask("heir", pool, ipaddress=f"{tenant.net}9")
+    await neighbour.ask("heir", pool, ipaddress=f"{tenant.net}9")
     await tenant.ask("anybody", pool)
     await tenant.delete("web")
     await tenant.quarantined(f"{tenant.net}9")
     await tenant.delete_reservation(f"{tenant.net}9")
 
     async def has_an_heir() -> bool:
-        return (await tenant.holders()).keys() == {f"{tenant.net}9"}
+        return (await tenant.holders() | await neighbour.holders()).keys() == {f"{tenant.net}9"}
 
     await eventually(has_an_heir, seconds=5)
 

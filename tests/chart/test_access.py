@@ -65,6 +65,7 @@ BASE = table("""
     -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org get
     kube-fip           -                            configmaps/kube-fip-config get,list,watch
     kube-fip           -                            configmaps/fipop-rollout get,patch
+    kube-fip           -                            configmaps/fipop-last-settings get,patch
     kube-fip           -                            configmaps               create,list,delete
     fleet-default      -                            secrets                  get
     cattle-global-data -                            secrets                  get

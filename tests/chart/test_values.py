@@ -31,6 +31,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a boolean as text": {"settings": {"traceIpamData": "yes"}},
     "an unknown way of installing": {"settings": {"kubevipGuestInstall": "always"}},
     "a namespace that is none": {"settings": {"kubevipNamespace": "Kube_System"}},
+    "a list of namespaces with blanks alone between them": {"settings": {"kubevipReleaseNamespaces": "a b"}},
     "a release name that is too long": {"settings": {"kubevipReleaseName": "x" * 54}},
     "a chart reference over HTTP": {"settings": {"kubevipChartRef": "https://charts.example.com/kube-vip"}},
     "a repository without a scheme": {"settings": {"kubevipChartRepoUrl": "charts.example.com"}},
@@ -107,7 +108,7 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     values = yaml.safe_load((ROOT / "values.yaml").read_text())
     assert set(SCHEMA["properties"]) == set(values)
     assert set(OPTIONS) == set(values["settings"])
-    assert len(WITH_PATTERN) == 15
+    assert len(WITH_PATTERN) == 16
 
 
 @pytest.mark.parametrize("option", WITH_PATTERN)

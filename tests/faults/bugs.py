@@ -97,7 +97,11 @@ BUGS = (
         ),
         Edit(scope="Adoption.adopt_all", before="self._having_addresses()", after="()"),
         with_guards_off=(
-            Edit(scope="AllocationGate.is_open", before="self.adopted and self.looked", after="True"),
+            Edit(
+                scope="AllocationGate.is_open",
+                before="self.is_shut or not self.adopted",
+                after="self.is_shut",
+            ),
             Edit(
                 scope="AllocationIndex._named",
                 before="floating_ip is None",
@@ -121,7 +125,7 @@ BUGS = (
         "what guests carry is not looked at before new addresses are given out",
         _CAREFUL,
         "c-m-steady00/dynamic has 10.9.0.10",
-        Edit(scope="GuestScan._look_at", before="carried.single", after="()"),
+        Edit(scope="GuestScan._ask", before="carried.single", after="()"),
     ),
     _bug(
         "cache-is-the-truth",

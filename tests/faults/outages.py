@@ -15,7 +15,7 @@ from tests.harness.oracles import Setting, allocations, replay
 
 OUTAGE = "outage"
 UNREADY_SECONDS = (20.0, 45.0)
-"""Readiness turns red 30 s after the last good answer, which may be some seconds older than the outage."""
+"""Readiness turns red 30 s after the last read of an object, which may be some seconds older than the outage."""
 BACK_SECONDS = 30.0
 START_SECONDS = 60.0
 _LOOK_SECONDS = 0.25

@@ -112,6 +112,52 @@ UNIT_BUGS = (
         "test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",
     ),
     _unit_bug(
+        "freed-for-its-carrier",
+        "an address is freed for the guest that carries it and waits for it, so that anybody may have it",
+        Edit(
+            scope="QuarantineReconciler._look",
+            before="self._reservation_store.offer(reservation, each.namespace)",
+            after="await self._reservation_store.free(reservation)",
+        ),
+        "scenarios/test_carried_by_claimant.py",
+        ("test_it_does_not_go_to_who_waits_for_any_address_while_the_guest_that_names_it_carries_it"),
+        "test_an_application_that_moved_to_another_guest_takes_its_address_along[asks first-True]",
+    ),
+    _unit_bug(
+        "contested-is-given",
+        "a guest gets what it had, or carries, though another was seen to carry it too",
+        Edit(
+            scope="ReservationStore.may_take",
+            before="self._is_contested(address_of(known), owner.key)",
+            after="False",
+        ),
+        "scenarios/test_carried_by_claimant.py",
+        ("test_of_two_guests_that_carry_it_and_name_it_the_one_gets_it_that_is_left[before the start-c-m-b]"),
+        ("test_of_two_guests_that_carry_it_and_name_it_the_one_gets_it_that_is_left[after the start-c-m-b]"),
+    ),
+    _unit_bug(
+        "offered-for-good",
+        "what a look found to be carried by one guest alone is given to it at any later time",
+        Edit(
+            scope="ReservationStore._is_offered",
+            before="is_same and self._monotonic() - at < PERMIT_SECONDS",
+            after="is_same",
+        ),
+        "scenarios/test_carried_by_claimant.py",
+        "test_a_guest_that_let_go_since_it_was_asked_is_asked_again_before_it_gets_the_address",
+    ),
+    _unit_bug(
+        "half-of-a-quota",
+        "of two addresses that are asked for together the first is claimed though the limit allows no second",
+        Edit(
+            scope="find_quota_excess",
+            before="{each.name for each in beside}",
+            after="set()",
+        ),
+        "scenarios/test_limited_ranges.py",
+        ("test_who_may_have_one_address_and_asks_for_two_gets_none_and_causes_no_writes[spec0]"),
+    ),
+    _unit_bug(
         "another-range-serves",
         "a floating IP whose range is deleted gets an address of another that matches",
         Edit(
@@ -156,13 +202,49 @@ UNIT_BUGS = (
         "looks-of-long-ago",
         "what guests carried when they were looked at is kept from others whenever a range changes",
         Edit(
-            scope="GuestScan._open_gate",
+            scope="GuestScan._step",
             before="self._compare_with_ranges()",
-            after="self.unowned.keep_all(self._seen)",
+            after="self._ranges_changed = bool(self._changed.update(self._seen))",
         ),
         "unit/operator/guests/test_scan.py",
         "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
         "test_a_changed_range_takes_no_address_that_a_guest_carries_no_more",
+    ),
+    _unit_bug(
+        "short-scan",
+        "a leader that takes over waits for guests for 5 seconds",
+        Edit(scope="GuestScan._begin", before="self._now() + LOOK_SECONDS", after="self._now() + 5.0"),
+        "scenarios/test_first_scan.py",
+        "test_after_a_change_of_the_leader_no_guest_gets_what_one_carries_that_answers_late",
+        "test_after_a_change_of_the_leader_nobody_gets_what_a_guest_carries_that_never_answered",
+        "test_two_changes_of_the_leader_in_a_row_wait_as_one",
+    ),
+    _unit_bug(
+        "written-before-answers",
+        "an address is written while a guest that may carry it was not heard",
+        Edit(
+            scope="AllocationGate.may_write",
+            before="any(self.reaches(each, reservation) for each in others)",
+            after="False",
+        ),
+        "scenarios/test_first_scan.py",
+        "test_after_a_change_of_the_leader_no_guest_gets_what_one_carries_that_answers_late",
+    ),
+    _unit_bug(
+        "unresolved-fits-nothing",
+        "a guest that had no round yet is a guest of those ranges alone that its floating IPs name",
+        Edit(
+            scope="Reach._serving",
+            before="self.guests.known(guest_id) or self.guests.glimpse(guest_id)",
+            after="self.guests.known(guest_id)",
+        ),
+        "scenarios/test_first_scan.py",
+        *(
+            "test_what_a_guest_carries_of_a_range_that_fits_it_is_kept_though_its_floating_ips_name_others"
+            f"[{restored}-{by}]"
+            for restored in (False, True)
+            for by in ("selector", "harvester")
+        ),
     ),
     _unit_bug(
         "space-changed",
@@ -224,6 +306,27 @@ UNIT_BUGS = (
         "test_it_keeps_its_address_where_the_range_is_the_same",
     ),
     _unit_bug(
+        "adopted-by-name",
+        "a release of the wanted name is adopted, whoever made it",
+        Edit(
+            scope="_is_by_predecessor",
+            before='found.values.get("nameOverride") == state.latest.name',
+            after="state.latest.name == wanted.name",
+        ),
+        "unit/guest/test_release_ownership.py",
+        "test_without_labels_only_the_mark_of_kube_fip_operator_counts_and_only_where_it_installed"
+        "[networking-values5-taken]",
+        "test_a_release_without_labels_under_another_name_is_adopted_by_its_mark_or_left_alone",
+    ),
+    _unit_bug(
+        "any-namespace-counts",
+        "a release with fipop's labels counts in any namespace of a guest",
+        Edit(scope="judge_ownership", before="latest.namespace not in scope.namespaces", after="False"),
+        "unit/guest/test_release_ownership.py",
+        "test_our_labels_count_in_namespaces_of_the_options_and_of_the_status_and_block_in_any_other[tenant]",
+        "test_a_release_with_our_label_is_found_under_any_name_and_the_wanted_name_first",
+    ),
+    _unit_bug(
         "status-before-reservation",
         "an address counts as reserved before anybody asked for it",
         Edit(
@@ -233,5 +336,16 @@ UNIT_BUGS = (
         ),
         "unit/operator/addresses/test_reservations.py",
         "test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_told_whose_it_is",
+    ),
+    _unit_bug(
+        "unknown-is-no",
+        "a guest that is to be left and was not reached does not count, so that many are left in turns",
+        Edit(
+            scope="Departures.may_remove",
+            before="self.is_leaving(each)",
+            after="self.is_leaving(each) and self._has_ours.get(each.id, True)",
+        ),
+        "unit/operator/guests/test_departures.py",
+        "test_a_guest_that_was_never_reached_counts_as_one_that_loses_something",
     ),
 )

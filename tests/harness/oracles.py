@@ -91,6 +91,8 @@ class Judge:
     """When people last changed a floating IP, which may give it another address."""
     wish: dict[Owner, frozenset[str]] = field(default_factory=dict)
     """The addresses that people last named in a floating IP's spec."""
+    wished: dict[Owner, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """All that people ever named there: a claim that was decided on may be on its way while they change their mind."""
     had: dict[Owner, set[Slot]] = field(default_factory=lambda: defaultdict(set))
     """What was ever held for a floating IP: what people wrote of these addresses may be an echo of ours."""
     ranges_at: list[int] = field(default_factory=list)
@@ -208,7 +210,9 @@ class Judge:
             self._say(change.revision, "I3", f"{slot} waits {waits:.0f} s, its range wants {wanted:.0f} s")
 
     def _granted(self, change: Change, slot: Slot, owner: Owner, before: Json | None) -> None:
-        if before is not None and not _returns(before, change.obj or {}):
+        if before is not None and not (
+            _returns(before, change.obj or {}) or self._is_asked_for(change, slot, owner, before)
+        ):
             self._say(
                 change.revision,
                 "I3",
@@ -217,6 +221,17 @@ class Judge:
         carrier = self.written.get(slot)
         if carrier is not None and not self._is_guest_of(carrier, owner):
             self._say(change.revision, "I3", f"{slot} is given to {owner} while guest {carrier} carries it")
+
+    def _is_asked_for(self, change: Change, slot: Slot, owner: Owner, before: Json) -> bool:
+        """Whether an address goes to a floating IP that named it: of the guest that had it, or, after the time, of the
+        only one that carries it."""
+        if slot[1] not in self.wished[owner]:
+            return False
+        if owner_of(before)[0] == owner[0]:
+            return True
+        is_over = change.at >= seconds(before["spec"]["quarantinedUntil"]) - EARLY_SECONDS
+        carriers = [guest for guest, carried in self.carried.items() if slot[1] in carried]
+        return is_over and len(carriers) == 1 and self._is_guest_of(carriers[0], owner)
 
     def _freed(self, change: Change, slot: Slot, before: Json) -> None:
         if change.name in self.setting.admin_freed:
@@ -256,6 +271,7 @@ class Judge:
             return
         if before is None or by_people:
             self.wish[owner] = _wished(change.obj)
+            self.wished[owner] |= self.wish[owner]
         else:
             self._written_over(change, owner, _wished(before) - _wished(change.obj))
         now = slots_named_by(change.obj)

@@ -57,7 +57,11 @@ def guest_of(name: str, *, created: datetime = START) -> Guest:
 
 @dataclass(slots=True)
 class FakeGuest:
-    """What stands in a guest: its revisions by role, each the name of a target ("" for something older)."""
+    """What stands in a guest: its revisions by role, each the name of a target ("" for something older).
+
+    One that `is_locked` has a record of somebody's helm under way that is renewed again and again; one that
+    `is_in_line` waits for its turn with helm.
+    """
 
     revisions: dict[Role, list[str]] = field(default_factory=lambda: {role: ["old"] for role in Role})
     failed: dict[Role, bool] = field(default_factory=lambda: dict.fromkeys(Role, False))
@@ -65,6 +69,8 @@ class FakeGuest:
     reachable: bool = True
     is_ready: bool = True
     crashes: int = 0
+    is_locked: bool = False
+    is_in_line: bool = False
     helm_until: float = 0.0
     due_at: float = 0.0
 
@@ -261,7 +267,7 @@ class World:
                     guest.revisions[role].append(guest.revisions[role][revision - 1])
                 guest.failed[role] = False
             return
-        if not gate.is_open or gate.aim is None:
+        if not gate.is_open or gate.aim is None or guest.is_locked or guest.is_in_line:
             return
         aim = gate.aim.target.name
         for role in Role:
@@ -318,6 +324,7 @@ class World:
             writes=0,
             retry_after_seconds=None,
             restarts={"pod": guest.crashes},
+            awaits_helm=guest.is_in_line,
             is_back=back is not None
             and all(guest.current(role) != back.leaving.target.name for role in Role),
         )

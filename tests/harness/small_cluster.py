@@ -1,16 +1,19 @@
 """An API server in memory with what people and Rancher make there, and guests that are what a test says they carry."""
 
+import asyncio
 import base64
 from datetime import datetime
 from typing import Any
 
 from fipop.api import names
-from fipop.errors import ApiUnreachableError
+from fipop.errors import ApiUnreachableError, FipopError
 from fipop.guest.in_use import InUseAddresses, addresses_in
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
     FLOATING_IPS,
+    HARVESTER_CONFIGS,
     MANAGEMENT_CLUSTERS,
     NAMESPACES,
     PROVISIONING_CLUSTERS,
@@ -25,14 +28,19 @@ WORKSPACE = "fleet-default"
 
 
 class Guests:
-    """What the guests carry, each by its id; those that are `silent` cannot be asked."""
+    """What the guests carry, each by its id; those that are `silent` cannot be asked.
+
+    One of `slow` takes so many seconds to tell. A pass writes what the ledger grants to the ConfigMap, where it may.
+    """
 
     def __init__(self) -> None:
         self.config_maps: dict[str, str] = {}
         self.services: dict[str, str] = {}
         self.silent: set[str] = set()
+        self.slow: dict[str, float] = {}
 
     async def look(self, guest_id: str, _kubeconfig: bytes, **_: object) -> InUseAddresses:
+        await asyncio.sleep(self.slow.get(guest_id, 0.0))
         if guest_id in self.silent:
             raise ApiUnreachableError(verb="list", kind="ConfigMap", name="", reason="no answer")
         config_map = {
@@ -46,19 +54,44 @@ class Guests:
         }
         return addresses_in([config_map], [service])
 
+    async def run_pass(self, task: GuestTask, **_: object) -> PassReport:
+        error: FipopError | None = None
+        outcome = ConfigMapOutcome.WITHHELD
+        try:
+            if await task.before_write():
+                self.config_maps[task.guest_id] = ",".join(f"{each}/32" for each in sorted(task.granted))
+                outcome = ConfigMapOutcome.WRITTEN
+        except FipopError as refusal:
+            error, outcome = refusal, ConfigMapOutcome.FAILED
+        return PassReport(
+            guest_id=task.guest_id,
+            reachable=True,
+            error=error,
+            config_map=ConfigMapReport(outcome=outcome, error=error),
+            releases=(),
+            harvester_parked=None,
+            events=(),
+            requests=1,
+            writes=1,
+            retry_after_seconds=None,
+        )
+
     def forget(self, guest_id: str) -> None:
         """Nothing is kept for a guest that is gone."""
 
 
 class SmallCluster:
-    """What is there, and what people do to it. Each guest has at most one floating IP, which is named "web"."""
+    """What is there, and what people do to it. Floating IPs are named "web" unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.memory = Memory()
         self.carried = Guests()
 
-    def add_range(self, name: str = "pool", iprange: str = "10.0.0.10-10.0.0.13", **spec: object) -> None:
-        self._put(FLOATING_IP_RANGES, "", name, spec={"iprange": iprange, **spec})
+    def add_range(
+        self, name: str = "pool", iprange: str = "10.0.0.10-10.0.0.13", *, harvester: str = "", **spec: object
+    ) -> None:
+        annotations = {names.ANNOTATION_HARVESTER_CLUSTER: harvester} if harvester else {}
+        self._put(FLOATING_IP_RANGES, "", name, annotations=annotations, spec={"iprange": iprange, **spec})
 
     def change_range(self, name: str = "pool", **spec: object) -> None:
         self._change(FLOATING_IP_RANGES, "", name, spec)
@@ -93,6 +126,38 @@ class SmallCluster:
             status={"clusterName": guest_id},
         )
 
+    def put_on_harvester(self, guest_id: str, harvester: str) -> None:
+        """Have a guest's machines on a Harvester cluster, which Rancher knows by that name."""
+        self._put(
+            MANAGEMENT_CLUSTERS,
+            "",
+            f"c-{harvester}",
+            spec={"displayName": harvester},
+            status={"provider": "harvester"},
+        )
+        # Nobody watches this kind: it is only read.
+        self.memory.objects[HARVESTER_CONFIGS.plural, WORKSPACE, f"nodes-{guest_id}"] = {
+            "metadata": {"name": f"nodes-{guest_id}", "resourceVersion": "1"},
+            "networkName": "vlan1",
+        }
+        secret = base64.b64encode(f"c-{harvester}".encode()).decode()
+        self._put(
+            SECRETS,
+            "cattle-global-data",
+            f"cc-{harvester}",
+            data={"harvestercredentialConfig-clusterId": secret},
+        )
+        pool = {
+            "controlPlaneRole": True,
+            "machineConfigRef": {"kind": "HarvesterConfig", "name": f"nodes-{guest_id}"},
+        }
+        key = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}")
+        spec = {
+            "cloudCredentialSecretName": f"cattle-global-data:cc-{harvester}",
+            "rkeConfig": {"machinePools": [pool]},
+        }
+        self.memory.put(key, {**self.memory.objects[key], "spec": spec})
+
     def label_guest(self, guest_id: str, **labels: str) -> None:
         """Put labels on a guest's provisioning Cluster."""
         key = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}")
@@ -109,15 +174,24 @@ class SmallCluster:
         self.memory.remove((PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}"))
         self.memory.remove((MANAGEMENT_CLUSTERS.plural, "", guest_id))
 
-    def ask(self, guest_id: str, ipaddress: str = "", *, has: str = "", space: str = "default") -> None:
+    def ask(
+        self,
+        guest_id: str,
+        ipaddress: str = "",
+        *,
+        has: str = "",
+        space: str = "default",
+        name: str = "web",
+        **spec: object,
+    ) -> None:
         """Make a floating IP of range "pool" for a guest; `has` is the address that its status names already."""
         status = {"addresses": [has], "range": "pool", "addressSpace": space, "observedGeneration": 1}
         self._put(
             FLOATING_IPS,
             guest_id,
-            "web",
+            name,
             annotations={names.ANNOTATION_RANGE: "pool"},
-            spec={"ipaddress": ipaddress or has},
+            spec={"ipaddress": ipaddress or has, **spec},
             **({"status": status} if has else {}),
         )
 
@@ -137,9 +211,9 @@ class SmallCluster:
         for guest_id in guest_ids:
             self.ask_for_range(guest_id, space)
 
-    def give_up(self, guest_id: str) -> None:
-        """Delete the floating IP of a guest."""
-        self.memory.remove((FLOATING_IPS.plural, guest_id, "web"))
+    def give_up(self, guest_id: str, name: str = "web") -> None:
+        """Delete a floating IP of a guest."""
+        self.memory.remove((FLOATING_IPS.plural, guest_id, name))
 
     def reserve(
         self,

@@ -159,9 +159,9 @@ class SmallOperator(SmallCluster):
         """Look until so much is reached; no other round has a turn meanwhile."""
         looking = asyncio.create_task(self.term.scan.run())
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(100):
                 while not is_reached():  # noqa: ASYNC110 - the store has no event for that
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)

@@ -1,5 +1,6 @@
 """Views of a floating IP for decisions, as values: what a test does not say is as it is where all is well."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +45,7 @@ class FakeHolders:
         counts = {"total": 0, "used": 0, "quarantined": 0}
         raise RangeFullError(range_name=range_name, pool_text=POOL, family=family.label, **counts)
 
-    def refusal(self, claim: Claim, *, is_own: bool) -> Blocker | None:
+    def refusal(self, claim: Claim, *, is_own: bool, beside: Collection[Claim] = ()) -> Blocker | None:  # noqa: ARG002
         return None if is_own else self.refused.get(format_address(claim.address))
 
     def holder(self, claim: Claim) -> Reservation | None:
@@ -93,6 +94,7 @@ def view_of(
         "is_guest_known": True,
         "observation": None,
         "is_gate_open": True,
+        "written": frozenset(),
         "write_backs": 0,
         "now": NOW,
     }

@@ -378,8 +378,13 @@ RELEASES = [
         ("no-release", gzip.compress(b"[]"), {}, HELM_SAYS),
         ("large-values", release(config={"a": "x" * 600_000}), {}, HELM_SAYS),
         ("deep-values", release(config=json.loads("[" * 900 + "]" * 900)), {}, HELM_SAYS),
-        ("foreign-chart", release(HIDDEN), {}, "another chart"),
-        ("pending", release(), {"status": "pending-install"}, "(pending-install|helm|another chart)"),
+        ("foreign-chart", release(HIDDEN), {}, "not the kube-vip of fipop"),
+        (
+            "pending",
+            release(),
+            {"status": "pending-install"},
+            "(pending-install|helm|not the kube-vip of fipop)",
+        ),
     )
 ]
 

@@ -8,6 +8,7 @@ from fipop.api.names import ANNOTATION_CONFIRM_RELEASE
 from fipop.errors import CarriedElsewhereError
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from tests.harness.small_operator import SmallOperator
+from tests.harness.virtual_time import in_virtual_time
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
@@ -91,6 +92,7 @@ async def test_nobodys_address_that_several_guests_carry_waits_for_the_last(last
     await given_to_another(operator)
 
 
+@in_virtual_time
 async def test_a_guest_that_does_not_answer_at_a_later_look_is_still_known_to_carry_anothers_address() -> (
     None
 ):

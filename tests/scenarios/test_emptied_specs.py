@@ -1,7 +1,12 @@
 """A spec that is emptied asks for any address of its range: what was asked for by name before binds nobody."""
 
+from itertools import pairwise
+
+import pytest
+
 from fipop.api import names
 from fipop.kube.resources import FLOATING_IPS
+from tests.harness.history import Change
 from tests.harness.small_operator import SmallOperator
 
 A = "c-m-a"
@@ -149,3 +154,48 @@ async def test_who_insists_on_what_was_chosen_before_is_not_fought_while_another
     await operator.pass_time(3600)
     assert changed_back == 1
     assert operator.asked_for(A) == theirs
+
+
+@pytest.mark.parametrize("policy", ["PreferDualStack", "RequireDualStack"])
+@pytest.mark.parametrize("when", ["at once", "at rest"])
+@pytest.mark.parametrize("theirs", [X, "fd00::10", ""])
+async def test_a_tool_that_insists_on_one_of_two_families_is_not_fought(
+    policy: str, when: str, theirs: str
+) -> None:
+    """Git holds one address, fipop writes both, and the tool reverts that: every revert was answered."""
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.10-10.0.0.13,fd00::10-fd00::13")
+    operator.add_guest(A)
+    await operator.start()
+    written: list[str] = []
+    reverted = 0
+
+    def watch(change: Change) -> None:
+        if change.key == KEY and change.obj is not None:
+            written.append(change.obj["spec"]["ipaddress"])
+
+    def revert(_: str = "") -> None:
+        nonlocal reverted
+        if reverted < 200 and KEY in operator.memory.objects and operator.asked_for(A) != theirs:
+            reverted += 1
+            operator.ask_for_another(A, theirs)
+
+    operator.memory.listeners.append(watch)
+    if when == "at once":
+        operator.client.on_commit = revert
+    operator.ask(A, theirs, ipFamilyPolicy=policy)
+    await operator.settle()
+    for _ in range(200):
+        revert()
+        await operator.settle()
+        await operator.pass_time(60)
+    both = f"{X},fd00::10"
+    assert sum(each == both != last for last, each in pairwise(written)) <= 3
+    assert operator.asked_for(A) == theirs
+    status = operator.memory.objects[KEY]["status"]
+    assert status["addresses"] == [X, "fd00::10"]
+    assert "SpecReverted" in {each["reason"] for each in status["conditions"] if each["type"] == "Allocated"}
+    operator.client.on_commit = None
+    operator.ask_for_another(A, "10.0.0.12")
+    await operator.settle()
+    assert operator.asked_for(A) == "10.0.0.12,fd00::10", "another wish is followed as ever"

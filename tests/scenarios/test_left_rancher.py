@@ -69,6 +69,7 @@ async def test_an_absence_of_long_ago_does_not_count() -> None:
 async def test_a_guest_that_rancher_made_went_with_its_cluster_objects() -> None:
     operator = build(imported=False)
     await operator.start()
+    await operator.pass_time(60)
     assert not operator.quarantined()
 
 

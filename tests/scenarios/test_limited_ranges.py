@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from fipop.kube.resources import FLOATING_IPS
+from tests.harness.history import Change
 from tests.harness.small_operator import SmallOperator
 
 A, B = "c-m-a", "c-m-b"
@@ -120,5 +121,45 @@ async def test_a_limit_that_comes_later_moves_nobody() -> None:
     await operator.start()
     operator.change_range(maxPerGuest=1)
     await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    assert reason_of(operator, A) == "Allocated"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"ipFamilyPolicy": "RequireDualStack"},
+        {"ipFamilies": ["IPv4", "IPv6"]},
+        {"ipaddress": f"{X},fd00::12"},
+        {"ipaddress": X, "ipFamilyPolicy": "RequireDualStack"},
+    ],
+)
+async def test_who_may_have_one_address_and_asks_for_two_gets_none_and_causes_no_writes(
+    spec: dict[str, object],
+) -> None:
+    """The first was claimed, the second refused, the first given back, freed and claimed again, for ever."""
+    operator = build(maxPerGuest=1, iprange=f"{X}-{Z},fd00::10-fd00::12", quarantineSeconds=60)
+    await operator.start()
+    operator.ask(A, str(spec.get("ipaddress", "")), **{key: spec[key] for key in spec if key != "ipaddress"})
+    await operator.settle()
+    await operator.pass_time(60)
+    assert (operator.held(), operator.quarantined()) == ({}, set())
+    assert reason_of(operator, A) == "QuotaExceeded"
+    writes: list[Change] = []
+    operator.memory.listeners.append(writes.append)
+    await operator.pass_time(24 * 3600)
+    assert writes == []
+    operator.change_range(maxPerGuest=2)
+    await operator.settle()
+    assert set(operator.held().values()) == {A}
+    assert len(operator.held()) == 2
+
+
+async def test_who_prefers_two_addresses_and_may_have_one_has_one() -> None:
+    operator = build(maxPerGuest=1, iprange=f"{X}-{Z},fd00::10-fd00::12")
+    await operator.start()
+    operator.ask(A, ipFamilyPolicy="PreferDualStack")
+    await operator.settle()
+    await operator.pass_time(24 * 3600)
     assert operator.held() == {f"default.{X}": A}
     assert reason_of(operator, A) == "Allocated"

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from yarl import URL
+
+from fipop.api.names import parse_go_bool
 from fipop.errors import FipopError
 from fipop.guest.helm.charts import ChartSource
 from fipop.jsons import JsonView, as_mapping, as_text
@@ -28,12 +31,32 @@ class ChartAccessError(FipopError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartAccess:
-    """The access to a source: a user and password, or a token, and the authority in PEM; "" for what is not needed."""
+    """The access to a source: a user and password, or a token, and the authority in PEM; "" for what is not needed.
+
+    The credential goes to `hosts` alone, each with its port where that is not the usual one.
+    """
 
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     authority: str = field(default="", repr=False)
+    hosts: frozenset[str] = frozenset()
+    allow_http: bool = False
+
+    def problem_with(self, url: URL) -> str:
+        """Say why the credential does not go to a URL; "" where it does, or where there is none."""
+        if not (self.username or self.token):
+            return ""
+        if url.host_port_subcomponent not in self.hosts:
+            return f"the credential is not for {url.host_port_subcomponent}: hosts in its Secret may name it"
+        if url.scheme != "https" and not self.allow_http:
+            return 'the credential does not go over http: allowHTTP: "true" in its Secret would allow it'
+        return ""
+
+    def authorization(self) -> str:
+        """Give the header that brings the credential."""
+        pair = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+        return f"Bearer {self.token}" if self.token else f"Basic {pair}"
 
 
 AccessReader = Callable[[ChartSource], Awaitable[ChartAccess]]
@@ -44,17 +67,25 @@ async def no_access(_source: ChartSource) -> ChartAccess:
     return ChartAccess()
 
 
-def parse_credential(name: str, secret: JsonView | None) -> ChartAccess:
-    """Read the Secret of an admin: `username` and `password`, or `token`. Raises ChartAccessError."""
+def parse_credential(name: str, secret: JsonView | None, host: str) -> ChartAccess:
+    """Read the Secret of an admin: `username` and `password`, or `token`, and the `hosts` they are for, else `host`.
+
+    Raises ChartAccessError.
+    """
     if secret is None:
         raise ChartAccessError(f"Secret {name} is not there")
     data = as_mapping(secret.get("data"))
-    username, password, token = (_decode(name, data, key) for key in ("username", "password", "token"))
-    if token and not (username or password):
-        return ChartAccess(token=token)
-    if not (username and password) or token:
+    fields = ("username", "password", "token", "hosts", "allowHTTP")
+    username, password, token, hosts, allow_http = (_decode(name, data, key) for key in fields)
+    if bool(token) == bool(username or password) or bool(username) != bool(password):
         raise ChartAccessError(f"Secret {name} must hold username and password, or token")
-    return ChartAccess(username=username, password=password)
+    return ChartAccess(
+        username=username,
+        password=password,
+        token=token,
+        hosts=frozenset(each.strip().lower().removesuffix(":443") for each in (hosts or host).split(",")),
+        allow_http=parse_go_bool(allow_http.strip()) is True,
+    )
 
 
 def parse_authority(name: str, config_map: JsonView | None) -> str:
@@ -82,8 +113,7 @@ def write_registry_config(folder: Path, ref: str, access: ChartAccess) -> Path |
     if access.token:
         entry = {"registrytoken": access.token}
     elif access.username:
-        pair = f"{access.username}:{access.password}".encode()
-        entry = {"auth": base64.b64encode(pair).decode()}
+        entry = {"auth": access.authorization().removeprefix("Basic ")}
     else:
         return None
     return _write(folder / "registry.json", json.dumps({"auths": {urlsplit(ref).netloc: entry}}))

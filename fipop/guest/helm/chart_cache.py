@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fipop.errors import ChartError, HelmError, HelmFailure
-from fipop.guest.helm.chart_access import AccessReader, ChartAccessError, no_access
+from fipop.guest.helm.chart_access import AccessReader, ChartAccess, ChartAccessError, no_access
 from fipop.guest.helm.chart_archives import (
     CachedChart,
     chart_problem,
@@ -21,6 +21,7 @@ from fipop.guest.helm.chart_archives import (
 )
 from fipop.guest.helm.charts import ChartSource
 from fipop.guest.helm.command import ChartFetch
+from fipop.guest.helm.detours import find_detour
 from fipop.guest.helm.runner import HelmRunner
 
 RESOLVE_SECONDS = 600.0
@@ -151,6 +152,23 @@ class ChartCache:
         if access.token and not source.ref:
             reason = "a repository over HTTP takes username and password, not a token"
             raise chart_problem(source, reason, "ChartAccessMissing")
+        if problem := access.problem_with(source.url):
+            access = ChartAccess(authority=access.authority)
+        elif access.username or access.token:
+            detour = await find_detour(source.probe_url, access, f"chart {source}")
+            if detour:
+                raise chart_problem(source, f"it leads elsewhere: {detour}", "ChartUnauthorized")
+        try:
+            return await self._fetch_with(access, source, known)
+        except HelmError as error:
+            condition = _CONDITIONS.get(error.failure, "")
+            if problem and condition == "ChartUnauthorized":
+                raise chart_problem(source, f"{error.failure.value}: {problem}", condition) from error
+            raise
+
+    async def _fetch_with(
+        self, access: ChartAccess, source: ChartSource, known: CachedChart | None
+    ) -> CachedChart:
         async with self._helm.fetching(f"chart {source}") as fetch:
             fetch.use(access)
             version, sha256 = await self._resolve(fetch, source)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from yarl import URL
+
 from fipop.api import names
 from fipop.settings.options import Settings
 
@@ -37,7 +39,8 @@ class ChartSource:
     """Where a chart comes from: by name from a repository, or by an `oci://` or `file://` reference.
 
     `version` "" is the newest. `secret` and `ca` name the Secret with the credential and the ConfigMap with the
-    authority that the source wants, "" for none; `sha256` is what the archive must be, in hex, "" for anything.
+    authority that the source wants, "" for none; `sha256` is what the archive must be, in hex, "" for anything. The
+    credential goes to `secret_host` alone, unless its Secret names others.
     """
 
     name: str
@@ -45,6 +48,7 @@ class ChartSource:
     ref: str = ""
     version: str = ""
     secret: str = ""
+    secret_host: str = ""
     ca: str = ""
     sha256: str = ""
 
@@ -52,6 +56,18 @@ class ChartSource:
     def file(self) -> str:
         """The path of the archive, where it is mounted into our pod; "" for a source elsewhere."""
         return self.ref.removeprefix(FILE_SCHEME) if self.ref.startswith(FILE_SCHEME) else ""
+
+    @property
+    def url(self) -> URL:
+        """Where it is, a registry by https."""
+        return URL(self.ref.replace("oci://", "https://", 1) or self.repo_url)
+
+    @property
+    def probe_url(self) -> URL:
+        """What helm asks for first."""
+        if not self.ref:
+            return self.url / "index.yaml"
+        return self.url.with_path(f"/v2{self.url.path}/tags/list")
 
     def __str__(self) -> str:
         return self.ref or f"{self.repo_url.rstrip('/')}/{self.name}"
@@ -173,7 +189,13 @@ def _source(role: Role, settings: Settings, ref: str, version: str, digest_text:
     sha256 = digest_text.removeprefix("sha256:")
     if ref.startswith(FILE_SCHEME):
         return ChartSource(name=role.value, ref=ref, version=version, sha256=sha256)
-    access = {"secret": settings.kubevip_chart_secret, "ca": settings.kubevip_chart_ca, "sha256": sha256}
+    home = ChartSource(name="", ref=settings.kubevip_chart_ref, repo_url=settings.kubevip_chart_repo_url)
+    access = {
+        "secret": settings.kubevip_chart_secret,
+        "secret_host": (URL(home.repo_url) if home.file else home.url).host_port_subcomponent or "",
+        "ca": settings.kubevip_chart_ca,
+        "sha256": sha256,
+    }
     if ref:
         return ChartSource(name=ref.rpartition("/")[2], ref=ref, version=version, **access)
     return ChartSource(name=role.value, repo_url=settings.kubevip_chart_repo_url, version=version, **access)

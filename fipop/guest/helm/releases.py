@@ -7,7 +7,7 @@ these, and helm is asked what it is (`ReleaseDescription`); what stands in a Sec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
-from fipop.guest.helm.charts import ChartIdentity, Role, WantedRelease
+from fipop.guest.helm.charts import ChartIdentity, Role
 from fipop.jsons import Json, as_mapping
 from fipop.texts import clean, is_namespace, is_object_name, is_release_name
 
@@ -29,8 +29,6 @@ LABEL_REVISION = f"{names.GROUP}/revision"
 
 _LONGEST_LABEL = 63
 _REVISION = re.compile(r"[0-9]{1,9}")
-MAX_CANDIDATES = 4
-"""So many releases without our labels are looked into for one role: helm has to run for each."""
 
 
 class Status(StrEnum):
@@ -176,39 +174,6 @@ def build_states(records: Iterable[ReleaseRecord]) -> dict[tuple[str, str], Rele
         deployed = next((one.revision for one in revisions if one.status is Status.DEPLOYED), 0)
         states[key] = ReleaseState(latest=revisions[0], failures=failures, deployed_revision=deployed)
     return states
-
-
-def find_managed(
-    states: Mapping[tuple[str, str], ReleaseState], wanted: WantedRelease
-) -> ReleaseState | None:
-    """Give the release of a role that carries our labels; of several the one of the wanted name, else the first."""
-    ours = [
-        state
-        for state in states.values()
-        if state.latest.role is wanted.role and state.latest.status is not Status.UNINSTALLED
-    ]
-    ours.sort(key=lambda state: (state.latest.key != (wanted.namespace, wanted.name), state.latest.key))
-    return ours[0] if ours else None
-
-
-def find_candidates(
-    states: Mapping[tuple[str, str], ReleaseState],
-    wanted: WantedRelease,
-    running: Sequence[tuple[str, str]],
-) -> tuple[ReleaseState, ...]:
-    """Give the releases without our labels that may be the predecessor's for this role, the likeliest few first.
-
-    `running`: releases whose workloads run the role's program; so one is found that a changed name would hide.
-    """
-    candidates = [
-        state
-        for state in states.values()
-        if state.latest.role is None
-        and state.latest.status is not Status.UNINSTALLED
-        and (state.latest.name == wanted.name or state.latest.key in running)
-    ]
-    candidates.sort(key=lambda state: (state.latest.key != (wanted.namespace, wanted.name), state.latest.key))
-    return tuple(candidates[:MAX_CANDIDATES])
 
 
 def _member(kind: Any, value: object) -> Any:

@@ -137,17 +137,16 @@ class HelmRunner:
             )
 
     async def roll_back(self, target: HelmTarget, release: ReleaseRecord, revision: int) -> None:
-        """Make a new revision of what an earlier one was, without its chart. Raises HelmError."""
+        """Make a new revision of what an earlier one was, without its chart and hooks. Raises HelmError."""
         async with self._visit(target, _ROLL_BACK, release) as command:
             place = ("--namespace", release.namespace, "--history-max", str(HISTORY))
-            await command.run(["rollback", release.name, str(revision), *place])
+            await command.run(["rollback", release.name, str(revision), "--no-hooks", *place])
 
     async def uninstall(self, target: HelmTarget, release: ReleaseRecord) -> None:
-        """Remove a release and what it made. Raises HelmError."""
+        """Remove a release and what it made. The hooks in its record are not run. Raises HelmError."""
         async with self._visit(target, _UNINSTALL, release) as command:
-            await command.run(
-                ["uninstall", release.name, "--namespace", release.namespace, "--ignore-not-found"]
-            )
+            place = ("--namespace", release.namespace, "--ignore-not-found")
+            await command.run(["uninstall", release.name, "--no-hooks", *place])
 
     async def describe(self, target: HelmTarget, release: ReleaseRecord) -> ReleaseDescription:
         """Ask helm what a revision was made from. Raises HelmError, also where it tells more than is read."""

@@ -51,7 +51,7 @@ from fipop.state.claims import Claim
 CLOSED_GATE_SECONDS = 5.0
 
 MAX_WRITE_BACKS = 2
-"""How often a spec.ipaddress that was emptied is written again before it is left to whoever empties it."""
+"""How often a spec.ipaddress that was changed back is written again before it is left to whoever changes it."""
 
 SPEC_REVERTED = "SpecReverted"
 SPEC_REVERTED_MESSAGE = "spec.ipaddress is changed back again and again: status.addresses tells what is held"
@@ -120,7 +120,10 @@ def _write_spec(view: View, target: Target) -> WriteSpec | None:
     addresses = _spec_addresses(view, target, request)
     if not addresses or dict(request.static) == addresses:
         return None
-    is_write_back = read_addresses(floating_ip.status.addresses).issuperset(addresses.values())
+    # The status comes after the spec: who changes the spec back at once does so before the status names anything.
+    is_write_back = not (
+        set(addresses.values()) - view.written - read_addresses(floating_ip.status.addresses)
+    )
     if is_write_back and not _may_write_back(view):
         target.blockers.append(Blocker(reason=SPEC_REVERTED, message=SPEC_REVERTED_MESSAGE))
         return None

@@ -89,3 +89,17 @@ def is_named(floating_ip: FloatingIP, reservation: Reservation) -> bool:
 def address_of(reservation: Reservation) -> Address:
     """Give the address of a reservation."""
     return parse_address(reservation.address)
+
+
+def is_former_owner(reservation: Reservation, owner: Owner, range_name: str) -> bool:
+    """Whether an address in quarantine goes back to this owner at once: same cluster, floating IP and range.
+
+    The namespace may differ: a guest that is made again gets another one.
+    """
+    former = reservation.owner
+    return (
+        bool(former.cluster)
+        and former.cluster == owner.cluster
+        and former.name == owner.name
+        and reservation.range == range_name
+    )

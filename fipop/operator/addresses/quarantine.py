@@ -7,11 +7,11 @@ guest is asked; only where the guest itself is gone, the clock decides.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from fipop.api.models import Reservation
+from fipop.api.models import FloatingIP, Reservation
 from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
 from fipop.ipam.addresses import Address, format_address
@@ -33,6 +33,9 @@ MOST_LOOK_SECONDS = 30.0
 
 GUARDED_RETRY_SECONDS = 30.0
 
+MAX_NAMED = 3
+"""So many guests that carry an address a message names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -40,13 +43,17 @@ class Surroundings:
 
     `look` asks a guest: it gives a sentence that says who there carries an address, None where nobody does, FipopError
     where the guest cannot be asked. `look_at_conflicts` asks, beside the former owner's guest, those that were seen to
-    carry the address without right. `may_release` is the mass-release guard. `clean` wants a pass over a guest, which
+    carry the address without right, and those of floating IPs that wait for it (`waiting`); it gives a sentence of
+    each that carries it, by guest. No quarantine ends before the guests `were_looked_at`: until then nobody knows who
+    carries what without right. `may_release` is the mass-release guard. `clean` wants a pass over a guest, which
     takes our keys out of it. `owner_changed` wants a round over a floating IP, `still_carried` rounds over all floating
     IPs that wait for an address, whose conditions name who carries it.
     """
 
     look: Callable[[str, Address], Awaitable[str | None]]
-    look_at_conflicts: Callable[[Address, str], Awaitable[str | None]]
+    look_at_conflicts: Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
+    waiting: Callable[[Address], Sequence[FloatingIP]]
+    were_looked_at: Callable[[], bool]
     may_release: Callable[[Reservation], bool]
     clean: Callable[[str], None]
     owner_changed: Callable[[tuple[str, str]], None]
@@ -120,6 +127,8 @@ class QuarantineReconciler:
         rest = (self._until(reservation) - self._now()).total_seconds()
         if rest > 0:
             return RetryAfter(rest)
+        if not self._surroundings.were_looked_at():
+            return RetryAfter(LEAST_LOOK_SECONDS)
         if await self._look(reservation) is not None:
             return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
         self._carriers.pop(reservation.name, None)
@@ -148,18 +157,27 @@ class QuarantineReconciler:
     async def _look(self, reservation: Reservation) -> str | None:
         """Ask who may carry it: a guest that cannot be asked counts as carrying. Its own gets a pass that cleans it."""
         address, guest_id = address_of(reservation), reservation.owner.namespace
-        carrier = None
+        waiting = self._surroundings.waiting(address)
+        carriers: dict[str, str] = {}
         try:
             if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):
-                carrier = await self._surroundings.look(guest_id, address)
-            if carrier is None:
-                carrier = await self._surroundings.look_at_conflicts(address, guest_id)
-        except GuestUnreadableError as error:
-            carrier = str(error)
+                own = await self._surroundings.look(guest_id, address)
+                carriers = {guest_id: own} if own is not None else {}
+            others = dict.fromkeys(each.namespace for each in waiting if each.namespace != guest_id)
+            carriers |= await self._surroundings.look_at_conflicts(reservation, others)
+            carrier = "; ".join(sorted(carriers.values())[:MAX_NAMED])
         except FipopError as error:
-            carrier = f"guest {guest_id} cannot be asked: {error}"
-        if carrier is None:
+            is_told = isinstance(error, GuestUnreadableError)
+            carrier = str(error) if is_told else f"guest {guest_id} cannot be asked: {error}"
+            carriers = {}
+        if not carrier:
             return None
+        if len(carriers) == 1:
+            carrier += "; a floating IP of that guest that names it gets it"
+            for each in waiting:
+                if each.namespace in carriers:
+                    self._reservation_store.offer(reservation, each.namespace)
+                    self._surroundings.owner_changed(each.meta.key)
         if self._carriers.get(reservation.name) != carrier:
             self._carriers[reservation.name] = carrier
             logger.info(

@@ -15,6 +15,7 @@ from fipop.api.models import FloatingIP, Reservation
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, ApiError, FipopError
+from fipop.ipam.addresses import Address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
@@ -78,6 +79,14 @@ class _Round:
     denied: dict[str, Reservation] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpecWrites:
+    """What was written into a spec last, and how often it was written again since."""
+
+    addresses: frozenset[Address] = frozenset()
+    again: int = 0
+
+
 class FloatingIPReconciler:
     """Brings reservations, spec and status of a floating IP in line with what it asks for."""
 
@@ -95,7 +104,7 @@ class FloatingIPReconciler:
         self._reservation_store = reservation_store
         self._views = views
         self._callbacks = callbacks
-        self._write_backs: dict[tuple[str, str], int] = {}
+        self._written: dict[tuple[str, str], _SpecWrites] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
@@ -118,18 +127,21 @@ class FloatingIPReconciler:
 
     def _observe(self, floating_ip: FloatingIP, this: _Round) -> Observed:
         named = read_addresses(floating_ip.ipaddress.split(","))
-        if named and named != read_addresses(floating_ip.status.addresses):
-            # Somebody else's word in the spec ends the quarrel; our own write-back does not.
-            self._write_backs.pop(floating_ip.meta.key, None)
+        written = self._written.get(floating_ip.meta.key, _SpecWrites())
+        if named - written.addresses - read_addresses(floating_ip.status.addresses):
+            # A new wish ends the quarrel; what names a part of what is held does not, nor does our own write-back.
+            self._written.pop(floating_ip.meta.key, None)
+            written = _SpecWrites()
         return Observed(
             is_live=this.live_version == floating_ip.resource_version,
             denied=this.denied,
-            write_backs=self._write_backs.get(floating_ip.meta.key, 0),
+            written=written.addresses,
+            write_backs=written.again,
             now=self._client.server_now(),
         )
 
     def _let_go(self, key: tuple[str, str]) -> None:
-        self._write_backs.pop(key, None)
+        self._written.pop(key, None)
         self._cache.allocations.abandon(key)
         for reservation in self._cache.reservations_of(key):
             self._callbacks.gone(reservation)
@@ -186,9 +198,10 @@ class FloatingIPReconciler:
         if step.range is not None:
             patch["metadata"] = {"annotations": {names.ANNOTATION_RANGE: step.range}}
         await self._patch(floating_ip, patch)
-        if step.is_write_back:  # one that failed is none
-            key = floating_ip.meta.key
-            self._write_backs[key] = self._write_backs.get(key, 0) + 1
+        key = floating_ip.meta.key  # a write that failed is none
+        before = self._written.get(key, _SpecWrites()).again if step.is_write_back else -1
+        addresses = read_addresses(step.ipaddress.split(","))
+        self._written[key] = _SpecWrites(addresses=addresses, again=before + 1)
 
     async def _patch(self, floating_ip: FloatingIP, patch: Json, *, subresource: str = "") -> None:
         """Patch the floating IP that was decided on, and no younger one."""

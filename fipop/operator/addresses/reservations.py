@@ -2,8 +2,7 @@
 
 A reservation's name is made of its space and address, so the API server's uniqueness of names decides every race,
 also between two operators. Each method is one write with a precondition; its answer goes into the store at once.
-Where the outcome is unknown (`ApiError.outcome_unknown`) the error travels to the work queue, and the next round
-asks for the same name again: never for another first.
+After an unknown outcome (`ApiError.outcome_unknown`) the next round asks for the same name again.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ from fipop.api.models import Meta, Owner, PastOwner, Reservation
 from fipop.api.rendering import render_reservation
 from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
-from fipop.ipam.addresses import explode_address
+from fipop.ipam.addresses import Address, explode_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from fipop.operator.addresses.history_log import log_history
+from fipop.operator.addresses.ownership import address_of, is_former_owner
 from fipop.state.claims import Claim
 
 logger = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ class KnownReservations(Protocol):
 class ReservationStore:
     """Creates, swaps, quarantines and frees reservations.
 
-    `now` is the API server's time, `monotonic` this process's clock in seconds; `lives` tells whether a guest still
-    exists.
+    `now` is the API server's time, `monotonic` this process's clock in seconds; `lives` tells whether a guest exists,
+    `is_contested` whether another guest than that of a floating IP was seen to carry an address.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class ReservationStore:
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         lives: Callable[[str], bool] = lambda _guest_id: False,
+        is_contested: Callable[[Address, tuple[str, str]], bool] = lambda _address, _floating_ip: False,
         count_release: Callable[[str], None] = lambda _result: None,
     ) -> None:
         self._client = client
@@ -83,23 +84,35 @@ class ReservationStore:
         self._known = known
         self._now = now
         self._lives = lives
+        self._is_contested = is_contested
+        self._offers: dict[str, tuple[int, str, float]] = {}
         self._written: dict[str, tuple[int, float]] = {}
         self._monotonic = monotonic
 
     def may_take(self, known: Reservation, claim: Claim) -> bool:
         """Tell whether a claim may have a reservation that exists: the claimant's own, or one that it had before.
 
-        Not while the guest that had it lives. A guest of the same name in another workspace, and an imported guest that
-        left Rancher and goes on, still carry the address.
+        Or one that it names: if its guest had it and no other was seen to carry it, or if its guest was offered it.
         """
-        former = known.owner
-        if former.key == claim.owner.key:
-            return True
-        if known.is_held or not is_former_owner(known, claim.owner, claim.range):
-            return False
-        return former.namespace == claim.owner.namespace or not (
-            former.imported or self._lives(former.namespace)
-        )
+        former, owner = known.owner, claim.owner
+        is_own = former.key == claim.owner.key
+        if known.is_held or (is_own and known.history):
+            return is_own
+        is_near = former.namespace == owner.namespace or self._is_offered(known, owner.namespace)
+        if is_own or (is_near and claim.insists):
+            return not self._is_contested(address_of(known), owner.key)
+        # A guest of the same name elsewhere, and an imported one that left Rancher and goes on, still carry it.
+        is_gone = not (former.imported or self._lives(former.namespace))
+        return is_gone and is_former_owner(known, owner, claim.range)
+
+    def offer(self, quarantined: Reservation, guest_id: str) -> None:
+        """Let the only guest that carries an address claim it, for a moment: by a swap, so that it is never free."""
+        self._offers[quarantined.name] = quarantined.resource_version, guest_id, self._monotonic()
+
+    def _is_offered(self, known: Reservation, guest_id: str) -> bool:
+        version, offered_to, at = self._offers.get(known.name, (-1, "", 0.0))
+        is_same = (version, offered_to) == (known.resource_version, guest_id)
+        return is_same and self._monotonic() - at < PERMIT_SECONDS
 
     async def claim(self, claim: Claim) -> Granted | Denied | None:
         """Make the address the claimant's, or tell who has it.
@@ -198,6 +211,7 @@ class ReservationStore:
             await self._read(reservation.name)
             return False
         self._written.pop(reservation.name, None)
+        self._offers.pop(reservation.name, None)
         self._known.forget_reservation(reservation)
         self._count_release("freed")
         return True
@@ -251,20 +265,6 @@ class ReservationStore:
         if known is not None and self._known.get_reservation(name) == known:
             self._known.forget_reservation(known)
         return None
-
-
-def is_former_owner(reservation: Reservation, owner: Owner, range_name: str) -> bool:
-    """Whether an address in quarantine goes back to this owner at once: same cluster, floating IP and range.
-
-    The namespace may differ: a guest that is made again gets another one.
-    """
-    former = reservation.owner
-    return (
-        bool(former.cluster)
-        and former.cluster == owner.cluster
-        and former.name == owner.name
-        and reservation.range == range_name
-    )
 
 
 def _quarantine_end(now: datetime, seconds: int) -> datetime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,7 +129,10 @@ class _Case:
         _keep(target, plan.keep)
         # What was its own before is not for the rest to decide on: no wish that is not to be had takes it away.
         for desired in sorted(plan.claim, key=lambda desired: not desired.confirms):
-            found = self._resolve(desired, where.space, where.name, is_foreseen=plan.all_or_nothing)
+            beside = [each.claim for each in target.claims]
+            found = self._resolve(
+                desired, where.space, where.name, beside=beside, is_foreseen=plan.all_or_nothing
+            )
             if isinstance(found, TargetClaim):
                 target.claims.append(found)
             else:
@@ -161,27 +164,22 @@ class _Case:
         return target
 
     def _resolve(
-        self, desired: DesiredAddress, space: str, range_name: str, *, is_foreseen: bool = False
+        self,
+        desired: DesiredAddress,
+        space: str,
+        range_name: str,
+        *,
+        beside: Collection[Claim] = (),
+        is_foreseen: bool = False,
     ) -> TargetClaim | Blocker:
         """Give the claim for a desired address, or what speaks against it.
 
         That another has an address is believed where the API server said so, or in advance (`is_foreseen`).
         """
         holders = self._view.holders
-
-        def claim(address: Address) -> Claim:
-            return Claim(
-                space=space,
-                address=address,
-                range=range_name,
-                owner=self._owner,
-                requested=desired.requested,
-                renames=desired.renames,
-            )
-
         if desired.address is not None:
-            found = claim(desired.address)
-            refusal = holders.refusal(found, is_own=desired.confirms)
+            found = self._claim(desired, desired.address, space, range_name)
+            refusal = holders.refusal(found, is_own=desired.confirms, beside=beside)
             denied = self._view.denied.get(found.name)
             if denied is None and is_foreseen and not desired.confirms:
                 denied = holders.holder(found)
@@ -190,10 +188,22 @@ class _Case:
             if not desired.is_preference:
                 return holders.describe(denied)
         try:
-            found = claim(holders.choose(desired.family, self._owner, range_name))
+            address = holders.choose(desired.family, self._owner, range_name)
         except IpamError as error:
             return blocker_of(error)
-        return holders.refusal(found, is_own=False) or TargetClaim(claim=found, is_own=False)
+        found = self._claim(desired, address, space, range_name)
+        return holders.refusal(found, is_own=False, beside=beside) or TargetClaim(claim=found, is_own=False)
+
+    def _claim(self, desired: DesiredAddress, address: Address, space: str, range_name: str) -> Claim:
+        return Claim(
+            space=space,
+            address=address,
+            range=range_name,
+            owner=self._owner,
+            requested=desired.requested,
+            renames=desired.renames,
+            insists=desired.address is not None and not desired.is_preference,
+        )
 
 
 def _keep(target: Target, reservations: Iterable[Reservation]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -23,10 +23,10 @@ class Holders(Protocol):
     def choose(self, family: Family, owner: Owner, range_name: str) -> Address:
         """Choose an address of a range for a new claim; IpamError says why there is none."""
 
-    def refusal(self, claim: Claim, *, is_own: bool) -> Blocker | None:
+    def refusal(self, claim: Claim, *, is_own: bool, beside: Collection[Claim] = ()) -> Blocker | None:
         """Say what speaks against a claim whoever is asked: another had the address, or the guest's quota is used up.
 
-        No quota stands in the way of what was the claimant's own.
+        The quota counts the claims that are made `beside` it. None stands in the way of what was the claimant's own.
         """
 
     def holder(self, claim: Claim) -> Reservation | None:
@@ -43,8 +43,9 @@ class View:
     `own` are the reservations that name the floating IP as their owner, in quarantine too; `fresh` the names of those
     that this process wrote less than NAMING_SECONDS ago; `unsafe_for` tells of the others for how many seconds they
     must not be released yet. `denied` are the reservations that the API server itself named as the reason why a claim
-    failed, by name. `is_live`: the floating IP was just read. `is_inherited`: the addresses of its spec came from the
-    predecessor.
+    failed, by name. `written` are the addresses that this process wrote into the spec last, which was changed back
+    `write_backs` times. `is_live`: the floating IP was just read. `is_inherited`: the addresses of its spec came from
+    the predecessor.
     """
 
     floating_ip: FloatingIP
@@ -61,5 +62,6 @@ class View:
     is_gate_open: bool
     holders: Holders
     denied: Mapping[str, Reservation]
+    written: frozenset[Address]
     write_backs: int
     now: datetime

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,6 +37,7 @@ class Observed:
 
     is_live: bool
     denied: Mapping[str, Reservation]
+    written: frozenset[Address]
     write_backs: int
     now: datetime
 
@@ -74,7 +75,7 @@ class ViewBuilder:
             binding=bind_guest(self.cache, floating_ip),
             is_guest_known=guest is not None,
             observation=self.guests.observation(floating_ip.namespace),
-            is_gate_open=self.gate.is_open,
+            is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeView) else None),
             holders=_Holders(cache=self.cache, reservation_store=store, carrier_of=self.carrier_of),
             # What changed since may be had by now.
             denied={
@@ -82,6 +83,7 @@ class ViewBuilder:
                 for name, each in observed.denied.items()
                 if self.cache.reservations.get("", name) == each
             },
+            written=observed.written,
             write_backs=observed.write_backs,
             now=observed.now,
         )
@@ -158,11 +160,11 @@ class _Holders:
                 return address
         return None
 
-    def refusal(self, claim: Claim, *, is_own: bool) -> Blocker | None:
+    def refusal(self, claim: Claim, *, is_own: bool, beside: Collection[Claim] = ()) -> Blocker | None:
         holder = self.cache.allocations.named_by_another(claim.space, claim.address, claim.owner.key)
         if holder is not None:
             return describe_conflicting_owner(holder, claim.address)
-        return None if is_own else find_quota_excess(self.cache, claim)
+        return None if is_own else find_quota_excess(self.cache, claim, beside)
 
     def holder(self, claim: Claim) -> Reservation | None:
         known = self.cache.reservations.get("", claim.name)
@@ -173,9 +175,10 @@ class _Holders:
         return describe_holder(reservation, self.carrier_of(reservation.name))
 
 
-def find_quota_excess(cache: ClusterCache, claim: Claim) -> Blocker | None:
+def find_quota_excess(cache: ClusterCache, claim: Claim, beside: Collection[Claim] = ()) -> Blocker | None:
     """Say that a guest has all addresses that the range allows one guest; None where it may have this one.
 
+    It has what is claimed `beside` it as well: of two families neither is claimed that would be given back at once.
     What waits in quarantine counts: else whoever makes and deletes floating IPs in a loop empties the range.
     """
     found = cache.ranges.get("", claim.range)
@@ -188,7 +191,7 @@ def find_quota_excess(cache: ClusterCache, claim: Claim) -> Blocker | None:
         for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
         if each.range == claim.range
     }
-    asked_for = cache.allocations.open_claims(namespace, claim.range)
+    asked_for = cache.allocations.open_claims(namespace, claim.range) | {each.name for each in beside}
     if claim.name in had or len(had | (asked_for - {claim.name})) < limit:
         return None
     message = (

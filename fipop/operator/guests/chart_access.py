@@ -29,7 +29,7 @@ class ChartAccessReader:
         access = ChartAccess()
         if source.secret:
             secret = await self._get(SECRETS, source.secret, "the chart's value settings.kubevipChartSecret")
-            access = parse_credential(f"{self.namespace}/{source.secret}", secret)
+            access = parse_credential(f"{self.namespace}/{source.secret}", secret, source.secret_host)
         if source.ca:
             config_map = await self._get(CONFIG_MAPS, source.ca, "the chart's value settings.kubevipChartCA")
             access = replace(access, authority=parse_authority(f"{self.namespace}/{source.ca}", config_map))

@@ -8,21 +8,24 @@ twice (I1, I3). An owner whose guest carries its address is never in doubt: anyb
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
 from fipop.api.models import Reservation
 from fipop.errors import CarriedElsewhereError, GuestError
-from fipop.guest.in_use import InUseAddresses
-from fipop.ipam.addresses import Address, format_address, from_ip
+from fipop.ipam.addresses import Address, format_address
 from fipop.operator.addresses.ownership import address_of, read_addresses
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
+
+MAX_ASKING = 8
+"""So many guests are asked whether they carry what their floating IPs ask for, before it is free."""
 
 
 class Inspector(Protocol):
@@ -48,23 +51,22 @@ class AddressConflicts:
     reach: Reach
     _carriers: dict[Address, set[str]] = field(default_factory=dict)
 
-    def learn(self, seen: Mapping[str, InUseAddresses]) -> None:
-        """Take in what a look at these guests found; of others, what was found before stays."""
-        for carriers in self._carriers.values():
-            carriers.difference_update(seen)
-        reserved: dict[Address, list[Reservation]] = {}
-        for each in self.cache.reservations.all() if seen else ():
-            reserved.setdefault(address_of(each), []).append(each)
-        for guest_id, carried in sorted(seen.items()):
-            rightful = self.rightful(guest_id)
-            claimed = (address for address in map(from_ip, carried.single) if address not in rightful)
-            counting = (
-                address
-                for address in claimed
-                if any(self.reach.reaches(guest_id, each) for each in reserved.get(address, ()))
-            )
-            for address in islice(counting, MAX_CLAIMS):
-                self._carriers.setdefault(address, set()).add(guest_id)
+    def learn(self, guest_id: str, carried: Iterable[Address]) -> None:
+        """Take in what a guest was seen to carry; of others, what was found before stays."""
+        before = {address for address, carriers in self._carriers.items() if guest_id in carriers}
+        for address in before:
+            self._carriers[address].discard(guest_id)
+        rightful = self.rightful(guest_id)
+        reserved = self.cache.allocations.ranges.reservations_of
+        counting = (
+            address
+            for address in carried
+            if address not in rightful
+            and any(self.reach.reaches(guest_id, each) for each in reserved(address))
+        )
+        for address in islice(counting, MAX_CLAIMS):
+            self._carriers.setdefault(address, set()).add(guest_id)
+            if address not in before:
                 logger.warning(
                     "a guest carries an address that is another's",
                     extra={"address": format_address(address), "guest": guest_id},
@@ -98,30 +100,46 @@ class AddressConflicts:
             return
         if await self.inspector.carries(owner, address):
             return
-        carrier = await self._find_carrier(address, but={owner, *ignored}, is_told=True)
-        if carrier is not None:
-            raise CarriedElsewhereError(address=format_address(address), carrier=carrier)
+        for guest_id in self.claimants(address, but=owner):
+            if guest_id in ignored:
+                continue
+            try:
+                carrier = await self._ask(guest_id, address)
+            except GuestError as error:
+                carrier = f"guest {guest_id} was seen to carry it, and cannot be asked ({error})"
+            if carrier is not None:
+                raise CarriedElsewhereError(address=format_address(address), carrier=carrier)
 
-    async def carrier_of(self, address: Address, but: str) -> str | None:
-        """Ask the claimants again, one after the other; the first that carries the address, None where none does.
+    def is_contested(self, address: Address, floating_ip: tuple[str, str]) -> bool:
+        """Whether another guest than that of a floating IP was seen to carry an address, and its word counts."""
+        found = self.cache.floating_ips.get(*floating_ip)
+        ignored = found.ignored_claims if found is not None else frozenset()
+        return not ignored.issuperset(self.claimants(address, but=floating_ip[0]))
 
-        Raises FipopError where one cannot be asked.
+    async def carriers_of(self, reservation: Reservation, asking: Iterable[str]) -> dict[str, str]:
+        """Ask the claimants of an address again; give those that carry it, by guest, with a sentence each.
+
+        Guests whose floating IPs ask for it (`asking`) may carry it since they were looked at, as when an application
+        moved there. One of them that does not answer counts for nothing. Raises FipopError where a claimant does not.
         """
-        return await self._find_carrier(address, but={but}, is_told=False)
+        address, owner = address_of(reservation), reservation.owner.namespace
+        for guest_id in islice(asking, MAX_ASKING):
+            with suppress(GuestError):
+                if self.reach.reaches(guest_id, reservation) and await self.inspector.carries(
+                    guest_id, address
+                ):
+                    self._carriers.setdefault(address, set()).add(guest_id)
+        asked = [(each, await self._ask(each, address)) for each in self.claimants(address, but=owner)]
+        return {guest_id: carrier for guest_id, carrier in asked if carrier is not None}
 
-    async def _find_carrier(self, address: Address, *, but: set[str], is_told: bool) -> str | None:
-        for guest_id in sorted(self._carriers.get(address, set()) - but):
-            if self.guests.exists(guest_id) and address not in self.rightful(guest_id):
-                try:
-                    carrier = await self.inspector.find_carrier(guest_id, address)
-                except GuestError as error:
-                    if not is_told:
-                        raise
-                    return f"guest {guest_id} was seen to carry it, and cannot be asked ({error})"
-                if carrier is not None:
-                    return carrier
-            # Another look may have struck the address off meanwhile.
-            self._carriers.get(address, set()).discard(guest_id)
+    async def _ask(self, guest_id: str, address: Address) -> str | None:
+        """Ask a claimant again; one that does not carry the address, or does so by right, is none any more."""
+        if self.guests.exists(guest_id) and address not in self.rightful(guest_id):
+            carrier = await self.inspector.find_carrier(guest_id, address)
+            if carrier is not None:
+                return carrier
+        # Another look may have struck the address off meanwhile.
+        self._carriers.get(address, set()).discard(guest_id)
         return None
 
     def _drop_empty(self) -> None:

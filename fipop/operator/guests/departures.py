@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from fipop.operator.addresses.mass_release import are_few
 from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 
 logger = logging.getLogger(__name__)
+
+MOST_UNCONFIRMED = 10
+"""So many guests, or a tenth of those with releases where that is fewer, are left without asking people."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,7 +22,8 @@ class Departures:
 
     An option that somebody deleted by mistake must not uninstall a fleet: of more guests than few, none is touched
     until `confirmed` is their number. The confirmation holds for the guests that there were then. `tell` brings the
-    number to people.
+    number to people. A guest of which nothing is known counts as one with releases, and what was once seen there
+    holds until something else is: guests that are out of reach in turns must not pass a few at a time.
     """
 
     settings: Callable[[], Settings]
@@ -34,6 +38,8 @@ class Departures:
     def is_leaving(self, guest: Guest) -> bool:
         """Whether a guest is to lose what fipop installed there, as far as is known."""
         settings = self.settings()
+        if settings.unknown_options:
+            return False
         stays = (
             settings.kubevip_guest_install.includes(opted_in=guest.opted_in) or guest.deleting or guest.paused
         )
@@ -41,7 +47,10 @@ class Departures:
 
     def note(self, guest_id: str, has_ours: bool | None) -> None:
         """Take in whether a guest has releases of ours; None: it could not be asked."""
-        self._has_ours[guest_id] = has_ours
+        if has_ours is None:
+            self._has_ours.setdefault(guest_id, None)
+        else:
+            self._has_ours[guest_id] = has_ours
         if not has_ours:
             self._removing.discard(guest_id)
         if has_ours is False:
@@ -57,14 +66,13 @@ class Departures:
         """Whether a guest's releases may be uninstalled now: so many at once as a wave of a rollout has at most."""
         settings, guests = self.settings(), tuple(self.guests())
         leaving = {each.id for each in guests if self.is_leaving(each)}
-        unseen = {each for each in leaving if each not in self._has_ours}
-        with_ours = {each for each in leaving if self._has_ours.get(each)}
-        if unseen or guest_id not in with_ours:
+        is_one = guest_id in leaving and self._has_ours.get(guest_id)
+        if not (is_one and leaving <= self._has_ours.keys()):
             return False  # who is left at once is known when all were looked at
-        fleet = len(with_ours) + sum(
+        fleet = len(leaving) + sum(
             settings.kubevip_guest_install.includes(opted_in=each.opted_in) for each in guests
         )
-        if not self._are_confirmed(with_ours, fleet):
+        if not self._are_confirmed(leaving, fleet):
             return False
         most = max(1, settings.kubevip_rollout_max_concurrency.of(fleet))
         if guest_id in self._removing or len(self._removing) < most:
@@ -72,11 +80,10 @@ class Departures:
             return True
         return False
 
-    def _are_confirmed(self, with_ours: set[str], fleet: int) -> bool:
-        asked = with_ours - self._granted
-        if are_few(len(asked), fleet):
+    def _are_confirmed(self, leaving: set[str], fleet: int) -> bool:
+        asked = leaving - self._granted
+        if len(asked) <= min(MOST_UNCONFIRMED, max(1, math.ceil(fleet / 10))):
             self._told = 0
-            self._granted |= asked
             return True
         if self.confirmed() == len(asked):
             self._granted |= asked

@@ -52,12 +52,10 @@ class GuestInspector:
     async def can_be_asked(self, guest_id: str) -> bool:
         """Tell whether Rancher is connected to a guest: without a request, where its floating IPs have their ranges."""
         floating_ips = self.guests.cache.floating_ips_of(guest_id)
-        if floating_ips and all(each.range or each.status.range for each in floating_ips):
-            guest = self.guests.glimpse(guest_id)
-        else:
+        if not (floating_ips and all(each.range or each.status.range for each in floating_ips)):
             # What a range is chosen by is known before the first round over a floating IP, whose status says so.
             await self.guests.discover(guest_id)
-            guest = self.guests.known(guest_id)
+        guest = self.guests.glimpse(guest_id)
         return guest is not None and guest.connected
 
     async def read_in_use(self, guest_id: str) -> InUseAddresses:

@@ -15,7 +15,13 @@ from fipop.metrics import GuestEvent
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
-from fipop.operator.guests.tasks import build_wanted, judge_urgency, served_floating_ips, text_of
+from fipop.operator.guests.tasks import (
+    build_wanted,
+    judge_urgency,
+    reported_releases,
+    served_floating_ips,
+    text_of,
+)
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.state.cache import BY_OWNER_NAMESPACE
@@ -41,7 +47,7 @@ class PassController:
         """The guests that a pass goes on over, and what was asked for meanwhile."""
 
     def held_up(self) -> frozenset[str]:
-        """Give the guests that were not written because not all guests had been looked at, and forget them."""
+        """Give the guests that were not written because of guests that had not answered yet, and forget them."""
         held_up, self._held_up = frozenset(self._held_up), set()
         return held_up
 
@@ -155,13 +161,16 @@ class PassController:
         deep = self._parts.monotonic() - schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._task(guest, floating_ips, retired, kubeconfig)
         served = {each.meta.key: each.status.addresses for each in floating_ips}
+        unknown = task.settings.unknown_options
         with self._parts.inspector.pass_under_way(guest.id, task.granted):
             report = await self._parts.sessions.run_pass(
                 # An address in the ConfigMap is told before charts and helm are waited for.
                 task,
                 deep=deep,
                 is_known=self._parts.guests.observation(guest.id) is not None,
-                early=lambda report: self._note(guest.id, observe(report, served, installs=task.opted_in)),
+                early=lambda report: self._note(
+                    guest.id, observe(report, served, installs=task.opted_in, unknown_options=unknown)
+                ),
                 may_run_helm=may_run_helm,
             )
         self._follow_up(guest, task, report)
@@ -169,7 +178,10 @@ class PassController:
         if task.leaving and report.has_ours:
             retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
         contested = self._contested(guest.id, task.granted)
-        return observe(report, served, installs=task.opted_in, contested=contested), retry
+        observation = observe(
+            report, served, installs=task.opted_in, contested=contested, unknown_options=unknown
+        )
+        return observation, retry
 
     def _installs(self, guest: Guest, floating_ips: list[FloatingIP]) -> bool:
         install = self._parts.settings().kubevip_guest_install
@@ -260,11 +272,12 @@ class PassController:
             on_helm=lambda: self._parts.rollout.note_helm(guest.id),
             leaving=leaving,
             may_remove=leaving and self._parts.departures.may_remove(guest.id),
+            reported=reported_releases(self._parts.cache, guest.id),
         )
 
     async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
         """Ask right before a guest is written whether all of it is still its owners', and no other guest carries it."""
-        if not self._parts.gate.looked:
+        if self._parts.gate.is_shut or not all(map(self._parts.gate.may_write, held)):
             self._held_up.add(guest_id)
             return False
         for reservation in held:

@@ -6,10 +6,10 @@ believing, where it can be true: in ranges that could serve the guest, and for n
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fipop.api.models import FloatingIPRange, Reservation
-from fipop.ipam.addresses import Address
 from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.range_choice import as_match
 from fipop.rancher.matching import fits_guest
@@ -33,22 +33,31 @@ class Reach:
         Their harvesterClusterName and selector, where given, fit; or a floating IP of the guest names them; or the
         guest's reservations, or their history, come from them.
         """
+        return tuple(self._serving(guest_id, self.cache.ranges.all()))
+
+    def could_serve(self, range_name: str, guest_ids: Iterable[str]) -> bool:
+        """Whether a range, or one that shares addresses with it, could serve one of these guests."""
+        sharing = self.cache.allocations.ranges.sharing(range_name)
+        return any(any(self._serving(guest_id, sharing)) for guest_id in guest_ids)
+
+    def _serving(self, guest_id: str, ranges: Iterable[FloatingIPRange]) -> Iterator[FloatingIPRange]:
         named = {
             name for each in self.cache.floating_ips_of(guest_id) for name in (each.range, each.status.range)
         }
         for index in (BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE):
             named |= {each.range for each in self.cache.reservations.by_index(index, guest_id)}
-        return tuple(
-            each for each in self.cache.ranges.all() if each.name in named or self._fits(each, guest_id)
-        )
-
-    def _fits(self, each: FloatingIPRange, guest_id: str) -> bool:
-        guest = self.guests.known(guest_id)
-        if guest is None:
-            return not each.harvester_cluster and each.match_labels is None
+        # Before its first round its links are not resolved, but its labels are known.
+        guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id)
         # Which Harvester it is on may not be known (yet): then it may be any.
-        anywhere = guest.on_harvester and not self.guests.is_resolved(guest_id)
-        return fits_guest(as_match(each, full=False), guest, on_any_harvester=anywhere)
+        anywhere = guest is not None and guest.on_harvester and not self.guests.is_resolved(guest_id)
+        for each in ranges:
+            if each.name in named:
+                yield each
+            elif guest is None:
+                if not each.harvester_cluster and each.match_labels is None:
+                    yield each
+            elif fits_guest(as_match(each, full=False), guest, on_any_harvester=anywhere):
+                yield each
 
     def reaches(self, guest_id: str, reservation: Reservation) -> bool:
         """Whether it counts that a guest says it carries an address which is reserved for another.
@@ -58,15 +67,12 @@ class Reach:
         """
         if self.cache.ranges.get("", reservation.range) is None:
             return True
+        may_get = self.cache.allocations.ranges.may_get
         return any(
             each.address_space == reservation.space
-            and (each.name == reservation.range or self.has(each.name, address_of(reservation)))
+            and (each.name == reservation.range or may_get(each.name, address_of(reservation)))
             for each in self.ranges_for(guest_id)
         )
-
-    def has(self, range_name: str, address: Address) -> bool:
-        """Whether an address is of a range's pool."""
-        return self.cache.allocations.ranges.may_get(range_name, address)
 
     def found_for(self, guest_id: str) -> int:
         """Count the addresses in quarantine because a guest was found to carry them: they never had an owner."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -24,15 +26,19 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK_SECONDS = 60.0
-CONTINUED_LOOK_SECONDS = 5.0
-"""What a look at all may take where another fipop had looked, and led until a moment ago: the ledger knows of all
-that guests carried then, and no store was restored behind its back. Who was not reached is looked at afterwards."""
-CONTINUED_WITHIN_SECONDS = 60.0
-"""So long ago its Lease may have been renewed last."""
-AGAIN_SECONDS = 60.0
-"""How often a connected guest is asked again that did not answer yet."""
+"""So long new addresses wait for a guest at most."""
+AGAIN_SECONDS = 5.0
+"""How soon a connected guest that new addresses wait for is asked again where it did not answer."""
+AGAIN_RATE = 50.0
+"""So many of those are asked again in a second at most."""
+AGAIN_LATE_SECONDS = 60.0
+"""How often one is asked again that nobody waits for."""
 LATE_SECONDS = 0.5
-"""So long guests that connect are gathered: their kubeconfigs come with them, one after the other."""
+"""So long after a guest connected it is asked: its kubeconfigs come with it, one after the other."""
+GATHER_SECONDS = 0.2
+"""So long answers are gathered that are taken in together."""
+RESOLVE_SECONDS = 2.0
+"""Whose answer takes longer is looked into: which Harvester it is on tells which ranges need not wait for it."""
 LOOK_CONCURRENCY = 320
 
 
@@ -40,7 +46,7 @@ class Inspector(Protocol):
     """Who is asked what a guest carries."""
 
     async def can_be_asked(self, guest_id: str) -> bool:
-        """Resolve the guest's links, and tell whether Rancher is connected to it."""
+        """Resolve the guest's links where its range is chosen by them, and tell whether Rancher is connected to it."""
 
     async def read_in_use(self, guest_id: str) -> InUseAddresses:
         """Give what a guest carries; GuestError for what is the guest's own fault."""
@@ -48,11 +54,13 @@ class Inspector(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class GuestScan:
-    """Scans all guests when that is required (`require_rescan`), with the gate closed, and at each that connects later.
+    """Asks all guests when that is required (`require_rescan`), and each that connects later.
 
-    When ranges change, those are asked again that were seen to carry what would be given out now.
+    The gate waits for each connected guest until it answered, 60 s at most. What a guest answered stays in force until
+    it answers again. It is compared with the ranges whenever either changes; when ranges change, those are asked again
+    that were seen to carry what would be given out now.
 
-    `opened` is called when new addresses may be given out. `backoff` is for trouble of our own API server.
+    `opened` is called when more new addresses may be given out. `backoff` is for trouble of our own API server.
     """
 
     cache: ClusterCache
@@ -63,15 +71,23 @@ class GuestScan:
     inspector: Inspector
     opened: Callable[[], None]
     backoff: Backoff = LOOK_BACKOFF
-    is_continued: bool = False
-    """Whether another fipop had looked at the guests and led until a moment ago; for the first look of a term."""
     _rescan_required: bool = False
     _ranges_changed: bool = False
-    _late: set[str] = field(default_factory=set)
-    _missed: set[str] = field(default_factory=set)
+    _until: float = 0.0
+    _resolve_at: float = math.inf
+    _due: dict[str, float] = field(default_factory=dict)
+    """When guests are to be asked."""
+    _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _heard: set[str] = field(default_factory=set)
+    """Who answered, or cannot be asked: what was seen last is to be taken in."""
+    _changed: set[str] = field(default_factory=set)
+    """Of whom only that is to be compared again."""
     _seen: dict[str, tuple[Address, ...]] = field(default_factory=dict)
+    _fresh: set[str] = field(default_factory=set)
+    """Who answered since the last rescan began."""
+    _open: frozenset[str] = frozenset()
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _wake_for_late: asyncio.Event = field(default_factory=asyncio.Event)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOK_CONCURRENCY))
 
     def require_rescan(self) -> None:
         """Give out nothing new before the guests were looked at again: the ledger may lack what they carry.
@@ -79,135 +95,172 @@ class GuestScan:
         So it is at a start, and when objects are gone that nobody was seen to delete: the store may have been
         restored from a backup that is older than they were.
         """
-        self.gate.looked = False
         self._rescan_required = True
-        self._wake.set()
+        self._shut()
 
     def note_ranges(self) -> None:
         """Give out nothing new before what guests were seen to carry was compared with ranges that changed."""
-        self.gate.looked = False
         self._ranges_changed = True
-        self._wake.set()
+        self._shut()
 
-    def note_guest(self, guest_id: str) -> None:
-        """Look at a guest that was not looked at yet: it may have connected only now."""
-        if guest_id not in self._seen:
-            self._late.add(guest_id)
-            self._wake_for_late.set()
+    def note_guest(self, guest_id: str, *, may_carry: bool) -> None:
+        """Ask a guest that did not answer yet, if it is connected and not newly made; else compare what it answered.
+
+        It may have connected only now, or its labels may make it a guest of other ranges.
+        """
+        if guest_id in self._seen:
+            self._changed.add(guest_id)
+        if may_carry and guest_id not in self._fresh and guest_id not in self._asking:
+            self._due[guest_id] = self._now() + LATE_SECONDS
+            if not self.gate.looked:
+                self.gate.awaited.setdefault(guest_id, self._until)
+        self._wake.set()
 
     def forget(self, guest_id: str) -> None:
         """Forget a guest of which Rancher has nothing left; should it be back, it is looked at like a new one."""
         self._seen.pop(guest_id, None)
-        self._missed.discard(guest_id)
+        self.gate.awaited.pop(guest_id, None)
+        self._fresh.discard(guest_id)
         self.unowned.forget(guest_id)
         self.conflicts.forget(guest_id)
+        self._wake.set()
+
+    @property
+    def has_asked_all(self) -> bool:
+        """Whether all that new addresses wait for were asked; those that did not answer are asked again."""
+        return not self.gate.is_shut and self.gate.awaited.keys() <= self._due.keys()
 
     async def run(self) -> None:
-        """Look whenever there is reason to, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._open_gate())
-            group.create_task(self._look_at_late())
+        """Ask whenever there is reason to, until cancelled."""
+        try:
+            while True:
+                await self._rest()
+                await self._step()
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+            self._asking.clear()
 
-    async def _open_gate(self) -> None:
-        """Do what new addresses wait for, whenever the gate was closed."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            if self._rescan_required:
-                self._rescan_required = self._ranges_changed = False
-                self._seen.clear()
-                self._late.clear()
-                # Whatever asks for another look later is a reason to distrust what is known.
-                seconds = CONTINUED_LOOK_SECONDS if self.is_continued else LOOK_SECONDS
-                self.is_continued = False
-                await self._look_at(self._all(), seconds)
-            elif self._ranges_changed:
-                self._ranges_changed = False
-                await self._compare_with_ranges()
-            if not (self.gate.looked or self._rescan_required or self._ranges_changed):
-                self.gate.looked = True
-                self.opened()
-            self._wake_for_late.set()
+    def _shut(self) -> None:
+        self.gate.is_shut = True
+        self._open = frozenset()
+        self._wake.set()
 
-    async def _look_at_late(self) -> None:
-        """Look at guests that connect later, and again at those that did not answer: nobody else waits for them."""
-        while True:
-            try:
-                async with asyncio.timeout(AGAIN_SECONDS if self._missed else None):
-                    await self._wake_for_late.wait()
-            except TimeoutError:
-                self._late |= self._missed
-            await asyncio.sleep(LATE_SECONDS)
-            self._wake_for_late.clear()
-            if not self.gate.looked:
-                continue  # the look at all comes first, and wakes us at its end
-            late, self._late = self._late - self._seen.keys(), set()
-            if late:
-                await self._look_at(late, LOOK_SECONDS)
+    async def _rest(self) -> None:
+        """Wait until there is something to do."""
+        at = min([*self._due.values(), *self.gate.awaited.values(), self._resolve_at])
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if math.isinf(at) else max(0.0, at - self._now())):
+                await self._wake.wait()
+        self._wake.clear()
+        if self._asking:
+            await asyncio.wait(self._asking.values(), timeout=GATHER_SECONDS)
 
-    def _all(self) -> set[str]:
-        return {cluster.cluster_name for cluster in self.cache.clusters.all() if cluster.cluster_name}
+    async def _step(self) -> None:
+        """Take in what was answered, and open the gate for what need not wait any longer."""
+        if self._rescan_required:
+            self._begin()
+        if self._ranges_changed:
+            self._compare_with_ranges()
+        self._ask_due()
+        heard, self._heard = self._heard, set()
+        changed, self._changed = self._changed, set()
+        late = {guest_id for guest_id, until in self.gate.awaited.items() if until <= self._now()}
+        if late:
+            logger.info("guests are not waited for any longer", extra={"guests": sorted(late)[:10]})
+        await self._take_in(changed | heard | late)
+        if self._resolve_at <= self._now():
+            await self._resolve_slow()
+        if self._rescan_required:
+            return
+        for guest_id in heard | late:
+            self.gate.awaited.pop(guest_id, None)
+        if not self._ranges_changed:
+            self._open_gate()
 
-    async def _compare_with_ranges(self) -> None:
+    def _begin(self) -> None:
+        """Wait for all guests: those that Rancher is not connected to are sorted out before they are asked."""
+        self._rescan_required = self._ranges_changed = False
+        for task in self._asking.values():
+            task.cancel()
+        self._asking.clear()
+        self._heard.clear()
+        self._fresh.clear()
+        guest_ids = {each.cluster_name for each in self.cache.clusters.all() if each.cluster_name}
+        self._until, self._resolve_at = self._now() + LOOK_SECONDS, self._now() + RESOLVE_SECONDS
+        self._due = dict.fromkeys(guest_ids, self._now())
+        self.gate.awaited = dict.fromkeys(guest_ids, self._until)
+
+    def _compare_with_ranges(self) -> None:
         """Ask those again of whose addresses some would be given out now: the last look may be months old.
 
         Since then guests may have gone, and what was held may have been released and found to be carried no more.
         """
+        self._ranges_changed = False
         for guest_id in [each for each in self._seen if not self.guests.exists(each)]:
             self.forget(guest_id)
-        suspects = {
-            guest_id
-            for guest_id, addresses in self._seen.items()
-            if self.unowned.is_suspect(guest_id, addresses)
-        }
-        await self._look_at(suspects, LOOK_SECONDS)
+        for guest_id, addresses in self._seen.items():
+            if self.unowned.is_suspect(guest_id, addresses):
+                self._due[guest_id] = self._now()
+                self.gate.awaited.setdefault(guest_id, self._now() + LOOK_SECONDS)
+            else:
+                self._changed.add(guest_id)
 
-    async def _look_at(self, guest_ids: Collection[str], seconds: float) -> None:
-        """Ask these guests for so long at most, and quarantine the addresses that they carry and nobody owns.
+    def _open_gate(self) -> None:
+        self.gate.is_shut = False
+        before = self._open
+        self._open = frozenset(each.name for each in self.cache.ranges.all() if self.gate.is_open(each.name))
+        if self.gate.looked:
+            self._open |= {""}  # beyond all ranges
+        if self._open - before:
+            logger.info("guests were looked at", extra={"answered": len(self._fresh)})
+            self.opened()
 
-        Of a guest that does not answer, what was seen before stays in force: it may carry it still.
-        """
-        seen = await self._ask(guest_ids, seconds)
-        self._seen |= {guest_id: tuple(map(from_ip, carried.single)) for guest_id, carried in seen.items()}
-        self._missed.difference_update(self._seen)
-        await self.unowned.keep_all({each: self._seen[each] for each in guest_ids if each in self._seen})
-        self.conflicts.learn(seen)
-        for guest_id in guest_ids:
+    async def _take_in(self, guest_ids: Collection[str]) -> None:
+        """Quarantine the addresses that these guests were seen to carry, and nobody owns."""
+        for guest_id in sorted(guest_ids):
+            addresses = self._seen.get(guest_id, ())
+            await self.unowned.keep(guest_id, addresses)
+            self.conflicts.learn(guest_id, addresses)
             if not self.guests.exists(guest_id):
                 self.forget(guest_id)  # it went while it was looked at, and nobody tells of that again
-        if guest_ids:
-            logger.info("guests were looked at", extra={"guests": len(guest_ids), "answered": len(seen)})
 
-    async def _ask(self, guest_ids: Collection[str], seconds: float) -> dict[str, InUseAddresses]:
-        slots = asyncio.Semaphore(LOOK_CONCURRENCY)
-        seen: dict[str, InUseAddresses] = {}
-        unreached = set(guest_ids)
+    def _ask_due(self) -> None:
+        now = self._now()
+        for guest_id in sorted(guest_id for guest_id, at in self._due.items() if at <= now):
+            del self._due[guest_id]
+            if guest_id not in self._asking:
+                self._asking[guest_id] = asyncio.create_task(self._ask(guest_id))
 
-        async def ask(guest_id: str) -> None:
-            async with slots:
-                unreached.discard(guest_id)
-                if not await self._retry(lambda: self.inspector.can_be_asked(guest_id)):
-                    self._missed.discard(guest_id)  # one that connects later is told of
-                    return
-                self._missed.add(guest_id)
+    async def _ask(self, guest_id: str) -> None:
+        carried = None
+        async with self._slots:
+            is_connected = await self._retry(lambda: self.inspector.can_be_asked(guest_id))
+        if is_connected:
+            async with self._slots:  # in line behind all that are to be resolved
                 carried = await self._retry(lambda: self.inspector.read_in_use(guest_id))
-                if carried is not None:
-                    seen[guest_id] = carried
-                    self._missed.discard(guest_id)
+        del self._asking[guest_id]
+        if carried is not None:
+            self._seen[guest_id] = tuple(map(from_ip, carried.single))
+            self._fresh.add(guest_id)
+        # One that connects later is told of; what one answered since the last rescan stays in force.
+        if is_connected is False or guest_id in self._fresh:
+            self._heard.add(guest_id)
+        else:
+            soon = max(AGAIN_SECONDS, len(self.gate.awaited) / AGAIN_RATE)
+            self._due[guest_id] = self._now() + (
+                soon if guest_id in self.gate.awaited else AGAIN_LATE_SECONDS
+            )
+        self._wake.set()
 
-        tasks = [asyncio.create_task(ask(guest_id)) for guest_id in sorted(guest_ids)]
-        if not tasks:
-            return seen
-        try:
-            await asyncio.wait(tasks, timeout=seconds)
-        finally:
-            for task in tasks:
-                task.cancel()
-        for error in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(error, Exception):
-                logger.error("a look at a guest crashed", exc_info=error)
-        self._late |= unreached
-        return seen
+    async def _resolve_slow(self) -> None:
+        """Find out which Harvester those are on that take long: the ranges of others need not wait for them."""
+        self._resolve_at = math.inf
+        for guest_id in sorted(self.gate.awaited):
+            if not self.guests.is_resolved(guest_id):
+                with contextlib.suppress(FipopError):
+                    await self.guests.discover(guest_id)
 
     async def _retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
         """Do a step until our API server lets us; None where something else is in the way."""
@@ -215,4 +268,9 @@ class GuestScan:
             return await retry_passing(step, self.backoff)
         except FipopError as error:
             logger.info("guest did not tell what it carries", extra={"error": str(error)})
-            return None
+        except Exception:
+            logger.exception("a look at a guest crashed")
+        return None
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -40,6 +40,16 @@ def build_wanted(floating_ip: FloatingIP, granted: frozenset[str]) -> WantedAddr
     )
 
 
+def reported_releases(cache: ClusterCache, guest_id: str) -> frozenset[tuple[str, str]]:
+    """Return the releases that the status of a guest's floating IPs names, as (namespace, name)."""
+    return frozenset(
+        (release.namespace, release.name)
+        for each in cache.floating_ips_of(guest_id)
+        if each.status.guest is not None
+        for release in each.status.guest.releases
+    )
+
+
 def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
     """Say how soon a guest is to have helm: what goes back first, guests without releases next, upgrades last."""
     if task.gate.going_back is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from fipop.api.models import FloatingIPRange, Owner, Requested
@@ -45,14 +45,9 @@ class UnownedAddresses:
         """Forget a guest that is gone."""
         self.ignored.pop(guest_id, None)
 
-    async def keep_all(self, found: Mapping[str, tuple[Address, ...]]) -> None:
-        """Keep from others what these guests carry."""
-        for guest_id, addresses in sorted(found.items()):
-            await self._keep(guest_id, addresses)
-
-    async def _keep(self, guest_id: str, addresses: tuple[Address, ...]) -> None:
+    async def keep(self, guest_id: str, addresses: tuple[Address, ...]) -> None:
         """Keep from others what a guest carries and nobody owns, as far as the guest's word counts."""
-        ranges = self.reach.ranges_for(guest_id)
+        ranges = self._ranges(guest_id, addresses)
         left = MAX_CLAIMS - self.reach.found_for(guest_id)
         ignored = 0
         for address in addresses:
@@ -75,8 +70,13 @@ class UnownedAddresses:
 
     def is_suspect(self, guest_id: str, addresses: tuple[Address, ...]) -> bool:
         """Whether a guest was seen to carry something that would be given out to others now."""
-        ranges = self.reach.ranges_for(guest_id)
+        ranges = self._ranges(guest_id, addresses)
         return any(any(self._giving_out(address, guest_id, ranges)) for address in addresses)
+
+    def _ranges(self, guest_id: str, addresses: tuple[Address, ...]) -> tuple[FloatingIPRange, ...]:
+        """Give the ranges in which a guest's word counts; mostly it carries nothing but what it has a right to."""
+        is_doubtful = not self.conflicts.rightful(guest_id).issuperset(addresses)
+        return self.reach.ranges_for(guest_id) if is_doubtful else ()
 
     async def _keep_from_others(
         self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]

@@ -69,6 +69,7 @@ class RolloutController:
     _advanced_at: float | None = None
     _began_at: float = 0.0
     _refused: str = ""
+    _blocked: str = ""
 
     def __post_init__(self) -> None:
         self.targets = Targets(store=self.store, sessions=self.sessions)
@@ -87,7 +88,8 @@ class RolloutController:
     def gate(self, guest: Guest) -> ReleaseGate:
         """Give what may be done about a guest's releases now."""
         settings = self.settings()
-        if settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded:
+        is_loading = settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded
+        if is_loading or settings.unknown_options:
             return ReleaseGate(is_open=False)
         state = self.state
         keeper = GateKeeper(
@@ -96,11 +98,12 @@ class RolloutController:
             current=self.targets.aim(state.target, settings) if state is not None else None,
             stable=self.targets.aim(state.stable, settings) if state is not None else None,
         )
-        return keeper.gate(
+        gate = keeper.gate(
             progress=state.guests.get(guest.id) if state is not None else None,
             at_current=state is not None and self.sightings.reached(guest.id, state.target),
             seen=self.sightings.is_seen(guest.id),
         )
+        return replace(gate, problems=self.targets.problems)
 
     def note(self, guest_id: str, report: PassReport | None) -> None:
         """Take in how a pass ended; None: there could be none."""
@@ -133,9 +136,15 @@ class RolloutController:
         if not self._loaded:
             await self._load()
         fleet = self.surroundings.fleet()
-        if not settings.kubevip_update or not fleet:
+        if settings.unknown_options:
+            self._advanced_at = None  # the clocks of guests stand still
             return
-        target = await self.targets.find(settings, self.state.target if self.state is not None else "")
+        target = None
+        if settings.kubevip_update and fleet:
+            target = await self.targets.find(settings, self.state.target if self.state is not None else "")
+        else:
+            self.targets.problems = {}
+        self._tell_blocked(fleet)
         if target is None:
             return
         state, notices = self._follow(target, settings)
@@ -147,6 +156,19 @@ class RolloutController:
         self._advanced_at = self.now()
         await self._publish(state, notices)
         await self.targets.keep_only(state.target, state.stable)
+
+    def _tell_blocked(self, fleet: Mapping[str, Guest]) -> None:
+        """Tell once where what the options ask for cannot be had; the conditions of all guests tell it, too."""
+        blocked = "; ".join(str(error) for error in self.targets.problems.values())
+        if blocked == self._blocked:
+            return
+        self._blocked = blocked
+        if blocked:
+            logger.warning("rollout is blocked", extra={"error": blocked})
+            message = f"{blocked}; until that can be had, guests keep what they have"
+            self.surroundings.tell(Notice("RolloutBlocked", message, is_warning=True))
+        for guest_id in fleet:
+            self.surroundings.wake(guest_id, urgent=False)
 
     async def _load(self) -> None:
         await self.targets.load()

@@ -29,6 +29,7 @@ class Member:
     `reachable`: None before a pass of our own. `at_target`: both releases are. `ready`: what runs there is ready.
     `ready_since`: since when it has been, at the target, without a pod that restarted. `helm_began`: when helm first
     worked on the target there. `seen_since`: of our first pass. `lost_at`: since when it has been out of reach.
+    `turn_since`: since when no pass over it has had to wait for helm.
     `went_back`: it is as it was before the rollout touched it. `joined`: it came after the rollout began.
     """
 
@@ -42,6 +43,7 @@ class Member:
     helm_failures: int = 0
     seen_since: float = 0.0
     lost_at: float | None = None
+    turn_since: float | None = None
     went_back: bool = False
     revisions: tuple[int, int] = (0, 0)
 
@@ -129,11 +131,19 @@ def _judge(
         return replace(one, step=Step.ROLLED_BACK) if went_back else one
     if one.step.is_final:
         return one
-    if member is None:
-        return replace(one, step=Step.SKIPPED)  # gone, paused, or it wants none of it any more
+    deadline = settings.kubevip_rollout_progress_deadline_seconds
+    if (
+        member is None
+    ):  # gone, paused, or it wants none of it any more: who was touched may be back, and goes back
+        if one.step is Step.ADMITTED:
+            return replace(one, step=Step.SKIPPED)
+        return replace(one, step=Step.PASSED_OVER) if now - one.since >= deadline else one
     if one.step is Step.ADMITTED:
         if member.helm_began is None and not member.at_target:
-            return replace(one, step=Step.SKIPPED) if member.reachable is False else one
+            if member.reachable is False:
+                return replace(one, step=Step.SKIPPED)
+            has_turn = member.turn_since is not None and now - max(one.since, member.turn_since) >= deadline
+            return replace(one, step=Step.PASSED_OVER) if has_turn else one
         one = replace(one, step=Step.UPGRADING, since=max(one.since, member.helm_began or now))
     if member.helm_failures >= HELM_ATTEMPTS:
         return replace(one, step=Step.FAILED)
@@ -141,7 +151,7 @@ def _judge(
     if member.at_target and member.ready_since is not None and now - member.ready_since >= soak:
         return replace(one, step=Step.SUCCEEDED)
     # What nobody of us watched does not count: another leader begins anew.
-    if now - max(one.since, member.seen_since) < settings.kubevip_rollout_progress_deadline_seconds:
+    if now - max(one.since, member.seen_since) < deadline:
         return one
     return replace(one, step=Step.PASSED_OVER if one.weak else Step.FAILED)
 
@@ -199,6 +209,10 @@ def _next_wave(
         notices.append(
             Notice("WaveSucceeded", f"target {state.target}: wave {state.wave}, {succeeded} guests succeeded")
         )
+    over = sorted(g for g, one in state.of_wave().items() if one.step is Step.PASSED_OVER)
+    if over:
+        message = f"target {state.target}: wave {state.wave} goes on without {', '.join(over[:5])}, {len(over)} in all"
+        notices.append(Notice("GuestsPassedOver", message, is_warning=True))
     left = (Step.FAILED, Step.PASSED_OVER)
     kept = {guest_id: one for guest_id, one in state.guests.items() if one.step in left}
     state = replace(state, guests=kept, phase=Phase.WAVE if proven else Phase.CANARY)

@@ -17,6 +17,7 @@ class _Sighting:
     seen_since: float
     reachable: bool = False
     lost_at: float | None = None
+    turn_since: float | None = None
     ready: bool = False
     targets: frozenset[str] = frozenset()
     ready_since: float | None = None
@@ -57,6 +58,7 @@ class Sightings:
             return self.note_lost(guest_id, now)  # what runs there was not seen
         sighting = self._seen.setdefault(guest_id, _Sighting(seen_since=now))
         sighting.reachable, sighting.lost_at = True, None
+        sighting.turn_since = None if report.awaits_helm else sighting.turn_since or now
         sighting.ready = all(one.readiness.ready for one in report.releases)
         sighting.targets = frozenset.intersection(*(one.targets for one in report.releases))
         sighting.revisions = _revisions(report.releases)
@@ -102,6 +104,7 @@ class Sightings:
             helm_failures=sighting.helm_failures,
             seen_since=sighting.seen_since,
             lost_at=sighting.lost_at,
+            turn_since=sighting.turn_since,
             went_back=sighting.is_back,
             revisions=sighting.revisions,
         )

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fipop.errors import ChartError
 from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.helm.charts import wanted_releases
+from fipop.guest.helm.charts import Role, wanted_releases
 from fipop.guest.helm.targets import Target, build_target, hash_asked, pin_versions
 from fipop.guest.release_gate import Aim, build_aim
 from fipop.operator.rollout.store import RolloutStore
 from fipop.settings.options import Settings
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(slots=True, kw_only=True)
 class Targets:
-    """The targets that are kept, by name."""
+    """The targets that are kept, by name; `problems` tells by role which chart that is asked for cannot be had."""
 
     store: RolloutStore
     sessions: GuestSessions
     known: dict[str, Target] = field(default_factory=dict)
+    problems: Mapping[Role, ChartError] = field(default_factory=dict)
     _aims: dict[str, Aim] = field(default_factory=dict)
     _applied: Settings | None = None
 
@@ -40,14 +39,19 @@ class Targets:
         if before is None or before.asked != asked:
             before = next((each for each in self.known.values() if each.asked == asked), before)
         wanted = wanted_releases(pin_versions(settings, before))
-        try:
-            charts = {one.role: (await self.sessions.charts.get(one.source)).identity for one in wanted}
-        except ChartError as error:
-            logger.debug("no target", extra={"error": str(error)})
-            return before if before is not None and before.asked == asked else None
+        charts, problems = {}, {}
+        for one in wanted:
+            try:
+                charts[one.role] = (await self.sessions.charts.get(one.source)).identity
+            except ChartError as error:
+                problems[one.role] = error
+        kept_one = before if before is not None and before.asked == asked else None
+        self.problems = problems if kept_one is None else {}
+        if problems:
+            return kept_one
         found = build_target(settings, charts)
-        if before is not None and before.name == found.name and before.asked == asked:
-            return before
+        if kept_one is not None and kept_one.name == found.name:
+            return kept_one
         kept = self.known.get(found.name)
         if kept is None or kept.asked != asked:
             await self.store.save_target(found)

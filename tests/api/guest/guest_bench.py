@@ -73,6 +73,8 @@ class GuestBench:
     gate: ReleaseGate | None = None
     leaving: bool = False
     may_remove: bool = False
+    reported: frozenset[tuple[str, str]] = frozenset()
+    """The releases that the status of the guest's floating IPs names, by the last pass that told of any."""
 
     @property
     def client(self) -> ApiClient:
@@ -106,6 +108,7 @@ class GuestBench:
             gate=self.gate or gate_of_settings(self.settings),
             leaving=self.leaving,
             may_remove=self.may_remove,
+            reported=self.reported,
         )
 
     def kubeconfig(self) -> bytes:
@@ -121,7 +124,10 @@ class GuestBench:
         ).encode()
 
     async def run(self, *, deep: bool = False) -> PassReport:
-        return await self.room.run_pass(self.task(), deep=deep)
+        report = await self.room.run_pass(self.task(), deep=deep)
+        if report.releases:
+            self.reported = frozenset((each.namespace, each.name) for each in report.releases)
+        return report
 
     async def settle(self, *, seconds: float = 20.0) -> PassReport:
         """Make passes until both releases are ready and nothing is left to do."""

@@ -44,6 +44,11 @@ class Closed:
     access: ChartAccess
 
 
+def build_closed(source: ChartSource, access: ChartAccess) -> Closed:
+    hosts = frozenset({source.url.host_port_subcomponent or ""})
+    return Closed(source=source, access=replace(access, hosts=hosts))
+
+
 @pytest_asyncio.fixture(scope="module", params=["repository", "registry"])
 async def closed(
     request: pytest.FixtureRequest,
@@ -58,7 +63,7 @@ async def closed(
         async with ChartRepository(authority=authority, credential=CREDENTIAL) as repository:
             for archive in archives.values():
                 repository.publish(archive)
-            yield Closed(source=ChartSource(name="kube-vip", repo_url=repository.url), access=access)
+            yield build_closed(ChartSource(name="kube-vip", repo_url=repository.url), access)
         return
     folder = tmp_path_factory.mktemp("closed-registry")
     async with OciRegistry(
@@ -72,7 +77,7 @@ async def closed(
         for archive in archives.values():
             await registry.push(archive)
         source = ChartSource(name="kube-vip", ref=registry.reference("kube-vip"))
-        yield Closed(source=source, access=access)
+        yield build_closed(source, access)
 
 
 class Sources:

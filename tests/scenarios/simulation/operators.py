@@ -126,7 +126,7 @@ class SimulatedOperator:
     def _build(self) -> None:
         term = LeaderTerm(build_estate(self.cache, self.client), queues_of(self.pending))
         # There are no guests to be looked at.
-        term.gate.adopted = term.gate.looked = True
+        term.gate.adopted, term.gate.is_shut = True, False
         self.router, self._floating_ips, self._quarantine = term.router, term.floating_ips, term.quarantine
         self.cache.attach(
             Listener(

@@ -47,6 +47,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             ("read_facts", read),
             ("probe_secret_rights", nothing),
             ("probe_charts", nothing),
+            ("probe_credential", nothing),
             ("probe_guests", probe_guests),
             ("check_ranges", check_ranges),
         ):

@@ -6,27 +6,36 @@ import asyncio
 
 import pytest
 
-from fipop.control.health import judge_liveness, judge_readiness
+from fipop.control.health import HealthFacts, judge_liveness, judge_readiness
 from fipop.control.leadership import LeaderWorkStuckError
 from fipop.control.role import Role
-from fipop.errors import ApiForbiddenError, ApiUnreachableError, AuthorityReplacedError
+from fipop.errors import (
+    ApiError,
+    ApiForbiddenError,
+    ApiServerError,
+    ApiUnreachableError,
+    AuthorityReplacedError,
+)
 from tests.harness.virtual_time import in_virtual_time
 
 REFUSED = ApiForbiddenError(verb="get", kind="ConfigMap", status=403)
 
 
 class Server:
-    """An API server that answers, or raises what a test says."""
+    """An API server that reads objects, or raises what a test says; of its version it tells always."""
 
     def __init__(self) -> None:
-        self.last_good_answer_at: float | None = None
         self.error: Exception | None = None
-        self.asked = 0
+        self.answer_seconds = 0.0
+        self.read: list[tuple[str, str | None]] = []
 
-    async def version(self) -> dict[str, str]:
-        self.asked += 1
+    async def get(self, _resource: object, name: str, *, namespace: str | None = None, **_: object) -> None:
+        self.read.append((name, namespace))
+        await asyncio.sleep(self.answer_seconds)
         if self.error is not None:
             raise self.error
+
+    async def version(self) -> dict[str, str]:
         return {}
 
 
@@ -42,7 +51,12 @@ class Connection:
 
 
 def build_role(server: Server | None = None, *, is_replaced: bool = False) -> Role:
-    return Role(client=server or Server(), connection=Connection(is_replaced=is_replaced))  # type: ignore[arg-type]
+    return Role(
+        client=server or Server(),  # type: ignore[arg-type]
+        connection=Connection(is_replaced=is_replaced),  # type: ignore[arg-type]
+        config_map=("kube-fip", "kube-fip-config"),
+        clock=lambda: asyncio.get_running_loop().time(),
+    )
 
 
 def not_ready(role: Role) -> dict[str, str]:
@@ -122,18 +136,66 @@ async def test_work_that_does_not_stop_at_the_end_is_told_instead_of_the_end() -
         await running
 
 
+def failed(kind: type[ApiError], status: int, reason: str = "") -> ApiError:
+    return kind(verb="get", kind="ConfigMap", status=status, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("error", "answer_seconds"),
+    [
+        pytest.param(failed(ApiUnreachableError, 0, "Timeout"), 10.0, id="its store hangs"),
+        pytest.param(failed(ApiServerError, 500), 0.0, id="its store is gone"),
+        pytest.param(failed(ApiError, 401), 0.0, id="our token is refused"),
+        pytest.param(REFUSED, 0.0, id="the right is refused"),
+        pytest.param(failed(ApiError, 429), 0.0, id="it has no time for us"),
+    ],
+)
 @in_virtual_time
-async def test_a_quiet_replica_asks_the_api_server_how_it_is() -> None:
+async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_no_restart_is_asked_for(
+    error: ApiError, answer_seconds: float
+) -> None:
+    """etcd hangs or is gone, and kube-apiserver stays up: /version needs no etcd, and proves nothing."""
     server = Server()
-    running = asyncio.create_task(build_role(server).run_parts())
-    async with asyncio.timeout(3600):
-        while server.asked < 3:  # noqa: ASYNC110 - a counter has no event for that
-            await asyncio.sleep(0.5)
+    role, clock = build_role(server), asyncio.get_running_loop().time
+    role.note_started()
+    began = clock()
+
+    def facts() -> HealthFacts:
+        silences = {"floatingips": clock() - began}
+        return role.judge(watching=True, unserved=(), silences=silences, is_loaded=True)
+
+    running = asyncio.create_task(role.run_parts())
+    await asyncio.sleep(60)
+    assert judge_readiness(facts()).ok, "what is read stays ready"
+    assert set(server.read) == {("kube-fip-config", "kube-fip")}
+    server.error, server.answer_seconds, began = error, answer_seconds, clock()
+    ready: list[float] = []
+    while clock() - began < 240:
+        await asyncio.sleep(1)
+        assert judge_liveness(facts()).ok
+        if judge_readiness(facts()).ok:
+            ready.append(clock() - began)
+    assert 25 <= max(ready) < 60
+    server.error, server.answer_seconds = None, 0.0
+    await asyncio.sleep(20)
+    assert judge_readiness(facts()).ok
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
 
-def test_a_resource_that_nobody_serves_makes_a_replica_not_ready_and_no_restart_helps() -> None:
+@in_virtual_time
+async def test_a_replica_is_ready_with_the_first_object_that_is_read() -> None:
+    role = build_role()
+    role.note_started()
+    running = asyncio.create_task(role.run_parts())
+    await asyncio.sleep(1)
+    assert judge_readiness(role.judge(watching=True, unserved=(), silences={}, is_loaded=True)).ok
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_a_resource_that_nobody_serves_makes_a_replica_not_ready_and_no_restart_helps() -> None:
     role = build_role()
     role.note_started()
     facts = role.judge(watching=True, unserved=["clusters"], silences={"floatingips": 1.0}, is_loaded=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from fipop.errors import ForeignReleaseError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
@@ -52,12 +53,15 @@ esac
     await limits.close()
 
 
-def add_old_release(proxy: RancherProxy, guest_id: str) -> SimulatedGuest:
-    """Have the predecessor's kube-vip in a guest, with a body that nobody may decode."""
+def add_old_release(
+    proxy: RancherProxy, guest_id: str, *, namespace: str = "kube-system", **more: str
+) -> SimulatedGuest:
+    """Have the predecessor's kube-vip in a guest, with a body that nobody may decode; `more` are labels."""
     guest = proxy.guests[guest_id].target
     assert isinstance(guest, SimulatedGuest)
     labels = {"owner": "helm", "name": "kube-vip", "version": "1", "status": "deployed"}
-    metadata = {"namespace": "kube-system", "name": "sh.helm.release.v1.kube-vip.v1", "labels": labels}
+    labels |= {f"kubefip.k8s.binbash.org/{name}": value for name, value in more.items()}
+    metadata = {"namespace": namespace, "name": "sh.helm.release.v1.kube-vip.v1", "labels": labels}
     guest.put("secrets", {"metadata": metadata, "data": {"release": "a bomb"}})
     return guest
 
@@ -121,3 +125,28 @@ async def test_a_deep_look_that_gets_no_turn_of_helm_is_still_to_be_done(
     report = await telling.sessions.run_pass(task, deep=True, may_run_helm=False)
     assert report.awaits_helm
     assert not report.checked
+
+
+async def test_helm_has_nothing_to_do_with_a_release_in_a_namespace_of_the_guests_users(
+    proxy: RancherProxy, telling: TellingRoom
+) -> None:
+    task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
+    guest = add_old_release(
+        proxy, "c-m-a", namespace="a-tenant", role="kube-vip-cloud-provider", digest="d" * 32, revision="1"
+    )
+    report = await telling.sessions.run_pass(task, deep=True)
+    assert [type(each.error) for each in report.releases] == [ForeignReleaseError, ForeignReleaseError]
+    assert guest.get("configmaps", "kube-system", "kubevip"), "the addresses do not follow it"
+    left = replace(task, opted_in=False, leaving=True, may_remove=True)
+    report = await telling.sessions.run_pass(left)
+    assert report.has_ours is False
+    assert not telling.asked.exists()
+
+
+async def test_a_release_without_labels_in_another_namespace_is_not_asked_about(
+    proxy: RancherProxy, telling: TellingRoom
+) -> None:
+    task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
+    add_old_release(proxy, "c-m-a", namespace="a-tenant")
+    await telling.sessions.run_pass(task)
+    assert not [each for each in telling.questions() if each.startswith("get")]

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from fipop.guest.helm.charts import ChartIdentity, Role
+from fipop.guest.helm.charts import ChartIdentity, Role, wanted_releases
 from fipop.guest.helm.releases import ReleaseRecord, ReleaseState, build_labels, parse_record
 from fipop.guest.helm_turn import HelmTurn
 from fipop.guest.memory import GuestNotes
 from fipop.guest.observed import ObservedState
 from fipop.guest.release_gate import ReleaseGate
+from fipop.guest.release_ownership import build_scope, is_removable
 from fipop.guest.reports import GuestTask
 from fipop.guest.workloads import Workload
 from fipop.kube.client import Listing
@@ -131,6 +132,7 @@ class Turn:
         self.now = 1000.0
         self.helm, self.client = FakeHelm(self.done), FakeClient(self.done)
         self.notes = GuestNotes(lambda: self.now)
+        scope = build_scope(DEFAULTS, frozenset(each.latest.key for each in states))
         observed = ObservedState(
             now=NOW + timedelta(seconds=age_seconds),
             states={each.latest.key: each for each in states},
@@ -138,6 +140,13 @@ class Turn:
             workloads=workloads,
             problems={},
             unknown={},
+            scope=scope,
+            removable=tuple(
+                each
+                for wanted in reversed(wanted_releases(DEFAULTS))
+                for each in states
+                if is_removable(each, wanted, scope)
+            ),
         )
         self.turn = HelmTurn(
             task=GuestTask(

@@ -122,6 +122,20 @@ async def test_a_megabyte_in_tiny_chunks_is_not_read_to_its_end(authority, tmp_p
         assert caught.value.reason == "ConnectionCut"
 
 
+async def test_a_chunk_extension_without_end_is_not_read_for_as_long_as_a_request_may_take(
+    authority, tmp_path
+):
+    """It is one line, and no byte of an answer: it took three quarters of a processor."""
+    flood = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"a" * 4_000_000
+    async with (
+        speaking(authority, tmp_path, flood, hold=True) as connection,
+        KubeClient(connection) as client,
+    ):
+        with pytest.raises(ApiError) as caught:
+            await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=60)
+        assert caught.value.reason == "ConnectionCut"
+
+
 @pytest.mark.parametrize("size", [200, 2048])
 async def test_chunks_as_api_servers_send_them_are_read(authority, tmp_path, size):
     body = chunk(size) * (1_000_000 // size) + chunk(len(OBJECT)).replace(b" " * len(OBJECT), OBJECT)

@@ -72,18 +72,6 @@ async def test_the_clock_is_the_server_s(server, client):
     assert 0 <= passed <= time.monotonic() - asked
 
 
-async def test_only_answers_of_a_working_server_count_as_good(server, client):
-    server.refuses(503, "ServiceUnavailable")
-    with pytest.raises(ApiServerError):
-        await client.get(CONFIG_MAPS, "x", namespace="a")
-    assert client.last_good_answer_at is None
-    server.refuses(404, "NotFound")
-    asked = time.monotonic()
-    await client.get(CONFIG_MAPS, "x", namespace="a")
-    assert client.last_good_answer_at is not None
-    assert asked <= client.last_good_answer_at <= time.monotonic()
-
-
 async def test_every_request_is_told_without_body_query_or_token(server):
     records: list[RequestRecord] = []
     async with KubeClient(server.connection(), on_request=records.append, timeout_seconds=0.5) as client:

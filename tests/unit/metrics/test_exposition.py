@@ -52,6 +52,7 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
         'fipop_floating_ips{ready="False"} 1.0',
         "fipop_allocation_open 1.0",
         "fipop_install_queue 12.0",
+        "fipop_rollout_blocked 0.0",
         'fipop_rollout_guests{phase="pending"} 9.0',
         'fipop_rollout_info{state="Wave",target="c0ffee"} 1.0',
         "fipop_api_last_answer_timestamp_seconds 1.5e+09",

@@ -7,8 +7,17 @@ import pytest
 from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
 from fipop.operator.adoption import Adoption
+from fipop.operator.guests.reach import Reach
+from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestDirectory
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import build_floating_ip, build_reservation, cache_of
+
+
+def gate_of(cache: ClusterCache) -> AllocationGate:
+    reach = Reach(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
+    return AllocationGate(reach.could_serve, reach.reaches)
 
 
 async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stops_nobody() -> None:
@@ -33,7 +42,7 @@ async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stop
     async def discover(_guest_id: str) -> None:
         return None
 
-    gate = AllocationGate()
+    gate = gate_of(cache)
     adoption = Adoption(
         cache=cache,
         gate=gate,
@@ -45,7 +54,7 @@ async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stop
     # A younger one with the same address does not come first because an answer was lost.
     assert steps == [*["oldest"] * 3, "broken", "younger", "held"]
     assert gate.adopted
-    assert not gate.is_open
+    assert not gate.is_open()
 
 
 async def adopted(
@@ -74,7 +83,7 @@ async def adopted(
     async def discover(_guest_id: str) -> None:
         return None
 
-    gate = AllocationGate()
+    gate = gate_of(cache)
     await Adoption(cache=cache, gate=gate, adopt=adopt, discover=discover).adopt_all()
     assert gate.adopted
     return found

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "conditions.md").read_text()
 SOURCES = sorted(
     source
-    for room in ("operator", "state", "guest/helm")
+    for room in ("operator", "state", "guest/helm", "errors")
     for source in Path(fipop.__file__).parent.joinpath(room).rglob("*.py")
 )
 REFUSALS = (

@@ -1,4 +1,4 @@
-"""kube-fip-config deleted, over an API server in memory and in virtual time."""
+"""kube-fip-config deleted, and bad through restarts, over an API server in memory and in virtual time."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from fipop.control.health import AnswerRecord, judge_liveness
-from fipop.errors import ApiAlreadyExistsError, ApiForbiddenError
+from fipop.control.health import ReadRecord, judge_liveness
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiForbiddenError
 from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
 from fipop.operator.app import Operator
 from fipop.operator.configuration import Configuration
@@ -20,18 +20,25 @@ from tests.harness.recorded_events import RecordedEvents
 from tests.harness.virtual_time import VirtualLoop
 
 NAME = "kube-fip-config"
+LAST = "fipop-last-settings"
 
 
 @dataclass
 class SmallServer:
-    """Has one ConfigMap or none. `may_create` says what its policy thinks; `slowness` is how long a create takes."""
+    """Has kube-fip-config or not. `may_create` says what its policy thinks; `slowness` is how long a create takes.
+
+    `last` is the ConfigMap in which the operator keeps its settings, and `last_written` counts the writes of that.
+    """
 
     stored: dict[str, Any] | None = None
     may_create: bool = True
     slowness: float = 0.0
     tries: int = 0
     version: int = 1
+    last: dict[str, Any] | None = None
+    last_written: int = 0
     news: list[asyncio.Queue[WatchEvent]] = field(default_factory=list)
+    events: RecordedEvents = field(default_factory=RecordedEvents)
 
     def put(self, **data: str) -> dict[str, Any]:
         """Store the ConfigMap, by whoever does it."""
@@ -55,13 +62,29 @@ class SmallServer:
 
     # What the settings use of KubeClient
 
-    async def get(self, *_: object, **__: object) -> dict[str, Any] | None:
-        return self.stored
+    async def get(self, _: object, name: str, **__: object) -> dict[str, Any] | None:
+        return self.last if name == LAST else self.stored
 
     async def list(self, *_: object, **__: object) -> Listing:
         return Listing(items=(self.stored,) if self.stored else (), resource_version=self.version)
 
+    async def merge_patch(self, _: object, name: str, patch: dict[str, Any], **__: object) -> dict[str, Any]:
+        assert self.last is not None
+        assert name == LAST
+        if patch["metadata"]["resourceVersion"] != self.last["metadata"]["resourceVersion"]:
+            raise ApiConflictError(verb="patch", kind="ConfigMap", name=name, status=409)
+        return self.put_last(**(self.last["data"] | patch["data"]))
+
+    def put_last(self, **data: str) -> dict[str, Any]:
+        """Keep settings, by whichever operator does it."""
+        self.last_written += 1
+        self.last = {"metadata": {"name": LAST, "resourceVersion": str(self.last_written)}, "data": data}
+        return self.last
+
     async def create(self, _: object, body: dict[str, Any]) -> dict[str, Any]:
+        if body["metadata"]["name"] == LAST:
+            assert self.last is None
+            return self.put_last(**body["data"])
         self.tries += 1
         if not self.may_create:
             raise ApiForbiddenError(verb="create", kind="ConfigMap", name=NAME, status=403)
@@ -87,7 +110,7 @@ class SmallServer:
 def build_configuration(server: SmallServer) -> Configuration:
     return Configuration(
         client=cast("KubeClient", server),
-        events=RecordedEvents(),
+        events=server.events,
         namespace="kube-fip",
         defaults={"metricsPort": "9001"},
     )
@@ -134,7 +157,7 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
         operator = Operator(options, set_log_level=lambda _: None)
         watcher = SimpleNamespace(running=True, waiting_for=(), silences=lambda: {"others": 1.0})
         operator._watcher = cast("Any", watcher)
-        operator._role.answers = AnswerRecord(loop.time, clock=loop.time)
+        operator._role.reads = ReadRecord(clock=loop.time)
         server = SmallServer(may_create=False)
         server.put(metricsPort="9000")
         operator._configuration = configuration = build_configuration(server)
@@ -143,10 +166,10 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             server.delete()
             for _ in range(40):
                 await asyncio.sleep(5)
-                operator._role.answers.look()
+                operator._role.reads.note()
 
             assert loop.time() > 200
-            assert operator._role.answers.answering_for > 150
+            assert operator._role.reads.reading_for > 150
             assert judge_liveness(operator._health()).ok
             assert server.tries >= 40
             assert configuration.settings.metrics_port == 9000
@@ -212,5 +235,148 @@ def test_a_failure_that_nobody_expects_ends_the_process_also_while_the_settings_
         with pytest.raises(ExceptionGroup) as caught:
             await configuration.follow()
         assert caught.group_contains(ZeroDivisionError)
+
+    run(story())
+
+
+GOOD = {"kubevipNamespace": "addresses", "kubevipGuestInstall": "enabled", "kubevipUpdate": "true"}
+BAD = GOOD | {"kubevipNamespace": "No Namespace"}
+
+
+async def started(server: SmallServer, *, leads: bool) -> Configuration:
+    """Return the settings of a process that has just started, and has kept them where it leads."""
+    configuration = build_configuration(server)
+    await configuration.load()
+    if leads:
+        async with leading(configuration, server):
+            await asyncio.sleep(1)
+    return configuration
+
+
+@asynccontextmanager
+async def leading(configuration: Configuration, server: SmallServer) -> AsyncIterator[None]:
+    task = asyncio.create_task(configuration.keep(server))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def messages(server: SmallServer) -> list[str]:
+    """Return what was told of bad options since the last call."""
+    told = [each.message for each in server.events.all if each.reason == "BadOption"]
+    server.events.all.clear()
+    return told
+
+
+def test_the_last_good_value_of_a_bad_option_survives_the_process(run: Any) -> None:
+    async def story() -> None:
+        server = SmallServer()
+        server.put(**GOOD)
+        await started(server, leads=True)
+        server.put(**BAD)
+        for _ in range(3):
+            fresh = await started(server, leads=True)
+            assert fresh.settings.kubevip_namespace == "addresses"
+            assert fresh.settings.unknown_options == frozenset()
+            assert ["the last good value stays" in each for each in messages(server)] == [True]
+
+    run(story())
+
+
+def test_what_changes_while_an_option_is_bad_is_kept_too(run: Any) -> None:
+    async def story() -> None:
+        server = SmallServer()
+        server.put(**GOOD)
+        configuration = await started(server, leads=True)
+        async with following(configuration), leading(configuration, server):
+            await asyncio.sleep(1)
+            server.put(**BAD, kubevipReleaseName="vip")
+            await asyncio.sleep(1)
+        server.put(**BAD, kubevipReleaseName="No Name")
+        fresh = await started(server, leads=True)
+        assert fresh.settings.kubevip_namespace == "addresses"
+        assert fresh.settings.kubevip_release_name == "vip"
+
+    run(story())
+
+
+def test_a_bad_option_of_which_no_good_value_is_known_is_told_and_its_default_is_not_kept_as_one(
+    run: Any,
+) -> None:
+    async def story() -> None:
+        server = SmallServer()
+        server.put(**BAD)
+        for _ in range(2):
+            fresh = await started(server, leads=True)
+            assert fresh.settings.unknown_options == {"kubevipNamespace"}
+            told = ["nothing is installed, upgraded or removed" in each for each in messages(server)]
+            assert told == [True]
+        assert server.last is None
+
+        heard: list[bool] = []
+        fresh.listeners.append(lambda _, after: heard.append(not after.unknown_options))
+        async with following(fresh), leading(fresh, server):
+            await asyncio.sleep(1)
+            server.put(**(GOOD | {"kubevipNamespace": "kube-system"}))  # as the default is
+            await asyncio.sleep(1)
+        assert heard == [True]
+        assert server.last is not None
+        assert server.last["data"]["kubevipNamespace"] == "kube-system"
+
+    run(story())
+
+
+def test_an_option_that_what_was_kept_lacks_or_has_a_bad_value_of_is_unknown_while_it_is_bad(
+    run: Any,
+) -> None:
+    async def story() -> None:
+        server = SmallServer()
+        server.put_last(kubevipNamespace="addresses", kubevipUpdate="perhaps")
+        server.put(
+            kubevipNamespace="No", kubevipReleaseName="No Name", kubevipUpdate="maybe", logLevel="Info"
+        )
+        fresh = await started(server, leads=False)
+        assert fresh.settings.unknown_options == {"kubevipReleaseName", "kubevipUpdate"}
+        assert fresh.settings.kubevip_namespace == "addresses"
+
+    run(story())
+
+
+def test_settings_that_do_not_change_are_written_once_and_a_standby_writes_none(run: Any) -> None:
+    async def story() -> None:
+        server = SmallServer()
+        server.put(**GOOD)
+        await started(server, leads=False)
+        assert server.last is None
+        for _ in range(3):
+            await started(server, leads=True)
+        assert server.last_written == 1
+
+    run(story())
+
+
+def test_a_write_of_another_leader_in_between_is_read_before_the_settings_are_kept(run: Any) -> None:
+    async def story() -> None:
+        server = SmallServer()
+        server.put(**GOOD)
+        configuration = await started(server, leads=True)
+        server.put(**GOOD, kubevipReleaseName="vip")
+        await configuration.load()
+        get, written = server.get, server.last_written
+
+        async def get_late(*arguments: Any, **options: Any) -> dict[str, Any] | None:
+            found = await get(*arguments, **options)
+            server.get = get  # type: ignore[method-assign]
+            server.put_last(kubevipReleaseName="of-another")
+            return found
+
+        server.get = get_late  # type: ignore[method-assign]
+        async with leading(configuration, server):
+            await asyncio.sleep(30)
+        assert server.last_written == written + 2
+        assert server.last is not None
+        assert server.last["data"]["kubevipReleaseName"] == "vip"
 
     run(story())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fipop.guest.helm.releases import parse_record
 from fipop.guest.workloads import Workload as GuestWorkload
 from fipop.guest.workloads import parse_daemon_set
 from fipop.report.checks import (
@@ -22,8 +23,9 @@ from fipop.report.fleet import report_floating_ips
 from fipop.report.guest_words import GuestWords
 from fipop.report.picture import Picture
 from fipop.report.ranges import report_ranges
-from fipop.settings.options import BadOption
+from fipop.settings.options import DEFAULTS, BadOption
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.guest.conftest import release_secret
 from tests.unit.report.pictures import healthy_installation, picture
 
 CRD = next(iter(SCHEMA_REVISIONS))
@@ -137,7 +139,7 @@ def of_guest(
     words: GuestWords, *, installs: bool = False, floating_ips: Picture | None = None
 ) -> dict[str, str]:
     listed = report_floating_ips(floating_ips if floating_ips is not None else serving())
-    return failing(check_guest("demo", words, listed, installs=installs))
+    return failing(check_guest("demo", words, listed, installs=DEFAULTS if installs else None))
 
 
 def serving(**status: Any) -> Picture:
@@ -193,3 +195,19 @@ def test_where_fipop_installs_both_programs_must_be_ready() -> None:
     assert of_guest(found, installs=True) == {"kube-vip-cloud-provider is ready": "failed"}
     late = GuestWords(guest="c-m-1", config_map=WELL.config_map, workloads=(kube_vip(ready=2),))
     assert of_guest(late, installs=True) == both
+
+
+def test_a_release_with_our_labels_in_a_namespace_that_does_not_count_is_listed() -> None:
+    labels = {"kubefip.k8s.binbash.org/role": "kube-vip"}
+    name = "no release with the labels of fipop is in another namespace"
+
+    def verdict(namespace: str, **status: Any) -> str | None:
+        record = parse_record(release_secret(namespace=namespace, labels=labels))
+        assert record is not None
+        words = GuestWords(guest="c-m-1", config_map=WELL.config_map, releases=(record,))
+        return of_guest(words, installs=True, floating_ips=serving(**status)).get(name)
+
+    assert verdict("kube-system") is None
+    assert verdict("tenant") == "failed"
+    reported = {"id": "c-m-1", "releases": [{"namespace": "tenant", "name": "kube-vip"}]}
+    assert verdict("tenant", guest=reported) is None

@@ -1,13 +1,17 @@
 """Checks that have to ask somebody: rights to Secrets, sources of charts."""
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fipop.errors import ApiForbiddenError
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
 from fipop.report.checks import CheckVerdict
-from fipop.report.probes import probe_charts, probe_guests, probe_secret_rights
+from fipop.report.probes import probe_charts, probe_credential, probe_guests, probe_secret_rights
+from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.answering_client import AnsweringClient
 from tests.unit.report.pictures import build_cluster, healthy_installation, picture
 
@@ -61,6 +65,32 @@ async def test_charts_are_tried_by_helm_and_without_helm_that_is_said(tmp_path: 
     program.chmod(0o755)
     checks = await probe_charts(FACTS, str(program))
     assert [each.verdict for each in checks] == [CheckVerdict.FAILED] * 2
+
+
+@pytest.mark.parametrize(
+    ("secret", "verdict", "words"),
+    [
+        ({}, CheckVerdict.WARNING, "kube-vip.io"),
+        ({"hosts": "registry.example,kube-vip.io"}, CheckVerdict.OK, ""),
+        (None, CheckVerdict.WARNING, "not known"),
+    ],
+)
+async def test_a_source_that_the_credential_does_not_go_to_is_told_before_it_stops(
+    secret: dict[str, str] | None, verdict: CheckVerdict, words: str
+) -> None:
+    texts = {"username": "u", "password": "p"} | (secret or {})
+
+    async def get(*_: object, **_place: str) -> Any:
+        if secret is None:
+            raise ApiForbiddenError(verb="get", kind="Secret", status=403)
+        return {"data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}}
+
+    options = {"kubevipChartRef": "oci://registry.example/charts/kube-vip", "kubevipChartSecret": "charts"}
+    settings, _ = parse_settings(options, DEFAULTS)
+    facts = replace(FACTS, installation=healthy_installation(settings=settings))
+    (check,) = await probe_credential(AnsweringClient(get=get), facts)
+    assert (check.verdict, words in check.message) == (verdict, True)
+    assert await probe_credential(AnsweringClient(), FACTS) == []
 
 
 async def test_a_guest_without_a_cluster_fails_at_its_kubeconfig() -> None:

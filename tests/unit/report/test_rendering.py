@@ -41,10 +41,22 @@ def test_what_a_stranger_wrote_cannot_rewrite_the_terminal() -> None:
     assert len(table(("NAME",), [("a\nb",)]).splitlines()) == 2
 
 
+@pytest.mark.parametrize("output", [Output.JSON, Output.YAML, Output.CSV])
+def test_no_format_passes_on_what_rewrites_a_terminal_or_turns_a_line(output: Output) -> None:
+    hostile, long = "\x1b[2Jgone\u202e\x9b", "x" * 5000
+    if output is Output.CSV:
+        text = to_csv(("name", "long"), [(hostile, long)])
+    else:
+        text = dump({"name": hostile, "nested": [{hostile: hostile}], "long": long}, output)
+    assert text.replace("\r\n", "\n").replace("\n", "").isprintable()
+    assert "gone" in text
+    assert long in text, "nothing is cut for a program"
+
+
 def test_csv_is_read_back_and_formulas_stay_text() -> None:
-    text = to_csv(("a", "b"), [("=HYPERLINK(1)", 'say "so", \n twice'), ("-", "1")])
+    text = to_csv(("a", "b"), [("=HYPERLINK(1)", 'say "so", twice'), ("-", "\x1b[0m=1")])
     rows = list(csv.reader(io.StringIO(text)))
-    assert rows == [["a", "b"], ["'=HYPERLINK(1)", 'say "so", \n twice'], ["-", "1"]]
+    assert rows == [["a", "b"], ["'=HYPERLINK(1)", 'say "so", twice'], ["-", "'=1"]]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,14 @@ def test_what_is_wrong_with_the_operator(changes: dict[str, object], reason: str
     assert found == {reason: severity}
 
 
+@pytest.mark.parametrize(("status", "told"), [("True", "RolloutBlocked"), ("False", "ChartDigestMismatch")])
+def test_a_chart_that_cannot_be_had_is_told_also_of_guests_that_run(status: str, told: str) -> None:
+    kube_vip = {**condition(status, "ChartDigestMismatch"), "type": "KubeVipReady"}
+    ready = condition(status, "Ready" if status == "True" else "ChartDigestMismatch")
+    found = problems(ranges=[POOL], floating_ips=[floating("web", ready, kube_vip)])
+    assert found[told] == "warning"
+
+
 def test_what_could_not_be_read_is_no_problem_of_the_installation() -> None:
     blind = healthy_installation(leadership=None, workload=None, schemas={})
     unread = tuple(Unread(what=what, problem="missing right") for what in ("the operator's Lease",))

@@ -96,7 +96,8 @@ def test_an_empty_config_map_gives_the_documented_defaults() -> None:
 
 
 def test_every_field_has_an_option_of_its_own() -> None:
-    assert len(OPTIONS) == len(fields(Settings)) == 30
+    is_option = [field.name != "unknown_options" for field in fields(Settings)]
+    assert len(OPTIONS) == sum(is_option) == 31
 
 
 def test_the_option_table_in_the_documentation_has_every_option_with_its_default() -> None:
@@ -133,6 +134,8 @@ def test_the_option_table_in_the_documentation_has_every_option_with_its_default
         ("kubevipCloudProviderChartRef", "", "kubevip_cloud_provider_chart_ref", ""),
         ("helmConcurrency", "64", "helm_concurrency", 64),
         ("kubevipGuestRemove", "true", "kubevip_guest_remove", True),
+        ("kubevipReleaseNamespaces", " vip-system, edge\n", "kubevip_release_namespaces", ("vip-system", "edge")),
+        ("kubevipReleaseNamespaces", " ", "kubevip_release_namespaces", ()),
         ("kubevipRolloutType", "all", "kubevip_rollout_type", RolloutType.ALL),
         ("kubevipRolloutCanaries", "5%", "kubevip_rollout_canaries", Amount(5, is_percent=True)),
         ("kubevipRolloutMaxConcurrency", "100%", "kubevip_rollout_max_concurrency", Amount(100, is_percent=True)),
@@ -177,6 +180,9 @@ def test_a_good_value_is_taken(option: str, text: str, field: str, value: object
         ("kubevipNamespace", "a.b"),
         ("kubevipNamespace", "../../secrets"),
         ("kubevipNamespace", "n" * 64),
+        ("kubevipReleaseNamespaces", "vip-system,"),
+        ("kubevipReleaseNamespaces", "vip-system edge"),
+        ("kubevipReleaseNamespaces", "*"),
         ("kubevipReleaseName", "r" * 54),
         ("kubevipReleaseName", "--kube-insecure-skip-tls-verify"),
         ("kubevipChartRepoUrl", "ftp://example.org/charts"),
@@ -348,6 +354,7 @@ def test_the_data_of_settings_gives_the_same_settings_again() -> None:
             "traceIpamData": "1",
             "kubevipChartValues": "env: {vip_arp: 'false'}",
             "kubevipChartVersion": "0.9.9",
+            "kubevipReleaseNamespaces": "vip-system, edge",
         },
         DEFAULTS,
     )

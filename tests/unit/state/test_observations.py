@@ -11,8 +11,10 @@ from fipop.errors import (
     CarriedElsewhereError,
     ChartError,
     FipopError,
+    ForeignReleaseError,
     HelmError,
     HelmFailure,
+    ReleaseTakenError,
 )
 from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey
@@ -117,10 +119,33 @@ def kube_vip(**fields: Any) -> tuple[str, str]:
             {"error": ChartError(source="s", version="", reason="no", condition="ChartUnauthorized")},
             ("False", "ChartUnauthorized"),
         ),
+        ({"error": ForeignReleaseError(namespace="tenant", name="vip")}, ("False", "ForeignRelease")),
+        (
+            {"error": ReleaseTakenError(namespace="kube-system", name="kube-vip", role="kube-vip")},
+            ("False", "ReleaseTaken"),
+        ),
+        ({"beside": ("tenant/kube-vip-cp",)}, ("True", "Ready")),
+        (
+            {"doubt": ChartError(source="s", version="", reason="no", condition="ChartDigestMismatch")},
+            ("True", "ChartDigestMismatch"),
+        ),
     ],
 )
 def test_how_a_release_stands(fields: dict[str, Any], told: tuple[str, str]) -> None:
     assert kube_vip(**fields) == told
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_condition_names_the_options_for_want_of_which_nothing_is_done(ready: bool) -> None:
+    found = observe(
+        report(WRITTEN, release(readiness=Readiness(ready=ready, message=""))),
+        SERVED,
+        installs=True,
+        unknown_options={"kubevipUpdate", "kubevipNamespace"},
+    ).kube_vip
+    assert found is not None
+    assert (found.verdict is Verdict.TRUE, found.reason) == (ready, "OptionUnknown")
+    assert "kubevipNamespace, kubevipUpdate" in found.message
 
 
 def test_releases_that_were_not_seen_are_unknown_however_well_the_config_map_is() -> None:
@@ -129,3 +154,15 @@ def test_releases_that_were_not_seen_are_unknown_however_well_the_config_map_is(
     assert (found.kube_vip.verdict, found.kube_vip.reason) == (Verdict.UNKNOWN, "ReleasesUnseen")
     assert found.releases is None
     assert observe(report(WRITTEN, release()), SERVED, installs=True).cloud_provider is None
+
+
+def test_a_kube_vip_of_the_guests_own_is_named() -> None:
+    found = observe(report(WRITTEN, release(beside=("tenant/kube-vip-cp",))), SERVED, installs=True).kube_vip
+    assert found is not None
+    assert "tenant/kube-vip-cp" in found.message
+
+
+def test_a_guest_that_is_left_has_its_releases_in_the_status_until_they_are_removed() -> None:
+    for has_ours in (True, None):
+        assert observe(replace(report(), has_ours=has_ours), SERVED, installs=False).releases is None
+    assert observe(replace(report(), has_ours=False), SERVED, installs=False).releases == ()

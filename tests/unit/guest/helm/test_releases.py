@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import ChartIdentity, Role
 from fipop.guest.helm.releases import (
     ReleaseDescription,
@@ -15,11 +14,9 @@ from fipop.guest.helm.releases import (
     Status,
     build_labels,
     build_states,
-    find_candidates,
-    find_managed,
     parse_record,
 )
-from tests.unit.guest.conftest import release_secret, wanted_release
+from tests.unit.guest.conftest import release_secret
 
 PLUS = ChartIdentity(name="kube-vip", version="0.11.0+build.7", content="x")
 
@@ -79,43 +76,6 @@ def test_of_a_releases_revisions_the_latest_counts_and_failures_in_a_row_are_cou
     assert (state.latest.revision, state.failures) == (10, 2)
 
 
-def test_a_release_with_our_label_is_found_under_any_name_and_the_wanted_name_first() -> None:
-    states = states_of(
-        release_secret("a", labels=ours()),
-        release_secret("kube-vip", labels=ours()),
-        release_secret("provider", labels=ours(Role.CLOUD_PROVIDER)),
-    )
-    found = find_managed(states, wanted_release())
-    assert found is not None
-    assert found.latest.name == "kube-vip"
-    renamed = find_managed(states, wanted_release(name="new"))
-    assert renamed is not None
-    assert is_renamed(renamed, wanted_release(name="new"))
-    assert find_managed(states_of(release_secret()), wanted_release()) is None
-
-
-def test_an_uninstalled_release_is_none() -> None:
-    states = states_of(release_secret(status="uninstalled", labels=ours()))
-    assert find_managed(states, wanted_release()) is None
-    assert find_candidates(states_of(release_secret(status="uninstalled")), wanted_release(), ()) == ()
-
-
-def test_candidates_have_the_wanted_name_or_run_the_program() -> None:
-    states = states_of(
-        release_secret("kube-vip", namespace="apps"),
-        release_secret("kube-vip"),
-        release_secret("vip"),
-        release_secret("rke2-canal"),
-        release_secret("labelled", labels=ours()),
-    )
-    found = find_candidates(states, wanted_release(), [("kube-system", "vip"), ("kube-system", "labelled")])
-    assert [state.latest.key for state in found] == [
-        ("kube-system", "kube-vip"),
-        ("apps", "kube-vip"),
-        ("kube-system", "vip"),
-    ]
-
-
 def test_a_release_that_helm_described_tells_the_name_of_its_objects() -> None:
     description = ReleaseDescription(
         chart_name="kube-vip", chart_version="0.9.9", values={"nameOverride": "vip"}
@@ -153,11 +113,6 @@ def test_labels_that_somebody_in_the_guest_wrote_are_cleaned_and_cut() -> None:
         assert text is not None
         assert len(text) <= 63
         assert text.isprintable()
-
-
-def test_no_more_releases_are_looked_into_than_helm_can_be_asked_about() -> None:
-    states = states_of(*(release_secret("kube-vip", namespace=f"n{number}") for number in range(1000)))
-    assert len(find_candidates(states, wanted_release(), ())) == 4
 
 
 @given(

@@ -84,6 +84,14 @@ async def test_helm_is_asked_by_name_and_revision_what_a_release_was_made_from(s
     assert stub.told("argv") == ["get", "values", *place]
 
 
+async def test_hooks_that_stand_in_a_record_do_not_run(stub: Stub) -> None:
+    runner = HelmRunner(stub.make())
+    await runner.uninstall(target(), RECORD)
+    assert stub.told("argv")[:3] == ["uninstall", "kube-vip", "--no-hooks"]
+    await runner.roll_back(target(), RECORD, 1)
+    assert stub.told("argv")[:4] == ["rollback", "kube-vip", "1", "--no-hooks"]
+
+
 async def test_a_release_without_values_has_none(stub: Stub) -> None:
     found = await HelmRunner(stub.make("echo null")).describe(target(), RECORD)
     assert (found.chart_name, found.values) == ("", {})

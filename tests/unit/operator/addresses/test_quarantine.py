@@ -26,6 +26,7 @@ class Store:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.held: set[str] = set()
+        self.offered: list[str] = []
         self.conflicts = False
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> None:
@@ -36,6 +37,9 @@ class Store:
     async def free(self, reservation: Reservation) -> bool:
         self.done.append(f"free {reservation.name}")
         return True
+
+    def offer(self, reservation: Reservation, guest_id: str) -> None:
+        self.offered.append(f"{reservation.name} to {guest_id}")
 
     async def is_held_by(self, name: str, _owner: object) -> bool:
         return name in self.held
@@ -63,6 +67,8 @@ class World:
             surroundings=Surroundings(
                 look=self._look,
                 look_at_conflicts=self._look_at_conflicts,
+                waiting=lambda _: (),
+                were_looked_at=lambda: True,
                 may_release=lambda _: self.may_release,
                 clean=self.cleaned.append,
                 owner_changed=self.woken.append,
@@ -82,8 +88,8 @@ class World:
             raise self.carrier
         return self.carrier
 
-    async def _look_at_conflicts(self, *_: object) -> str | None:
-        return self.other
+    async def _look_at_conflicts(self, *_: object) -> dict[str, str]:
+        return {"c-m-9": self.other} if self.other is not None else {}
 
 
 def waiting(*, ended_seconds: float = 1.0, imported: bool = False, **fields: Any) -> Json:

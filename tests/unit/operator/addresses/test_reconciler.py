@@ -105,16 +105,19 @@ async def test_a_round_that_does_not_come_to_an_end_fails(monkeypatch: pytest.Mo
     assert caught.value.floating_ip == ("c-m-a", "web")
 
 
-async def test_nothing_is_remembered_of_a_floating_ip_that_is_gone() -> None:
+async def test_who_is_made_again_has_its_address_written_back_though_the_former_one_was_given_up_on() -> None:
     operator = await leading()
-    operator.ask(A)
-    await operator.settle()
-    operator.ask_for_another(A, "")
-    await operator.settle()
-    reconciler = operator.term.floating_ips
-    assert reconciler._write_backs == {KEY: 1}
-    operator.give_up(A)
-    await operator.settle()
-    assert reconciler._write_backs == {}
+    for _ in range(2):
+        operator.ask(A)
+        await operator.settle()
+        for _ in range(2):
+            operator.ask_for_another(A, "")
+            await operator.settle()
+            assert operator.asked_for(A) == "10.0.0.10"
+        operator.ask_for_another(A, "")
+        await operator.settle()
+        assert operator.asked_for(A) == ""
+        operator.give_up(A)
+        await operator.settle()
     names = [key for key in operator.memory.objects if key[0] == FLOATING_IP_RESERVATIONS.plural]
     assert len(names) == 1, "its address is in quarantine"

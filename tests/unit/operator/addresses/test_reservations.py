@@ -14,7 +14,8 @@ from fipop.api.models import Owner
 from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiUnreachableError
 from fipop.ipam.addresses import parse_address
-from fipop.operator.addresses.reservations import Denied, Granted, is_former_owner
+from fipop.operator.addresses.ownership import is_former_owner
+from fipop.operator.addresses.reservations import Denied, Granted
 from fipop.state.claims import reservation_name
 from tests.harness.objects import NOW, Json
 from tests.harness.reservation_store import Reservations

@@ -15,6 +15,7 @@ from fipop.operator.addresses.blockers import Blocker
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.view import View
 from fipop.operator.addresses.view_building import Observed, ViewBuilder
+from fipop.operator.guests.reach import Reach
 from fipop.state.claims import Claim
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -55,18 +56,22 @@ class Bench:
             now=lambda: NOW,
             monotonic=lambda: self.clock,
         )
+        guests = GuestDirectory(cache=self.cache, client=client)
+        reach = Reach(cache=self.cache, guests=guests)
         self._views = ViewBuilder(
             cache=self.cache,
             reservation_store=self.reservation_store,
-            gate=AllocationGate(adopted=True, looked=True),
-            guests=GuestDirectory(cache=self.cache, client=client),
+            gate=AllocationGate(reach.could_serve, reach.reaches, adopted=True, is_shut=False),
+            guests=guests,
             carrier_of=lambda _name: None,
         )
 
     def view(self, **denied: Any) -> View:
         subject = self.cache.floating_ips.get("c-m-1", "web")
         assert subject is not None
-        observed = Observed(is_live=False, denied=denied, write_backs=0, now=datetime.now(UTC))
+        observed = Observed(
+            is_live=False, denied=denied, written=frozenset(), write_backs=0, now=datetime.now(UTC)
+        )
         return self._views.build(subject, observed)
 
 

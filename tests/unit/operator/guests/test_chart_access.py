@@ -13,7 +13,7 @@ from tests.harness.answering_client import AnsweringClient
 
 PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
 OPEN = ChartSource(name="kube-vip")
-CLOSED = ChartSource(name="kube-vip", secret="charts", ca="authority")
+CLOSED = ChartSource(name="kube-vip", secret="charts", secret_host="charts.example", ca="authority")
 
 
 def reader(**objects: object) -> ChartAccessReader:
@@ -39,7 +39,9 @@ async def test_credential_and_authority_are_those_that_the_options_name() -> Non
     found = await reader(charts=secret(username="u", password="p"), authority={"data": {"ca.crt": PEM}}).read(
         CLOSED
     )
-    assert found == ChartAccess(username="u", password="p", authority=PEM)
+    assert found == ChartAccess(
+        username="u", password="p", authority=PEM, hosts=frozenset({"charts.example"})
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from fipop.errors import CarriedElsewhereError
 from fipop.guest.in_use import InUseAddresses, addresses_in
-from fipop.ipam.addresses import Address, format_address
+from fipop.ipam.addresses import Address, format_address, from_ip
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import build_floating_ip, build_reservation, cache_of, held_by
@@ -28,7 +28,11 @@ class Guests:
             inspector=self,
             reach=cast("Any", SimpleNamespace(reaches=lambda *_: True)),
         )
-        self.conflicts.learn({guest_id: self.around(guest_id) for guest_id in self.carried})
+        for guest_id in self.carried:
+            self.learn(guest_id)
+
+    def learn(self, guest_id: str) -> None:
+        self.conflicts.learn(guest_id, [from_ip(each) for each in self.around(guest_id).single])
 
     def around(self, guest_id: str) -> InUseAddresses:
         metadata = {"name": "kubevip", "namespace": "kube-system"}
@@ -121,7 +125,7 @@ async def test_the_same_address_of_another_space_is_carried_by_right(right: dict
 async def test_a_later_look_replaces_what_an_earlier_one_found() -> None:
     cache = held_world()
     guests = Guests(cache, owner="", rival="10.0.0.1/32")
-    guests.conflicts.learn({RIVAL: InUseAddresses()})
+    guests.conflicts.learn(RIVAL, [])
     await check(guests, cache)
     assert guests.asked == []
 
@@ -160,7 +164,7 @@ async def test_two_that_ask_the_same_rival_at_once_both_learn_that_it_gave_the_a
     look = guests.find_carrier
 
     async def look_and_learn(guest_id: str, address: Address) -> str | None:
-        guests.conflicts.learn({guest_id: guests.around(guest_id)})
+        guests.learn(guest_id)
         return await look(guest_id, address)
 
     guests.find_carrier = look_and_learn

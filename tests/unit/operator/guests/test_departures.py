@@ -2,10 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from fipop.operator.guests.departures import Departures
+from fipop.operator.rollout_parts import build_departures
 from fipop.rancher.matching import Guest
 from fipop.settings.options import DEFAULTS, Amount, GuestInstall, Settings
 from tests.harness.rollout_world import guest_of
+from tests.harness.small_operator import SmallOperator
+from tests.harness.terms import FakeConfiguration, build_estate
 
 REMOVING = replace(DEFAULTS, kubevip_guest_remove=True, kubevip_rollout_max_concurrency=Amount(100))
 
@@ -48,12 +53,47 @@ def test_a_few_guests_are_left_once_all_that_may_leave_were_looked_at() -> None:
     assert fleet.told == []
 
 
-def test_guests_without_our_releases_and_those_out_of_reach_do_not_count() -> None:
+def test_guests_without_our_releases_do_not_count() -> None:
     fleet = Fleet(10, 100)
     fleet.look(False)
     fleet.departures.note("leaves-7", True)
-    fleet.departures.note("leaves-8", None)
     assert fleet.removable() == ["leaves-7"]
+
+
+def test_a_guest_that_was_never_reached_counts_as_one_that_loses_something() -> None:
+    fleet = Fleet(0, 12)
+    fleet.look(None)
+    fleet.departures.note("leaves-7", True)
+    assert fleet.removable() == []
+    assert fleet.told == [12]
+
+
+def test_a_withheld_removal_does_not_leak_while_guests_are_out_of_reach_in_turns() -> None:
+    """An option is deleted by mistake, nobody confirms, and Rancher restarts: ten guests are reachable at a time."""
+    fleet = Fleet(0, 60)
+    fleet.look()
+    for first in range(0, 60, 10):
+        fleet.look(None)
+        for number in range(first, first + 10):
+            fleet.departures.note(f"leaves-{number}", True)
+        assert fleet.removable() == []
+    assert fleet.told == [60]
+
+
+async def test_after_a_restart_nothing_is_removed_before_every_guest_is_known() -> None:
+    operator = SmallOperator()
+    for number in range(3):
+        operator.add_guest(f"c-m-{number}")
+    configuration = FakeConfiguration(settings=REMOVING)
+    estate = build_estate(operator.cache, operator.client, configuration=configuration)
+    guests = operator.term.guests
+    departures = build_departures(estate, guests=guests, notices=operator.term.notices)
+    await guests.discover("c-m-0")
+    departures.note("c-m-0", True)
+    assert not departures.may_remove("c-m-0")
+    for other in ("c-m-1", "c-m-2"):
+        departures.note(other, False)
+    assert departures.may_remove("c-m-0")
 
 
 def test_more_than_few_lose_nothing_until_their_number_is_confirmed() -> None:
@@ -82,10 +122,33 @@ def test_a_confirmation_does_not_hold_for_guests_that_come_later() -> None:
     assert fleet.told == [30]
 
 
-def test_ten_percent_of_a_large_fleet_are_few() -> None:
-    fleet = Fleet(360, 40)
+@pytest.mark.parametrize(
+    ("fleet_size", "few"),
+    [(1, 1), (2, 1), (10, 1), (11, 2), (20, 2), (21, 3), (90, 9), (91, 10), (100, 10), (101, 10), (500, 10)],
+)
+def test_more_than_ten_guests_or_a_tenth_of_those_with_releases_are_withheld(
+    fleet_size: int, few: int
+) -> None:
+    fleet = Fleet(fleet_size - few, few)
     fleet.look()
-    assert len(fleet.removable()) == 40
+    assert len(fleet.removable()) == few
+    if few < fleet_size:
+        fleet = Fleet(fleet_size - few - 1, few + 1)
+        fleet.look()
+        assert fleet.removable() == []
+        assert fleet.told == [few + 1]
+
+
+def test_those_that_leave_meanwhile_count_together_with_the_few_that_are_being_left() -> None:
+    fleet = Fleet(54, 6)
+    fleet.look()
+    assert len(fleet.removable()) == 6
+    fleet.guests += [replace(guest_of("leaves-6"), opted_in=False)]
+    fleet.look()
+    assert len(fleet.removable()) == 7
+    fleet.guests += [replace(guest_of("leaves-7"), opted_in=False)]
+    fleet.look()
+    assert fleet.removable() == []
 
 
 def test_so_many_at_once_as_a_wave_has() -> None:
@@ -95,7 +158,17 @@ def test_so_many_at_once_as_a_wave_has() -> None:
     fleet.departures.note("leaves-0", False)
     assert fleet.removable() == ["leaves-1", "leaves-2"]
     fleet.departures.note("leaves-1", None)
-    assert fleet.removable() == ["leaves-2", "leaves-3"]
+    assert fleet.departures.may_remove("leaves-3"), "the turn of who is out of reach by now is another's"
+
+
+def test_nobody_is_left_while_no_good_value_of_an_option_is_known() -> None:
+    settings = replace(REMOVING, unknown_options=frozenset({"kubevipGuestInstall"}))
+    fleet = Fleet(60, 2, settings=settings)
+    fleet.look()
+    assert not any(map(fleet.departures.is_leaving, fleet.guests))
+    assert fleet.removable() == []
+    fleet.settings = REMOVING
+    assert fleet.removable() == ["leaves-0", "leaves-1"]
 
 
 def test_who_is_paused_or_deleted_is_not_left() -> None:

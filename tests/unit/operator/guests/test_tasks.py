@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from fipop.control.runs import Priority
-from fipop.operator.guests.tasks import build_wanted, judge_urgency, text_of
-from tests.harness.objects import floating_ip, held_by, reservation
+from fipop.operator.guests.tasks import build_wanted, judge_urgency, reported_releases, text_of
+from tests.harness.objects import build_floating_ip, cache_of, floating_ip, held_by, reservation
 
 
 def test_only_what_was_granted_is_written_into_a_guest() -> None:
@@ -42,3 +42,18 @@ def test_going_back_comes_before_new_guests_and_those_before_upgrades(
 
 def test_addresses_are_told_as_guests_write_them() -> None:
     assert text_of([reservation("10.0.0.1"), reservation("fd00::1")]) == {"10.0.0.1", "fd00::1"}
+
+
+def test_the_status_of_all_floating_ips_of_a_guest_tells_its_releases_and_that_of_no_other_guest() -> None:
+    floating_ips = []
+    for namespace, name, release in (
+        ("c-m-a", "web", "networking/vip"),
+        ("c-m-a", "lab", "kube-system/provider"),
+        ("c-m-a", "new", ""),
+        ("c-m-b", "web", "tenant/kube-vip"),
+    ):
+        place, _, called = release.partition("/")
+        guest = {"guest": {"id": namespace, "releases": [{"namespace": place, "name": called}]}}
+        floating_ips.append(build_floating_ip(name, namespace=namespace, status=guest if release else None))
+    found = reported_releases(cache_of(floating_ips=floating_ips), "c-m-a")
+    assert found == {("networking", "vip"), ("kube-system", "provider")}

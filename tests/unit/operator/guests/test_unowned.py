@@ -2,11 +2,13 @@
 
 from fipop.errors import ApiServerError
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, cache_of
+from tests.harness.virtual_time import in_virtual_time
 from tests.unit.operator.guests.scans import Looking, pool_world
 
 BUSY = ApiServerError(verb="get", kind="Secret", name="x", status=500)
 
 
+@in_virtual_time
 async def test_what_guests_carry_and_nobody_owns_goes_to_quarantine_before_new_addresses(
     looking: type[Looking],
 ) -> None:
@@ -20,7 +22,7 @@ async def test_what_guests_carry_and_nobody_owns_goes_to_quarantine_before_new_a
     assert set(found) == {"default.10.0.0.8", "default.10.0.1.9"}
     owner = found["default.10.0.0.8"].owner
     assert (owner.namespace, owner.name, owner.imported) == ("c-m-1", "", True)
-    assert start.scan.gate.is_open
+    assert start.scan.gate.is_open()
 
 
 async def test_trouble_of_our_own_api_server_leaves_no_guest_out(looking: type[Looking]) -> None:

@@ -80,7 +80,8 @@ def test_a_guest_succeeds_after_its_soak_at_the_target() -> None:
         (replace(WELL, helm_began=1.0), NOW - DEADLINE, False, Step.FAILED),
         (replace(WELL, helm_began=1.0), NOW - DEADLINE, True, Step.PASSED_OVER),
         (replace(WELL, helm_began=1.0, seen_since=NOW - 1), NOW - DEADLINE, False, Step.UPGRADING),
-        (None, NOW, False, Step.SKIPPED),
+        (None, NOW, False, Step.UPGRADING),
+        (None, NOW - DEADLINE, False, Step.PASSED_OVER),
     ],
 )
 def test_how_a_guest_of_a_wave_ends(member: Member | None, since: float, weak: bool, found: Step) -> None:
