@@ -96,6 +96,7 @@ class LeaderTerm:
     def _build_guests(self, estate: Estate) -> None:
         client = estate.client
         inspector = GuestInspector(client=client, guests=self.guests, sessions=estate.sessions)
+        self.guests.is_harvester = inspector.is_harvester
         reach = Reach(cache=self.cache, guests=self.guests)
         self.conflicts = AddressConflicts(
             cache=self.cache, guests=self.guests, inspector=inspector, reach=reach
