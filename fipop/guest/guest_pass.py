@@ -13,12 +13,14 @@ from fipop.errors import (
     GuestError,
     KubeAccessError,
 )
+from fipop.guest.harvester import LABEL_MANAGED
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.in_use import InUseAddresses
 from fipop.guest.limits import GuestLimits
 from fipop.guest.observed import read_in_use
 from fipop.guest.pass_run import PassRun
 from fipop.guest.reports import GuestTask, PassReport
+from fipop.kube.resources import NODES
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,12 @@ class GuestSessions:
         connection = await limits.connect(guest_id, kubeconfig)
         async with limits.look(connection) as client:
             return await read_in_use(client)
+
+    async def is_harvester(self, guest_id: str, kubeconfig: bytes) -> bool:
+        """Whether a node of a guest is Harvester's. Raises as `look` does."""
+        connection = await self._limits.connect(guest_id, kubeconfig)
+        async with self._limits.look(connection) as client:
+            return bool((await client.list(NODES, label_selector=LABEL_MANAGED, metadata_only=True)).items)
 
     def forget(self, guest_id: str) -> None:
         """Drop what is remembered of a guest that is gone."""

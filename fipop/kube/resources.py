@@ -78,6 +78,7 @@ HARVESTER_CONFIGS = Resource(
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False)
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", namespaced=True)
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
+NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", namespaced=True)
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event", namespaced=True)

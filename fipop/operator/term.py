@@ -97,6 +97,7 @@ class LeaderTerm:
     def _build_guests(self, estate: Estate) -> None:
         client = estate.client
         inspector = GuestInspector(client=client, guests=self.guests, sessions=estate.sessions)
+        self.guests.is_harvester = inspector.is_harvester
         self.conflicts = AddressConflicts(
             cache=self.cache, guests=self.guests, inspector=inspector, reach=self.reach
         )

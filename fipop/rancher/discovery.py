@@ -88,7 +88,8 @@ Discovery: TypeAlias = Guest | Waiting | NotAGuest
 class Links:
     """What the caller knows of one guest.
 
-    `find_management` looks up any management Cluster by its name; `known` is what was resolved last.
+    `find_management` looks up any management Cluster by its name; `known` is what was resolved last. `is_unknown_kind`:
+    Rancher has had its time to find out what the cluster is, and has not.
     """
 
     cluster: ProvisioningCluster
@@ -96,6 +97,7 @@ class Links:
     namespace: NamespaceInfo | None
     find_management: Callable[[str], ManagementCluster | None]
     known: Guest | None = None
+    is_unknown_kind: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +189,8 @@ def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
         return None
     if management is None:
         return _wait(links, Missing.MANAGEMENT, name, f"there is no management Cluster {name}")
-    if cluster.is_imported and not management.provider:
-        return _wait(links, Missing.PROVIDER, name, "Rancher has not found out what the imported cluster is")
+    if cluster.is_imported and not (management.provider or links.is_unknown_kind):
+        return wait_for_provider(links)
     if links.namespace is None:
         return _wait(links, Missing.NAMESPACE, name, f"there is no namespace {name}")
     return None
@@ -237,6 +239,13 @@ async def _get_harvester_id(reader: LinkReader, links: Links, pool: MachinePool)
     if isinstance(harvester_id, Unreadable):
         return _wait(links, Missing.CREDENTIAL, ref.name, harvester_id.message, needs_retry=True)
     return harvester_id
+
+
+def wait_for_provider(links: Links) -> Waiting:
+    """Wait until it is known what an imported cluster is; once it is ready, only time and its nodes tell."""
+    message, name = "Rancher has not found out what the imported cluster is", links.cluster.cluster_name
+    is_ready = links.management is not None and links.management.ready_since is not None
+    return _wait(links, Missing.PROVIDER, name, message, needs_retry=is_ready)
 
 
 def _wait(links: Links, what: Missing, name: str, message: str, *, needs_retry: bool = False) -> Waiting:

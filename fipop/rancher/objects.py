@@ -99,6 +99,7 @@ class ManagementCluster:
     provider: str
     connected: bool
     is_internal: bool
+    ready_since: datetime | None = None
 
     @property
     def is_harvester(self) -> bool:
@@ -162,7 +163,8 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
         display_name=as_text(spec.get("displayName")),
         workspace=as_text(spec.get("fleetWorkspaceName")),
         provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
-        connected=_is_connected(status.get("conditions")),
+        connected=_condition(status.get("conditions"), "Connected") is not None,
+        ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
         is_internal=name == "local" or spec.get("internal") is True,
     )
 
@@ -234,12 +236,10 @@ def _parse_pools(items: object) -> tuple[MachinePool, ...]:
     )
 
 
-def _is_connected(conditions: object) -> bool:
-    items = conditions if isinstance(conditions, list) else []
-    return any(
-        as_mapping(item).get("type") == "Connected" and as_mapping(item).get("status") == "True"
-        for item in items
-    )
+def _condition(conditions: object, kind: str) -> JsonView | None:
+    """Give a condition that is True."""
+    items = map(as_mapping, conditions if isinstance(conditions, list) else ())
+    return next((each for each in items if (each.get("type"), each.get("status")) == (kind, "True")), None)
 
 
 def _texts(value: object) -> dict[str, str]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from fipop.kube.client import KubeClient
-from fipop.rancher.discovery import Discovery, Links, Waiting, choose_cluster, discover_guest, glimpse_guest
+from fipop.rancher.discovery import (
+    Discovery,
+    Links,
+    Waiting,
+    choose_cluster,
+    discover_guest,
+    glimpse_guest,
+    wait_for_provider,
+)
 from fipop.rancher.link_reader import LinkReader
 from fipop.rancher.matching import Guest
-from fipop.rancher.objects import ManagementCluster
+from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.state.cache import ClusterCache
 from fipop.state.observations import GuestObservation
 
@@ -16,12 +26,24 @@ RESOLVE_ATTEMPTS = 3
 """So often links are resolved that change meanwhile; each attempt is two requests at most."""
 
 
+UNKNOWN_AFTER = timedelta(seconds=60)
+"""So long an imported cluster has been Ready if Rancher does not know its kind: of others it knows at once."""
+
+
+async def _cannot_tell(_guest: Guest) -> bool:
+    return True
+
+
 @dataclass(slots=True)
 class GuestDirectory:
-    """Guests by id, which is also the namespace of their floating IPs."""
+    """Guests by id, which is also the namespace of their floating IPs.
+
+    `is_harvester` asks an imported cluster of a kind that Rancher does not know: True also where that cannot be told.
+    """
 
     cache: ClusterCache
     client: KubeClient
+    is_harvester: Callable[[Guest], Awaitable[bool]] = _cannot_tell
     _reader: LinkReader = field(init=False)
     _known: dict[str, Guest] = field(default_factory=dict)
     _partly_known: dict[str, Guest] = field(default_factory=dict)
@@ -44,6 +66,8 @@ class GuestDirectory:
                 self._partly_known.pop(guest_id, None)
                 return None
             found = await discover_guest(self._reader, links)
+            if links.is_unknown_kind and isinstance(found, Guest) and guest_id not in self._known:
+                found = wait_for_provider(links) if await self.is_harvester(found) else found
             if self._links(guest_id) == links:
                 self._note(guest_id, found)
                 break
@@ -66,7 +90,17 @@ class GuestDirectory:
             namespace=self.cache.namespaces.get("", guest_id),
             find_management=self._management,
             known=self._known.get(guest_id),
+            is_unknown_kind=self._is_unknown_kind(cluster, management),
         )
+
+    def _is_unknown_kind(self, cluster: ProvisioningCluster, management: ManagementCluster | None) -> bool:
+        """Whether an imported cluster was served as one of no known kind, or could be by now."""
+        if management is None or management.provider or not cluster.is_imported:
+            return False
+        if cluster.cluster_name in self._known:
+            return True
+        ready = management.ready_since
+        return ready is not None and self.client.server_now() - ready >= UNKNOWN_AFTER
 
     def _management(self, name: str) -> ManagementCluster | None:
         return self.cache.management.get("", name)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from fipop.api import names
+from fipop.api.conditions import format_time
 from fipop.errors import ApiUnreachableError, FipopError
 from fipop.guest.in_use import InUseAddresses, addresses_in
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport
@@ -38,6 +39,11 @@ class Guests:
         self.services: dict[str, str] = {}
         self.silent: set[str] = set()
         self.slow: dict[str, float] = {}
+        self.harvesters: set[str] = set()
+
+    async def is_harvester(self, guest_id: str, kubeconfig: bytes) -> bool:
+        await self.look(guest_id, kubeconfig)
+        return guest_id in self.harvesters
 
     async def look(self, guest_id: str, _kubeconfig: bytes, **_: object) -> InUseAddresses:
         await asyncio.sleep(self.slow.get(guest_id, 0.0))
@@ -97,19 +103,30 @@ class SmallCluster:
         self._change(FLOATING_IP_RANGES, "", name, spec)
 
     def add_guest(
-        self, guest_id: str, *, imported: bool = False, connected: bool = True, named: str = ""
+        self,
+        guest_id: str,
+        *,
+        imported: bool = False,
+        connected: bool = True,
+        named: str = "",
+        provider: str = "k3s",
+        is_served: bool = False,
     ) -> None:
-        """Have a guest in Rancher, of which no floating IP is made by itself; `named` is its cluster's name."""
+        """Have a guest in Rancher that is Ready from now on; `named` is its cluster's name.
+
+        Of one that `is_served` a floating IP is made by itself.
+        """
         name = named or f"cluster-{guest_id}"
-        annotations = {names.ANNOTATION_FLOATING_IP: "false"}
-        conditions = [{"type": "Connected", "status": "True" if connected else "False"}]
+        annotations = {names.ANNOTATION_FLOATING_IP: "true" if is_served else "false"}
+        ready = {"type": "Ready", "status": "True", "lastUpdateTime": format_time(self.memory.now)}
+        conditions = [{"type": "Connected", "status": "True" if connected else "False"}, ready]
         self._put(NAMESPACES, "", guest_id)
         self._put(
             MANAGEMENT_CLUSTERS,
             "",
             guest_id,
             spec={"displayName": name, "fleetWorkspaceName": WORKSPACE},
-            status={"provider": "k3s", "conditions": conditions},
+            status={"provider": provider, "conditions": conditions},
         )
         self._put(
             SECRETS,

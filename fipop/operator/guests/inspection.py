@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fipop.errors import ApiError, GuestUnreadableError, KubeAccessError, PassTimeoutError
+from fipop.errors import ApiError, GuestError, GuestUnreadableError, KubeAccessError, PassTimeoutError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
 from fipop.operator.guests.kubeconfigs import NotConnectedError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest
+from fipop.rancher.matching import Guest
 from fipop.state.guests import GuestDirectory
 
 
@@ -57,6 +58,13 @@ class GuestInspector:
             await self.guests.discover(guest_id)
         guest = self.guests.glimpse(guest_id)
         return guest is not None and guest.connected
+
+    async def is_harvester(self, guest: Guest) -> bool:
+        """Whether a guest's nodes are Harvester's, or cannot be looked at."""
+        try:
+            return await self.sessions.is_harvester(guest.id, await read_kubeconfig(self.client, guest))
+        except (ApiError, GuestError, KubeAccessError, PassTimeoutError):
+            return True
 
     async def read_in_use(self, guest_id: str) -> InUseAddresses:
         """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""

@@ -215,6 +215,16 @@ async def test_our_own_mark_in_the_guest_is_not_trusted_blindly(bench: GuestBenc
     assert await bench.data() == {"cidr-global": "10.0.0.1/32", "note": "mine"}
 
 
+async def test_harvester_is_known_by_a_label_of_its_nodes(bench: GuestBench) -> None:
+    assert not await bench.room.is_harvester(bench.guest_id, bench.kubeconfig())
+    labels = {"harvesterhci.io/managed": "true"}
+    await bench.client.create("/api/v1/nodes", {"metadata": {"name": "harvester-1", "labels": labels}})
+    try:
+        assert await bench.room.is_harvester(bench.guest_id, bench.kubeconfig())
+    finally:
+        await bench.client.delete("/api/v1/nodes/harvester-1")
+
+
 async def test_services_and_config_maps_that_carry_an_address_are_named(bench: GuestBench) -> None:
     await bench.put_config_map("default", range_prod="10.1.0.1-10.1.0.9")
     ports = [{"port": 80}]
