@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from fipop.cloudprovider.bodies import assigned, stamped
-from fipop.cloudprovider.choosing import Choice, Refused, Round, in_order
-from fipop.cloudprovider.ledger import Entry, Ledger
+from fipop.cloudprovider.choosing import LEDGER_FULL, LEDGER_UNKNOWN, Choice, Refused, Round, in_order
+from fipop.cloudprovider.ledger import FULL, UNKNOWN, Entry, Ledger
 from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.pools import PoolKeys
@@ -66,6 +67,8 @@ class AddressAssigner:
         ledger = await self.ledger.known()
         found: Sequence[Service] = self.unstamped
         carried, unstamped = self._carried, []
+        if not ledger.is_known:
+            return
         if ledger.uid != self._claims_by:
             carried, found = [], () if ledger.is_open else await self.list_live()
         for service in found:
@@ -113,19 +116,29 @@ class AddressAssigner:
             nonlocal attempt
             self.occupancy.refresh(uids)
             attempt = Round(occupancy=self.occupancy, held_back=self.unstamped)
+            if not ledger.is_known:
+                attempt.refuse(ordered, LEDGER_UNKNOWN, UNKNOWN)
+                return ledger
             if ledger.uid != self._claims_by:
                 return ledger  # another took its place: nothing is claimed by it before `get_ready`
             made = attempt.serve(ordered, ledger)
             if made is ledger or ledger.is_open or self.unstamped:
                 return made
             # Who finds it open relies on it alone: whatever Services carry is in it.
-            return replace(made.having(lacking_in(made, self._carried)), is_open=True)
+            lacking = lacking_in(made, self._carried)
+            if len(made.fitting(lacking)) < len(lacking):
+                return made
+            return replace(made.having(lacking), is_open=True)
 
         try:
-            ledger = await self.ledger.swap(change)
+            await self.ledger.swap(change)
+        except ApiInvalidError:
+            if len(ordered) > 1:
+                return dict(ChainMap(*[await self.choose([each]) for each in ordered]))
+            attempt.refuse(ordered, LEDGER_FULL, FULL)
         finally:
             self.occupancy.refresh(uids)
-        logger.debug("chosen", extra={"ledger": ledger.version, "services": len(attempt.chosen)})
+        logger.debug("chosen", extra={"services": len(attempt.chosen)})
         answers: list[Choice | Refused] = [*attempt.chosen, *attempt.refused]
         return {answer.service.uid: answer for answer in answers}
 

@@ -16,8 +16,9 @@ from fipop.ipam.addresses import DHCP, Address, Family, format_address
 from fipop.ipam.assignment import AddressPool, Request, Tenant
 from fipop.ipam.intervals import AddressSet
 
-HELD_BACK = "PoolHeldBack"
-"""Reason of who waits until something outside the ledger and the pools changes."""
+LEDGER_FULL, LEDGER_UNKNOWN, HELD_BACK = "LedgerFull", "LedgerFormatUnknown", "PoolHeldBack"
+UNHEARD = frozenset({LEDGER_UNKNOWN, HELD_BACK})
+"""Reasons of those that wait for something of which no watch tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +61,19 @@ class Round:
                 self.refused.append(answer)
                 continue
             entries = self._missing(answer)
-            room -= sum(1 for address, _ in entries if address not in ledger.entries)
-            if room < 0:
-                self.refused.append(Refused(service=service, reason="LedgerFull", message=FULL))
+            needed = sum(ledger.cost(address, entry) for address, entry in entries)
+            if needed > room:
+                self.refused.append(Refused(service=service, reason=LEDGER_FULL, message=FULL))
                 continue
+            room -= needed
             new += entries
             self.chosen.append(answer)
         return ledger.having(new) if new else ledger
+
+    def refuse(self, waiting: Iterable[tuple[Service, State]], reason: str, message: str) -> None:
+        """Refuse them all, also what was chosen before."""
+        self.chosen = []
+        self.refused = [Refused(service=each, reason=reason, message=message) for each, _ in waiting]
 
     def _hold_back(self, answer: Choice | Refused) -> Choice | Refused:
         """Refuse an address of a pool if a former write may still assign one to another Service."""

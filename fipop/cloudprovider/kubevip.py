@@ -12,7 +12,7 @@ from typing import Any
 
 from fipop.cloudprovider.assigning import CLAIMING, AddressAssigner, is_current, is_written
 from fipop.cloudprovider.bodies import cleared, released, taken_over
-from fipop.cloudprovider.choosing import HELD_BACK, Choice, Refused
+from fipop.cloudprovider.choosing import UNHEARD, Choice, Refused
 from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
 from fipop.cloudprovider.occupancy import ServiceStore
 from fipop.cloudprovider.services import Service, State, classify, parse_service
@@ -123,7 +123,7 @@ class ServiceReconciler:
             self._suspect_stray(service)
             await self.notices.tell_waiting(answer)
             self.notices.look(service)
-            return LATER if answer.reason == HELD_BACK else None
+            return LATER if answer.reason in UNHEARD else None
         if is_written(answer):
             if service.word is not None:
                 await self.notices.tell_assigned(service, answer)

@@ -23,6 +23,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import groupby
 from typing import Any
 
 from fipop.api import names
@@ -40,13 +41,19 @@ NAME, NAMESPACE = names.GUEST_LEDGER, names.GUEST_LEDGER_NAMESPACE
 OPEN = "kubefip.k8s.binbash.org/open"
 """Its value is the ledger's uid: a copy that somebody makes of a ledger is not open."""
 
-MAX_ENTRIES = 6000
-"""About 150 bytes each; an object may have 1 MiB."""
+FORMAT, KNOWN_FORMAT = "kubefip.k8s.binbash.org/format", "1"
+"""The annotation of how entries are written. By a format that this program does not know it assigns nothing."""
 
-FULL = f"the ledger {NAMESPACE}/{NAME} holds {MAX_ENTRIES} addresses: no more are given out"
+MAX_BYTES = 900_000
+"""Of keys and values together; an object may have 1 MiB of them."""
+
+FULL = f"the ledger {NAMESPACE}/{NAME} has no room for this Service, or the API server refuses its entry"
 """What a Service is told that finds no room in the ledger."""
 
-_REMEMBERED = MAX_ENTRIES + 2000
+UNKNOWN = f"the ledger {NAMESPACE}/{NAME} has a newer format than this program knows: it assigns nothing"
+
+_REMEMBERED = 8192
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +74,7 @@ class Entry:
     @cached_property
     def text(self) -> str:
         """How it stands in the ledger; made once, since most of a ledger is written as it was."""
-        ports = " ".join(f"{number}/{protocol}" for number, protocol in sorted(self.ports))
+        ports = " ".join(_render_ports(self.ports))
         known = {"uid": self.uid, "version": self.version, "service": f"{self.namespace}/{self.name}"}
         more = {"ports": ports, "shares": self.consents, "chosen": self.is_chosen}
         given = {key: value for key, value in more.items() if value}
@@ -86,6 +93,8 @@ class Ledger:
     entries: Mapping[Address, Mapping[str, Entry]] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     is_open: bool = False
+    is_known: bool = True
+    """Whether it has the format that is written here."""
 
     def by_owner(self) -> dict[str, dict[Address, Entry]]:
         """Give the addresses of each Service, by its uid."""
@@ -96,9 +105,36 @@ class Ledger:
         return found
 
     @property
+    def size(self) -> int:
+        """How many bytes its keys and values have."""
+        texts = (
+            1 + sum(len(each.text) + 1 for each in tenants.values()) for tenants in self.entries.values()
+        )
+        unread = sum(len(key) + len(text) for key, text in self.unread.items())
+        return sum(texts) + sum(len(_render_key(address)) for address in self.entries) + unread
+
+    @property
     def room(self) -> int:
-        """How many more addresses it takes."""
-        return max(0, MAX_ENTRIES - len(self.entries))
+        """How many more bytes it takes."""
+        return max(0, MAX_BYTES - self.size)
+
+    def cost(self, address: Address, entry: Entry) -> int:
+        """How many more bytes it has with this entry."""
+        tenants = self.entries.get(address)
+        former = (tenants or {}).get(entry.uid)
+        if former is not None:
+            return len(entry.text) - len(former.text)
+        return len(entry.text) + 1 + (0 if tenants else len(_render_key(address)) + 1)
+
+    def fitting(self, entries: Iterable[tuple[Address, Entry]]) -> list[tuple[Address, Entry]]:
+        """Give as many of these entries as it takes, those that were chosen first."""
+        room, found = self.room, []
+        for address, entry in sorted(entries, key=lambda each: not each[1].is_chosen):
+            cost = self.cost(address, entry)
+            if cost <= room:
+                room -= cost
+                found.append((address, entry))
+        return found
 
     def having(self, entries: Iterable[tuple[Address, Entry]]) -> Ledger:
         """Give the ledger with these entries, each in place of the Service's former one."""
@@ -122,15 +158,17 @@ def parse_ledger(obj: JsonView) -> Ledger:
     for key, text in (obj.get("data") or {}).items():
         try:
             entries[parse_address_key(key)] = _parse_tenants(text)
-        except (IpamError, ValueError, TypeError, KeyError, RecursionError):
+        except (IpamError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             unread[key] = text
     meta = obj["metadata"]
+    annotations = as_mapping(meta.get("annotations"))
     return Ledger(
         uid=meta["uid"],
         version=str(meta["resourceVersion"]),
         entries=entries,
         unread=unread,
-        is_open=as_mapping(meta.get("annotations")).get(OPEN) == meta["uid"],
+        is_open=annotations.get(OPEN) == meta["uid"],
+        is_known=annotations.get(FORMAT, KNOWN_FORMAT) == KNOWN_FORMAT,
     )
 
 
@@ -140,9 +178,8 @@ def render_ledger(ledger: Ledger) -> dict[str, Any]:
         _render_key(address): f"[{','.join(entry.text for entry in tenants.values())}]"
         for address, tenants in ledger.entries.items()
     }
-    metadata: dict[str, Any] = {"name": NAME, "namespace": NAMESPACE}
-    if ledger.is_open:
-        metadata["annotations"] = {OPEN: ledger.uid}
+    annotations = {FORMAT: KNOWN_FORMAT} | ({OPEN: ledger.uid} if ledger.is_open else {})
+    metadata: dict[str, Any] = {"name": NAME, "namespace": NAMESPACE, "annotations": annotations}
     if ledger.version:
         metadata |= {"uid": ledger.uid, "resourceVersion": ledger.version}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**ledger.unread, **data}}
@@ -165,13 +202,30 @@ def _parse_tenants(text: str) -> Mapping[str, Entry]:
 
 def _parse_entry(value: Mapping[str, Any]) -> Entry:
     namespace, _, name = value["service"].partition("/")
-    pairs = (text.partition("/") for text in value.get("ports", "").split())
     return Entry(
         uid=str(value["uid"]),
         version=str(value["version"]),
         namespace=namespace,
         name=name,
-        ports=frozenset((int(number), protocol) for number, _, protocol in pairs),
+        ports=frozenset(_parse_ports(value.get("ports", ""))),
         consents=bool(value.get("shares")),
         is_chosen=bool(value.get("chosen")),
     )
+
+
+def _render_ports(ports: Iterable[Port]) -> Iterable[str]:
+    """Yield ports as ranges: `80/TCP`, `5000-5999/UDP`."""
+    # Of the ports of a range, which is in a row, the number less the place is the same.
+    in_order = enumerate(sorted(ports, key=lambda port: (port[1], port[0])))
+    for (protocol, _), each in groupby(in_order, lambda pair: (pair[1][1], pair[1][0] - pair[0])):
+        numbers = [number for _, (number, _) in each]
+        yield "-".join(map(str, dict.fromkeys((numbers[0], numbers[-1])))) + f"/{protocol}"
+
+
+def _parse_ports(text: str) -> Iterable[Port]:
+    for part in text.split():
+        numbers, _, protocol = part.partition("/")
+        first, _, last = numbers.partition("-")
+        if not protocol or int(last or first) > _LAST_PORT:
+            raise ValueError(part)
+        yield from ((number, protocol) for number in range(int(first), int(last or first) + 1))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from fipop.cloudprovider.ledger import (
-    MAX_ENTRIES,
     NAME,
     NAMESPACE,
     Entry,
@@ -122,7 +121,7 @@ class LedgerStore:
 
         for _ in range(SWAP_ATTEMPTS):
             ledger = await self.read()
-            asked = [*suspects(ledger)]
+            asked = [*suspects(ledger)] if ledger.is_known else []
             may = await asyncio.gather(*(may_go(address, entry) for address, entry in asked))
             gone = [(address, entry.uid) for (address, entry), goes in zip(asked, may, strict=True) if goes]
             if not gone:
@@ -139,7 +138,8 @@ class LedgerStore:
 
     async def _make(self) -> Ledger:
         """Make the ledger with what is carried; more than it can hold is in use by what its Services say."""
-        made = Ledger(uid="", version="").having([*await self._carried()][:MAX_ENTRIES])
+        made = Ledger(uid="", version="")
+        made = made.having(made.fitting(await self._carried()))
         try:
             return self._learn(parse_ledger(await self._client.create(CONFIG_MAPS, render_ledger(made))))
         except ApiAlreadyExistsError:

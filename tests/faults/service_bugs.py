@@ -104,7 +104,7 @@ SERVICE_BUGS = (
         "a ledger is open without what was written while it was made",
         Edit(
             scope="AddressAssigner.choose",
-            before="made.having(lacking_in(made, self._carried))",
+            before="made.having(lacking)",
             after="made",
         ),
         "write_while_a_ledger_is_made",

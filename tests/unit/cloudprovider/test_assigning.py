@@ -578,6 +578,95 @@ async def test_of_a_deleted_service_of_another_class_by_now_the_finalizer_goes_a
     assert await provider.prune() == 1
 
 
+class Small(Loop):
+    """An API server that refuses a ledger that it finds too large: `most` bytes of keys and values."""
+
+    def __init__(self, memory: Memory, most: int) -> None:
+        super().__init__(memory, Random(1), trouble=0.0)
+        self.most, self.swaps = most, 0
+
+    async def replace(self, resource: Any, body: Json, *, subresource: str | None = None) -> Json:
+        if resource is CONFIG_MAPS:
+            self.swaps += 1
+            if sum(len(key) + len(text) for key, text in body["data"].items()) > self.most:
+                raise ApiInvalidError(verb="replace", kind="ConfigMap", name=LEDGER[2], status=422)
+        return await super().replace(resource, body, subresource=subresource)
+
+
+async def test_where_a_write_of_the_ledger_is_refused_those_that_it_has_room_for_are_served_and_others_told() -> (
+    None
+):
+    memory = Memory()
+    for name in ("a", "b" * 60, "c"):
+        add(memory, name)
+        memory.pass_time(1)
+    provider = Provider(memory, client=Small(memory, most=215))
+    await provider.serve()
+    assert (addresses(memory, "a"), addresses(memory, "c")) == ("10.0.0.1", "10.0.0.2")
+    assert provider.waiting["b" * 60].reason == condition(memory, "b" * 60)["reason"] == "LedgerFull"
+    for name in ("a", "c"):
+        memory.remove((SERVICES.plural, "shop", name))
+    await provider.serve()
+    await provider.prune()
+    await provider.serve()
+    assert addresses(memory, "b" * 60) == "10.0.0.1"
+
+
+async def test_a_full_ledger_refuses_those_that_need_room_and_nobody_else() -> None:
+    memory = Memory()
+    add(memory, "web")
+    provider = Provider(memory)
+    await provider.serve()
+    found = parse_ledger(memory.objects[LEDGER])
+    full = {f"note-{number}": "x" * 100_000 for number in range(found.room // 100_000 + 1)}
+    memory.put(LEDGER, {**memory.objects[LEDGER], "data": {**memory.objects[LEDGER]["data"], **full}})
+    add(memory, "a-new")
+    memory.pass_time(1)
+    add(memory, "dhcp", namespace="lab")
+    change(memory, "web", loadBalancerIP="")
+    provider.data["cidr-lab"] = "0.0.0.0/32"
+    await provider.serve()
+    assert provider.waiting["a-new"].reason == "LedgerFull"
+    assert addresses(memory, "dhcp", "lab") == "0.0.0.0"
+    assert memory.objects[SERVICES.plural, "shop", "web"]["spec"]["loadBalancerIP"] == "10.0.0.1"
+
+
+async def test_services_with_thousands_of_ports_all_find_room_in_the_ledger() -> None:
+    memory = Memory()
+    for number in range(30):
+        add(memory, f"s{number}", ports=tuple(range(10_000, 15_500)))
+    await Provider(memory, data={"cidr-global": "10.0.0.1-10.0.0.99"}).serve()
+    assert all(addresses(memory, f"s{number}") for number in range(30))
+    assert sum(map(len, memory.objects[LEDGER]["data"].values())) < 10_000
+
+
+async def test_by_a_ledger_of_a_newer_format_nothing_is_assigned_or_removed_and_it_is_told() -> None:
+    memory = Memory()
+    provider = Provider(memory)
+    add(memory, "web")
+    memory.pass_time(1)
+    add(memory, "gone")
+    await provider.serve()
+    memory.remove((SERVICES.plural, "shop", "gone"))
+    before = memory.objects[LEDGER]
+    annotations = {**before["metadata"]["annotations"], "kubefip.k8s.binbash.org/format": "2"}
+    newer = memory.put(LEDGER, {**before, "metadata": {**before["metadata"], "annotations": annotations}})
+    add(memory, "new")
+    change(memory, "web", ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv4", "IPv6"])
+    for each in (provider, Provider(memory)):
+        await each.serve()
+        assert await each.prune() == 0
+        assert addresses(memory, "new") == ""
+        assert addresses(memory, "web") == "10.0.0.1"
+        assert each.waiting["new"].reason == condition(memory, "new")["reason"] == "LedgerFormatUnknown"
+    assert memory.objects[LEDGER] == newer
+    assert LEDGER[2] in condition(memory, "new")["message"]
+    memory.put(LEDGER, before)
+    await provider.ledger.read()
+    await provider.serve()
+    assert addresses(memory, "new") != ""
+
+
 class Refusing(Loop):
     """An API server with a policy: it refuses writes of one Service, and those of its status if `by_status`."""
 

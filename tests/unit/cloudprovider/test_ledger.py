@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fipop.cloudprovider.ledger import (
-    MAX_ENTRIES,
     Ledger,
     may_remove,
     parse_ledger,
@@ -45,11 +44,37 @@ def test_a_tenant_is_added_changed_and_removed_beside_others() -> None:
 
 
 def test_a_full_ledger_has_no_room_and_fits_into_an_object() -> None:
-    many = [(Address(Family.IPV4, number), WEB) for number in range(MAX_ENTRIES)]
-    ledger = Ledger(uid="u", version="3").having(many)
-    assert ledger.room == 0
-    assert Ledger(uid="u", version="3").having(many[1:]).room == 1
-    assert len(json.dumps(render_ledger(ledger))) < 1024 * 1024
+    """A ConfigMap may have 1 MiB of keys and values."""
+    long = replace(WEB, namespace="n" * 63, name="s" * 63, uid="u" * 36)
+    ledger = Ledger(uid="u", version="3")
+    many = [(Address(Family.IPV4, number), long) for number in range(6000)]
+    fitting = ledger.fitting(many)
+    full = ledger.having(fitting)
+    assert 3000 < len(fitting) < 6000
+    assert full.room < full.cost(*many[-1])
+    data = render_ledger(full)["data"]
+    assert 800 * 1024 < sum(len(key) + len(text) for key, text in data.items()) < 1024 * 1024
+    assert full.having(many[-1:]).size == full.size + full.cost(*many[-1])
+    assert full.cost(many[0][0], replace(long, version="12345")) == 4, "in place of the former one"
+    assert full.cost(many[0][0], replace(long, uid="other")) < full.cost(*many[-1]), "a tenant more"
+
+
+def test_thousands_of_ports_take_little_room_and_are_read_again() -> None:
+    ports = frozenset(
+        {(80, "TCP"), (80, "UDP"), (443, "TCP")} | {(port, "UDP") for port in range(10_000, 15_500)}
+    )
+    ledger = Ledger(uid="u", version="3").having([(X, replace(WEB, ports=ports))])
+    body = render_ledger(ledger)
+    assert len(body["data"]["10.0.0.1"]) < 200
+    assert "10000-15499/UDP" in body["data"]["10.0.0.1"]
+    assert parse_ledger(body) == ledger
+
+
+@pytest.mark.parametrize("ports", ["1-9999999999/TCP", "a-b/TCP", "-/TCP", "80"])
+def test_ports_that_are_none_are_not_read(ports: str) -> None:
+    text = json.dumps([{"uid": "u", "version": "7", "service": "shop/web", "ports": ports}])
+    found = parse_ledger({"metadata": {"uid": "u", "resourceVersion": "3"}, "data": {"10.0.0.1": text}})
+    assert set(found.unread) == {"10.0.0.1"}
 
 
 @pytest.mark.parametrize(
