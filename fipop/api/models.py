@@ -129,6 +129,8 @@ class FloatingIPRange(_Named):
     quarantine_seconds: int = names.DEFAULT_QUARANTINE_SECONDS
     draining: bool = False
     restrict_to_matching: bool = False
+    allowed_workspaces: tuple[str, ...] = ()
+    allowed_clusters: tuple[str, ...] = ()
     max_per_guest: int | None = None
     harvester_cluster: str | None = None
     harvester_network: str | None = None

@@ -54,12 +54,11 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
     """Read a FloatingIPRange."""
     spec, status = as_mapping(obj.get("spec")), as_mapping(obj.get("status"))
     annotations = _annotations(obj)
-    exclude = spec.get("exclude")
     selector = spec.get("clusterSelector")
     return FloatingIPRange(
         meta=parse_meta(obj),
         iprange=str(spec.get("iprange") or ""),
-        exclude=tuple(str(part) for part in exclude) if isinstance(exclude, list) else (),
+        exclude=_texts(spec.get("exclude")),
         search_order=_enum(SearchOrder, spec.get("searchOrder"), SearchOrder.ASC),
         skip_end_ips=spec.get("skipEndIPs") is not False,
         avoid_buggy_ips=spec.get("avoidBuggyIPs") is not False,
@@ -68,6 +67,8 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
         quarantine_seconds=_integer(spec.get("quarantineSeconds"), names.DEFAULT_QUARANTINE_SECONDS),
         draining=spec.get("draining") is True,
         restrict_to_matching=spec.get("restrictToMatching") is True,
+        allowed_workspaces=_texts(spec.get("allowedWorkspaces")),
+        allowed_clusters=_texts(spec.get("allowedClusters")),
         max_per_guest=_integer(spec.get("maxPerGuest"), 0) or None,
         harvester_cluster=annotations.get(names.ANNOTATION_HARVESTER_CLUSTER) or None,
         harvester_network=annotations.get(names.ANNOTATION_HARVESTER_NETWORK) or None,
@@ -199,6 +200,10 @@ def _capacity(value: object) -> Capacity:
         quarantined=_integer(numbers.get("quarantined"), 0),
         out_of_range=_integer(numbers.get("outOfRange"), 0),
     )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(part) for part in value) if isinstance(value, list) else ()
 
 
 def _labels(selector: Mapping[str, Any]) -> dict[str, str]:

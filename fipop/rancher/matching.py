@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -42,7 +42,8 @@ class Guest:
 class RangeMatch:
     """What of a range decides whom it serves, and whether it can give out an address now.
 
-    `match_labels`: None without a selector; an empty one selects every guest, as selectors do.
+    `match_labels`: None without a selector; an empty one selects every guest, as selectors do. The `allowed_` names are
+    the admin's word; none allow all.
     """
 
     name: str
@@ -50,6 +51,8 @@ class RangeMatch:
     harvester_cluster: str | None = None
     harvester_network: str | None = None
     match_labels: Mapping[str, str] | None = None
+    allowed_workspaces: Collection[str] = ()
+    allowed_clusters: Collection[str] = ()
     draining: bool = False
     full: bool = False
 
@@ -126,7 +129,15 @@ def fits_guest(each: RangeMatch, guest: Guest, *, on_any_harvester: bool = False
     ):
         return False
     wanted = each.match_labels or {}
-    return all(guest.labels.get(label) == value for label, value in wanted.items())
+    return is_allowed(each, guest) and all(
+        guest.labels.get(label) == value for label, value in wanted.items()
+    )
+
+
+def is_allowed(each: RangeMatch, guest: Guest) -> bool:
+    """Whether the admin lets a range serve a guest, also where it is named."""
+    names = (each.allowed_workspaces, guest.cluster_namespace), (each.allowed_clusters, guest.cluster_name)
+    return all(not allowed or name in allowed for allowed, name in names)
 
 
 def would_be_chosen(each: RangeMatch, guest: Guest) -> bool:

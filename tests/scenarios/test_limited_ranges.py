@@ -6,6 +6,7 @@ import pytest
 
 from fipop.kube.resources import FLOATING_IPS
 from tests.harness.history import Change
+from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
 
 A, B = "c-m-a", "c-m-b"
@@ -163,3 +164,70 @@ async def test_who_prefers_two_addresses_and_may_have_one_has_one() -> None:
     await operator.pass_time(24 * 3600)
     assert operator.held() == {f"default.{X}": A}
     assert reason_of(operator, A) == "Allocated"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "served"),
+    [
+        ({"allowedClusters": ["cluster-c-m-b"]}, {B}),
+        ({"allowedClusters": ["cluster-c-m", "cluster-c-m-*"]}, set()),
+        ({"allowedWorkspaces": [WORKSPACE]}, {A, B}),
+        ({"allowedWorkspaces": ["other"]}, set()),
+        ({"allowedWorkspaces": ["other"], "allowedClusters": ["cluster-c-m-b"]}, set()),
+        ({"allowedWorkspaces": [WORKSPACE], "allowedClusters": ["cluster-c-m-a"]}, {A}),
+        ({"allowedWorkspaces": [], "allowedClusters": []}, {A, B}),
+        ({"allowedClusters": ["cluster-c-m-a"], "restrictToMatching": True, "clusterSelector": BLUE}, set()),
+    ],
+)
+async def test_a_range_serves_only_the_workspaces_and_clusters_that_the_admin_lists(
+    allowed: dict[str, object], served: set[str]
+) -> None:
+    """Labels may be set by the owner of a cluster, its name and workspace may not."""
+    operator = build(**allowed)
+    await operator.start()
+    operator.ask(A)
+    operator.ask(B, Z)
+    await operator.settle()
+    assert set(operator.held().values()) == served
+    for guest_id in {A, B} - served:
+        assert reason_of(operator, guest_id) == "RangeRestricted"
+
+
+async def test_no_range_that_lists_others_is_chosen_for_a_guest() -> None:
+    everything = {"matchLabels": {}}
+    operator = build(clusterSelector=everything, allowedClusters=["cluster-c-m-b"])
+    await operator.pass_time(10)
+    operator.add_range("rest", "10.0.9.10-10.0.9.13", clusterSelector=everything)
+    await operator.start()
+    for guest_id in (A, B):
+        operator.ask(guest_id)
+        operator.ask_for_range(guest_id, "")
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": B, "default.10.0.9.10": A}
+
+
+async def test_a_list_that_comes_later_takes_nothing_away_and_one_that_grows_lets_in_who_waits() -> None:
+    operator = build()
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.change_range(allowedClusters=["cluster-c-m-c"])
+    operator.ask(B)
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    operator.change_range(allowedClusters=["cluster-c-m-c", "cluster-c-m-b"])
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A, f"default.{Y}": B}
+
+
+async def test_where_guests_are_limited_a_namespace_that_is_no_guests_gets_nothing() -> None:
+    """Each namespace had its own limit, and who may make namespaces had no limit."""
+    operator = build(maxPerGuest=1)
+    await operator.start()
+    operator.ask("anything")
+    await operator.settle()
+    assert operator.held() == {}
+    assert reason_of(operator, "anything") == "GuestNotFound"
+    operator.add_guest("anything")
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": "anything"}

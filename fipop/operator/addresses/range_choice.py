@@ -14,6 +14,7 @@ from fipop.rancher.matching import (
     RangeChoice,
     RangeMatch,
     choose_range,
+    is_allowed,
     is_on_network,
     would_be_chosen,
 )
@@ -44,6 +45,8 @@ def as_match(each: FloatingIPRange, *, full: bool) -> RangeMatch:
         harvester_cluster=each.harvester_cluster,
         harvester_network=each.harvester_network,
         match_labels=each.match_labels,
+        allowed_workspaces=each.allowed_workspaces,
+        allowed_clusters=each.allowed_clusters,
         draining=each.draining,
         full=full,
     )
@@ -103,13 +106,21 @@ def _choose_new(cache: ClusterCache, guest: Guest, static: Collection[Address]) 
 
 
 def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
-    """Say why a range gives a guest nothing that serves only those it would be chosen for; None where it does."""
-    if not found.restrict_to_matching:
+    """Say why a range gives a guest nothing: it serves only those that it would be chosen for, or that it lists.
+
+    And where it limits guests, only guests: each other namespace would have a limit of its own.
+    """
+    limits = found.restrict_to_matching, found.allowed_workspaces, found.allowed_clusters, found.max_per_guest
+    if not any(limits):
         return None
-    if guest is not None and would_be_chosen(as_match(found, full=False), guest):
+    if guest is None:
+        message = f'range "{found.name}" serves only guest clusters, and this namespace is not known as one'
+        return Blocker(reason="GuestNotFound", message=message)
+    match = as_match(found, full=False)
+    if is_allowed(match, guest) and (not found.restrict_to_matching or would_be_chosen(match, guest)):
         return None
-    why = "it would not be chosen for this guest" if guest is not None else "this guest is not known yet"
-    message = f'range "{found.name}" serves only guests that match it (restrictToMatching), and {why}'
+    option = "restrictToMatching" if is_allowed(match, guest) else "allowedWorkspaces, allowedClusters"
+    message = f'range "{found.name}" serves only certain guests ({option}), and this guest is none of them'
     return Blocker(reason="RangeRestricted", message=message)
 
 

@@ -123,11 +123,10 @@ class AddressConflicts:
         moved there. One of them that does not answer counts for nothing. Raises FipopError where a claimant does not.
         """
         address, owner = address_of(reservation), reservation.owner.namespace
-        for guest_id in islice(asking, MAX_ASKING):
+        counting = (each for each in asking if self.reach.reaches(each, reservation))
+        for guest_id in islice(counting, MAX_ASKING):
             with suppress(GuestError):
-                if self.reach.reaches(guest_id, reservation) and await self.inspector.carries(
-                    guest_id, address
-                ):
+                if await self.inspector.carries(guest_id, address):
                     self._carriers.setdefault(address, set()).add(guest_id)
         asked = [(each, await self._ask(each, address)) for each in self.claimants(address, but=owner)]
         return {guest_id: carrier for guest_id, carrier in asked if carrier is not None}
