@@ -78,6 +78,8 @@ class LocalFleet:
     async def _start(
         self, name: str, *, etcd: str, controllers: Sequence[str], scheduler: bool = False, nodes: int = 0
     ) -> ControlPlane:
+        if name in self._planes:
+            raise ValueError(f"the fleet has a control plane {name!r} already")
         plane = ControlPlane(
             name,
             etcd=await self._etcd(etcd),

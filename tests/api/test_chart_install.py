@@ -137,7 +137,7 @@ async def test_the_notes_warn_where_the_namespace_is_not_the_one_of_the_runbooks
 async def test_the_manifest_applies_to_a_cluster_that_knows_nothing_of_fipop(
     fleet: LocalFleet, helm: Helm, tmp_path: Path
 ) -> None:
-    plane = await fleet.management("bare")
+    plane = await fleet.management("without-the-chart")
     try:
         for name in ("fleet-default", "cattle-global-data"):
             await plane.create_namespace(name)

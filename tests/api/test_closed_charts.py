@@ -17,6 +17,7 @@ from localfleet.registry import CREDENTIAL
 from localfleet.stack import Stack, build_range, condition
 from tests.api.borrowing import Installs, borrow
 from tests.api.served_guest import bring_up
+from tests.api.sweeping import sweep
 
 USER, PASSWORD = CREDENTIAL
 NAMESPACE = "/api/v1/namespaces/kube-fip"
@@ -64,6 +65,7 @@ async def test_each_fault_of_a_closed_source_has_its_condition_and_heals_without
     repository: tuple[ChartRepository, CertificateAuthority],
 ) -> None:
     secrets, config_maps = f"{NAMESPACE}/secrets", f"{NAMESPACE}/configmaps"
+    await sweep(guest.client)  # what another file left there would need no chart
     plan = stack.player.plan_guest("closed", labels={"kube-vip": "true"})
     async with bring_up(stack, guest, plan) as served:
 

@@ -19,6 +19,7 @@ from localfleet.waiting import eventually
 from tests.api.borrowing import Installs, borrow
 from tests.api.live_options import with_options
 from tests.api.served_guest import ServedGuest, bring_up
+from tests.api.sweeping import sweep
 
 pytest_plugins = ("tests.api.shared_stacks",)
 pytestmark = pytest.mark.xdist_group("installs")
@@ -55,6 +56,7 @@ async def stack(installs: Installs) -> AsyncIterator[Stack]:
 async def bring_up_labelled(
     stack: Stack, plane: ControlPlane, number: int, *, harvester: bool = False, opted_in: bool = True
 ) -> AsyncIterator[ServedGuest]:
+    await sweep(plane.client)
     if harvester:
         await install_harvester_kube_vip(plane.client)
     labels = {"kube-vip": "true"} if opted_in else {}

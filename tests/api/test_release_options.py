@@ -60,6 +60,7 @@ async def stack(installs: Installs, sources: Sources) -> AsyncIterator[Stack]:
 @pytest_asyncio.fixture(scope="module")
 async def kept(stack: Stack, guest: ControlPlane) -> AsyncIterator[ServedGuest]:
     """A guest with both releases, on whose node their workloads are ready."""
+    await sweep(guest.client)
     plan = stack.player.plan_guest("kept", labels={"kube-vip": "true"})
     async with bring_up(stack, guest, plan) as served:
         await served.has_condition(seconds=INSTALLED_SECONDS)

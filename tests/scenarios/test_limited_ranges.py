@@ -177,6 +177,15 @@ async def test_who_prefers_two_addresses_and_may_have_one_has_one() -> None:
         ({"allowedWorkspaces": [WORKSPACE], "allowedClusters": ["cluster-c-m-a"]}, {A}),
         ({"allowedWorkspaces": [], "allowedClusters": []}, {A, B}),
         ({"allowedClusters": ["cluster-c-m-a"], "restrictToMatching": True, "clusterSelector": BLUE}, set()),
+    ],    ids=[
+        "a cluster",
+        "parts of names",
+        "a workspace",
+        "another workspace",
+        "a cluster of another workspace",
+        "both",
+        "empty lists",
+        "a cluster that would not be chosen",
     ],
 )
 async def test_a_range_serves_only_the_workspaces_and_clusters_that_the_admin_lists(
