@@ -177,7 +177,8 @@ async def test_who_prefers_two_addresses_and_may_have_one_has_one() -> None:
         ({"allowedWorkspaces": [WORKSPACE], "allowedClusters": ["cluster-c-m-a"]}, {A}),
         ({"allowedWorkspaces": [], "allowedClusters": []}, {A, B}),
         ({"allowedClusters": ["cluster-c-m-a"], "restrictToMatching": True, "clusterSelector": BLUE}, set()),
-    ],    ids=[
+    ],
+    ids=[
         "a cluster",
         "parts of names",
         "a workspace",
