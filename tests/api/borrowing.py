@@ -11,12 +11,9 @@ from localfleet.chartrepo import ChartRepository
 from localfleet.client import Json
 from localfleet.helm import Helm
 from localfleet.registry import OciRegistry
-from localfleet.stack import ALL_FLOATING_IPS, RANGES, Stack, floating_ips
-from localfleet.waiting import eventually
+from localfleet.stack import RANGES, Stack
+from tests.api.emptying import clear
 from tests.api.live_options import with_options
-from tests.api.served_guest import remove_range
-
-GONE_SECONDS = 30.0
 
 
 @asynccontextmanager
@@ -27,27 +24,6 @@ async def borrow(stack: Stack, *ranges: Json, **options: str) -> AsyncIterator[S
             await stack.client.create(RANGES, body)
         yield stack
         await clear(stack)
-
-
-async def clear(stack: Stack) -> None:
-    """Delete all guests, floating IPs and ranges, and wait until an operator has let them go."""
-    client = stack.client
-    for guest in list(stack.player.guests.values()):
-        await stack.player.delete_guest(guest)
-    for each in await client.items(ALL_FLOATING_IPS):
-        metadata = each["metadata"]
-        if "deletionTimestamp" not in metadata:
-            await client.delete(f"{floating_ips(metadata['namespace'])}/{metadata['name']}")
-
-    async def are_gone(collection: str) -> bool:
-        left = [each["metadata"]["name"] for each in await client.items(collection)]
-        assert not left, left
-        return True
-
-    await eventually(lambda: are_gone(ALL_FLOATING_IPS), seconds=GONE_SECONDS, what="no floating IP is left")
-    for each in await client.items(RANGES):
-        await remove_range(stack, each["metadata"]["name"])
-    await eventually(lambda: are_gone(RANGES), seconds=GONE_SECONDS, what="no range is left")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from localfleet.stack import (
     floating_ips,
 )
 from localfleet.waiting import eventually
-from tests.api.borrowing import clear
 from tests.api.cli.commands import Commands
+from tests.api.emptying import clear
 from tests.api.predecessor import make_reservations_younger
 
 pytest_plugins = ("tests.api.shared_stacks",)

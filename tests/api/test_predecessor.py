@@ -23,7 +23,7 @@ from localfleet.stack import (
     floating_ips,
 )
 from localfleet.waiting import eventually
-from tests.api.borrowing import clear
+from tests.api.emptying import clear
 from tests.api.predecessor import make_reservations_younger
 from tests.api.proxied import read_log
 
