@@ -29,7 +29,6 @@ from fipop.operator.first_rounds import FirstRounds
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
-from fipop.operator.guests.install_progress import InstallProgress
 from fipop.operator.guests.pass_parts import PassParts
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reach import Reach
@@ -63,10 +62,7 @@ class LeaderTerm:
         self.reach = Reach(cache=self.cache, guests=self.guests)
         self.gate = AllocationGate(self.reach.could_serve, self.reach.reaches)
         self.waiting_guests = WaitingGuests()
-        progress = InstallProgress(lambda message: estate.configuration.tell("InstallProgress", message))
-        self.router = Router(
-            cache=self.cache, queues=queues, waiting_guests=self.waiting_guests, progress=progress
-        )
+        self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
         self.notices = Notices(
             cache=self.cache,
             guests=self.guests,

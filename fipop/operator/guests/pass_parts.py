@@ -40,9 +40,6 @@ class PassRequests(Protocol):
     async def stand_back(self) -> None:
         """Wait while floating IPs wait for an address: those come first."""
 
-    def note_installed(self) -> None:
-        """Hear that a pass that might run helm has ended."""
-
     def add_guest_floating_ips(self, guest_id: str) -> None:
         """Want rounds over the floating IPs of a guest: their statuses tell what was found."""
 

@@ -60,7 +60,6 @@ class PassController:
         """Make a pass that may run helm: all is decided anew, as the guest may have waited for long."""
         await self._parts.requests.stand_back()
         again = await self._visit_alone(guest_id, may_run_helm=True)
-        self._parts.requests.note_installed()
         if again is not None:
             self._parts.requests.add_pass_later(guest_id, again.seconds)
 
