@@ -75,7 +75,7 @@ async def serving() -> tuple[SmallOperator, SlowSessions, Pending, Pending]:
     await operator.settle()
     slow = SlowSessions()
     controller = operator.term.pass_controller
-    controller._parts = replace(controller._parts, sessions=cast("Any", slow))
+    controller.sessions = cast("Any", slow)
     passes, installs = (
         cast("Any", each) for each in (operator.term.queues.passes, operator.term.queues.installs)
     )
