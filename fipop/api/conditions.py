@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -83,16 +83,8 @@ def merge_conditions(
     for condition in wanted:
         old = before.get(condition.type)
         since = old.since if old is not None and old.verdict is condition.verdict and old.since else now
-        merged.append(
-            Condition(
-                type=condition.type,
-                verdict=condition.verdict,
-                reason=condition.reason,
-                message=clean(condition.message, MAX_MESSAGE_LENGTH),
-                since=since,
-                observed_generation=condition.observed_generation,
-            )
-        )
+        message = clean(condition.message, MAX_MESSAGE_LENGTH)
+        merged.append(replace(condition, message=message, since=since))
     return tuple(merged)
 
 

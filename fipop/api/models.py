@@ -14,11 +14,9 @@ from enum import StrEnum
 from fipop.api import names
 from fipop.api.conditions import Condition
 from fipop.ipam.addresses import FamilyPolicy
+from fipop.jsons import Json
 
 EPOCH = datetime.fromtimestamp(0, UTC)
-
-INT64_MAX = 2**63 - 1
-"""Counts in a status are int64; a larger one is clamped, and the range's Ready message says so."""
 
 
 class SearchOrder(StrEnum):
@@ -81,40 +79,6 @@ class _Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """How full a range is; total = used + free + quarantined. Addresses out of range are not in the total."""
-
-    total: int = 0
-    used: int = 0
-    free: int = 0
-    quarantined: int = 0
-    out_of_range: int = 0
-
-    def clamped(self) -> Capacity:
-        """Give the counts as a status can hold them."""
-        return Capacity(
-            total=min(self.total, INT64_MAX),
-            used=min(self.used, INT64_MAX),
-            free=min(self.free, INT64_MAX),
-            quarantined=min(self.quarantined, INT64_MAX),
-            out_of_range=min(self.out_of_range, INT64_MAX),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeCapacity:
-    """The capacity of a range, whole and by family (None: no status yet)."""
-
-    whole: Capacity
-    ipv4: Capacity
-    ipv6: Capacity
-
-    def clamped(self) -> RangeCapacity:
-        """Give the counts as a status can hold them."""
-        return RangeCapacity(whole=self.whole.clamped(), ipv4=self.ipv4.clamped(), ipv6=self.ipv6.clamped())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPRange(_Named):
     """A pool of addresses that fipop gives out to guests of one network."""
 
@@ -134,7 +98,8 @@ class FloatingIPRange(_Named):
     max_per_guest: int | None = None
     harvester_cluster: str | None = None
     harvester_network: str | None = None
-    status_capacity: RangeCapacity | None = None
+    status_capacity: Json | None = None
+    """What the status says of it now, to be compared with what is to be written."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
 

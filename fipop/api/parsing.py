@@ -14,7 +14,6 @@ from fipop.api import names
 from fipop.api.conditions import parse_conditions, parse_time
 from fipop.api.models import (
     EPOCH,
-    Capacity,
     FloatingIP,
     FloatingIPRange,
     FloatingIPStatus,
@@ -22,7 +21,6 @@ from fipop.api.models import (
     Meta,
     Owner,
     PastOwner,
-    RangeCapacity,
     ReleaseStatus,
     Requested,
     Reservation,
@@ -54,7 +52,7 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
     """Read a FloatingIPRange."""
     spec, status = as_mapping(obj.get("spec")), as_mapping(obj.get("status"))
     annotations = _annotations(obj)
-    selector = spec.get("clusterSelector")
+    selector, capacity = spec.get("clusterSelector"), status.get("capacity")
     return FloatingIPRange(
         meta=parse_meta(obj),
         iprange=str(spec.get("iprange") or ""),
@@ -72,7 +70,7 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
         max_per_guest=_integer(spec.get("maxPerGuest"), 0) or None,
         harvester_cluster=annotations.get(names.ANNOTATION_HARVESTER_CLUSTER) or None,
         harvester_network=annotations.get(names.ANNOTATION_HARVESTER_NETWORK) or None,
-        status_capacity=_range_capacity(status.get("capacity")),
+        status_capacity=capacity if isinstance(capacity, dict) else None,
         conditions=parse_conditions(status.get("conditions")),
         observed_generation=_integer(status.get("observedGeneration"), 0),
     )
@@ -181,25 +179,6 @@ def _past_owner(entry: Mapping[str, Any]) -> PastOwner:
 
 def _policy(value: object) -> FamilyPolicy | None:
     return next((policy for policy in FamilyPolicy if policy == value), None)
-
-
-def _range_capacity(value: object) -> RangeCapacity | None:
-    if not isinstance(value, dict):
-        return None
-    return RangeCapacity(
-        whole=_capacity(value), ipv4=_capacity(value.get("ipv4")), ipv6=_capacity(value.get("ipv6"))
-    )
-
-
-def _capacity(value: object) -> Capacity:
-    numbers = as_mapping(value)
-    return Capacity(
-        total=_integer(numbers.get("total"), 0),
-        used=_integer(numbers.get("used"), 0),
-        free=_integer(numbers.get("free"), 0),
-        quarantined=_integer(numbers.get("quarantined"), 0),
-        out_of_range=_integer(numbers.get("outOfRange"), 0),
-    )
 
 
 def _texts(value: object) -> tuple[str, ...]:

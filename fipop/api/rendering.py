@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from fipop.api import names
 from fipop.api.conditions import Condition, format_time, render_condition
-from fipop.api.models import (
-    Capacity,
-    FloatingIPStatus,
-    GuestStatus,
-    Owner,
-    RangeCapacity,
-    Reservation,
-)
+from fipop.api.models import FloatingIPStatus, GuestStatus, Owner, Reservation
+from fipop.ipam.records import RangeUsage, Usage
 from fipop.jsons import Json
+
+INT64_MAX = 2**63 - 1
+"""Counts in a status are int64; a larger one is clamped, and the range's Ready message says so."""
 
 
 def render_reservation(reservation: Reservation) -> Json:
@@ -90,28 +87,29 @@ def _guest(guest: GuestStatus) -> Json:
     }
 
 
-def render_range_status(
-    capacity: RangeCapacity | None, conditions: tuple[Condition, ...], generation: int
-) -> Json:
-    """Give the status of a range as a merge patch; `capacity`, clamped, is None where the pool cannot be read."""
-    rendered: Json | None = None
-    if capacity is not None:
-        rendered = _capacity(capacity.whole) | {
-            "ipv4": _capacity(capacity.ipv4),
-            "ipv6": _capacity(capacity.ipv6),
-        }
+def render_range_status(capacity: Json | None, conditions: tuple[Condition, ...], generation: int) -> Json:
+    """Give the status of a range as a merge patch; `capacity` is None where the pool cannot be read."""
     return {
-        "capacity": rendered,
+        "capacity": capacity,
         "conditions": [render_condition(condition) for condition in conditions],
         "observedGeneration": generation,
     }
 
 
-def _capacity(capacity: Capacity) -> Json:
+def render_capacity(usage: RangeUsage) -> Json:
+    """Give the counts of a range as its status holds them, each at most INT64_MAX."""
+    whole, ipv4, ipv6 = (
+        {name: min(count, INT64_MAX) for name, count in render_usage(each).items()} for each in usage
+    )
+    return {**whole, "ipv4": ipv4, "ipv6": ipv6}
+
+
+def render_usage(usage: Usage) -> dict[str, int]:
+    """Give counts as all our JSON has them."""
     return {
-        "total": capacity.total,
-        "used": capacity.used,
-        "free": capacity.free,
-        "quarantined": capacity.quarantined,
-        "outOfRange": capacity.out_of_range,
+        "total": usage.total,
+        "used": usage.used,
+        "free": usage.free,
+        "quarantined": usage.quarantined,
+        "outOfRange": usage.out_of_range,
     }

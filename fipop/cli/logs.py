@@ -7,7 +7,8 @@ import sys
 
 from pythonjsonlogger.json import JsonFormatter
 
-from fipop.settings.options import LogLevel, Settings
+from fipop.settings.options import Settings
+from fipop.settings.values import LogLevel
 
 TRACE = 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from fipop.cloudprovider.ledger import (
     NAME,
@@ -25,7 +25,8 @@ from fipop.errors import (
 )
 from fipop.ipam.addresses import Address
 from fipop.jsons import JsonView
-from fipop.kube.resources import CONFIG_MAPS, SERVICES, Resource
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import CONFIG_MAPS, SERVICES
 
 SWAP_ATTEMPTS = 20
 READS_AT_ONCE = 16
@@ -40,19 +41,6 @@ class LedgerContendedError(FipopError):
         super().__init__(f"the ledger {NAMESPACE}/{NAME} was changed by others again and again")
 
 
-class Door(Protocol):
-    """What the ledger asks of the door to the API."""
-
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = ...) -> JsonView | None:
-        """Read one object; None where it does not exist."""
-
-    async def create(self, resource: Resource, body: dict[str, Any]) -> JsonView:
-        """Create an object."""
-
-    async def replace(self, resource: Resource, body: dict[str, Any]) -> JsonView:
-        """Replace an object at the version of the body."""
-
-
 class LedgerStore:
     """Reads the ledger, and swaps it. `carried` gives what live Services carry: what a new one is made with.
 
@@ -61,7 +49,7 @@ class LedgerStore:
 
     def __init__(
         self,
-        client: Door,
+        client: KubeClient,
         *,
         carried: Callable[[], Awaitable[Sequence[tuple[Address, Entry]]]],
         listener: Callable[[Ledger | None], object],

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 from fipop.deadlines import (
     LEASE_DURATION_SECONDS,
@@ -18,6 +17,7 @@ from fipop.deadlines import (
     STOP_MARGIN_SECONDS,
 )
 from fipop.errors import FipopError
+from fipop.kube.lease import LeaseClient
 
 logger = logging.getLogger(__name__)
 
@@ -25,23 +25,6 @@ logger = logging.getLogger(__name__)
 def boottime() -> float:
     """Give the seconds since boot, those of a suspended machine included: leases run on while we sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class Lease(Protocol):
-    """What leadership asks of a candidate's dealings with one Lease; failed calls raise FipopError."""
-
-    @property
-    def valid_until(self) -> float | None:
-        """When others may take over, by the clock of Leadership; None while nothing is held."""
-
-    async def try_acquire(self) -> bool:
-        """Take the Lease if it is free, expired or ours; False while another holds it."""
-
-    async def renew(self) -> bool:
-        """Renew what we hold; False when another holds it."""
-
-    async def release(self) -> None:
-        """Give up what we hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +74,7 @@ class Leadership:
 
     def __init__(
         self,
-        lease: Lease | None,
+        lease: LeaseClient | None,
         *,
         random: Random,
         times: LeaseTimes | None = None,
@@ -131,7 +114,7 @@ class Leadership:
         while not await self._lead_once(self._lease, work):
             pass
 
-    async def _lead_once(self, lease: Lease, work: Callable[[], Coroutine[None, None, None]]) -> bool:
+    async def _lead_once(self, lease: LeaseClient, work: Callable[[], Coroutine[None, None, None]]) -> bool:
         """Acquire, work, stop, release; True where the work ended by itself."""
         await self._acquire(lease)
         self._begin()
@@ -151,7 +134,7 @@ class Leadership:
             working.result()
         return ended_by_itself
 
-    async def _acquire(self, lease: Lease) -> None:
+    async def _acquire(self, lease: LeaseClient) -> None:
         failing = False
         while True:
             try:
@@ -165,7 +148,7 @@ class Leadership:
             # Jitter, so that candidates do not ask in step for ever.
             await asyncio.sleep(self._times.retry_seconds * self._random.uniform(0.8, 1.0))
 
-    async def _keep(self, lease: Lease) -> None:
+    async def _keep(self, lease: LeaseClient) -> None:
         """Renew for as long as that works; return when the work has to stop."""
         failing = False
         while True:
@@ -183,7 +166,7 @@ class Leadership:
                 _log_failure("lease cannot be renewed; it is tried again", error, first=not failing)
                 failing = True
 
-    async def _stop_work(self, lease: Lease, working: asyncio.Task[None]) -> None:
+    async def _stop_work(self, lease: LeaseClient, working: asyncio.Task[None]) -> None:
         working.cancel()
         left = (lease.valid_until or 0.0) - self._clock() - STOP_MARGIN_SECONDS
         patience = max(_STOP_GRACE_SECONDS, left)
@@ -193,7 +176,7 @@ class Leadership:
         if not working.cancelled() and (error := working.exception()) is not None:
             logger.error("the leader's work failed", exc_info=error)
 
-    async def _release(self, lease: Lease) -> None:
+    async def _release(self, lease: LeaseClient) -> None:
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await lease.release()
@@ -204,7 +187,7 @@ class Leadership:
     def _call_seconds(self) -> float:
         return self._times.renew_deadline_seconds / 2
 
-    def _work_until(self, lease: Lease) -> float:
+    def _work_until(self, lease: LeaseClient) -> float:
         if lease.valid_until is None:
             return float("-inf")
         return lease.valid_until - (self._times.duration_seconds - self._times.renew_deadline_seconds)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fipop.backoff import Backoff, Delays
 from fipop.control.kopf.bridge import EventType
 from fipop.control.store import Change, Projection, Store
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
-from fipop.kube.client import Listing
+from fipop.kube.client import KubeReader, Listing
 from fipop.kube.resources import Resource
 
 logger = logging.getLogger(__name__)
@@ -61,19 +61,6 @@ FIRST_PAUSE_SECONDS = 1.5
 """Who finds the Lease free has it by then."""
 
 
-class Lister(Protocol):
-    """What a resync asks of the door to the API."""
-
-    async def list(
-        self,
-        resource: Resource,
-        *,
-        timeout_seconds: float | None = ...,
-        project: Callable[[dict[str, Any]], JsonView],
-    ) -> Listing[JsonView]:
-        """Return all objects of a resource at one version, or raise FipopError."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResyncTimes:
     """Seconds. `every` and the rest between two rounds are met within a tenth, so that replicas spread.
@@ -100,7 +87,7 @@ class Resync:
         self,
         feeds: Sequence[Feed[Any]],
         *,
-        lister: Lister,
+        lister: KubeReader,
         random: Random,
         times: ResyncTimes | None = None,
         on_round: Callable[[], None] | None = None,

@@ -9,12 +9,13 @@ objects that bore the same name one after the other are ordered too.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
+from fipop.kube.listing import Listing
 
 Name = tuple[str, str]
 
@@ -41,18 +42,6 @@ class Projection(Protocol):
 
 P = TypeVar("P", bound=Projection)
 P_co = TypeVar("P_co", bound=Projection, covariant=True)
-
-
-class Listed(Protocol):
-    """A complete, consistent list of all objects of the kind, and the version that it shows."""
-
-    @property
-    def items(self) -> Iterable[JsonView]:
-        """The objects."""
-
-    @property
-    def resource_version(self) -> int:
-        """The version of the whole list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +158,7 @@ class Store(Generic[P]):
         self._highest_version = max(self._highest_version, version)
         return self._bury(name, version)
 
-    def resync(self, listing: Listed, *, seen_before: int) -> list[Change[P]]:
+    def resync(self, listing: Listing[JsonView], *, seen_before: int) -> list[Change[P]]:
         """Bring the store in line with an authoritative list; the changes come sorted by namespace and name.
 
         `seen_before` is `highest_version` at the time the list was asked for: events that overtook the answer

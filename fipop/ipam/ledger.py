@@ -15,9 +15,9 @@ from fipop import errors
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.free_list import FreeList
-from fipop.ipam.records import OwnerT, Range, Record, Snapshot, Usage
+from fipop.ipam.records import OwnerT, Range, RangeUsage, Record, Usage
 
-__all__ = ["Ledger", "OwnerT", "Range", "Record", "Snapshot", "Usage"]
+__all__ = ["Ledger", "OwnerT", "Range", "RangeUsage", "Record", "Usage"]
 
 _new = tuple.__new__
 
@@ -58,11 +58,11 @@ class Ledger(Generic[OwnerT]):
         """Name the older ranges, oldest first, that take addresses away from this one."""
         return tuple(older.name for older in self._older(self.range(name)))
 
-    def snapshot(self, range_name: str) -> Snapshot:
+    def snapshot(self, range_name: str) -> RangeUsage:
         """Count a range, exactly and in constant time."""
         ipv4, ipv6 = (_usage(self._free_list(range_name, family)) for family in Family)
         whole = (mine + theirs for mine, theirs in zip(ipv4, ipv6, strict=True))
-        return Snapshot(Usage(*whole), ipv4, ipv6)
+        return RangeUsage(Usage(*whole), ipv4, ipv6)
 
     # Questions
 

@@ -43,7 +43,6 @@ class MaskedPart:
 
     part: str
     meaning: str
-    position: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +128,7 @@ def parse_pool(
         written=union_of(bare),
         excluded=excluded,
         masked=tuple(
-            MaskedPart(part=quoted, meaning=_cidr(part), position=position)
-            for position, quoted, part in parts
-            if part.masked
+            MaskedPart(part=quoted, meaning=_cidr(part)) for _, quoted, part in parts if part.masked
         ),
         avoid_buggy_ips=avoid_buggy_ips,
     )

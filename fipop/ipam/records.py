@@ -53,10 +53,10 @@ class Usage(NamedTuple):
     as `out_of_range`, which is not in the total.
     """
 
-    used: int
-    free: int
-    quarantined: int
-    out_of_range: int
+    used: int = 0
+    free: int = 0
+    quarantined: int = 0
+    out_of_range: int = 0
 
     @property
     def total(self) -> int:
@@ -64,9 +64,9 @@ class Usage(NamedTuple):
         return self.used + self.free + self.quarantined
 
 
-class Snapshot(NamedTuple):
+class RangeUsage(NamedTuple):
     """The usage of a range, whole and by family."""
 
-    whole: Usage
-    ipv4: Usage
-    ipv6: Usage
+    whole: Usage = Usage()
+    ipv4: Usage = Usage()
+    ipv6: Usage = Usage()

@@ -37,7 +37,6 @@ class LeaseView:
 
     holder: str
     duration_seconds: float
-    transitions: int
     resource_version: str
 
 
@@ -63,11 +62,9 @@ def view_of(lease: Json, *, default_duration_seconds: float) -> LeaseView:
     duration = spec.get("leaseDurationSeconds")
     if not isinstance(duration, int) or not 0 < duration <= _LONGEST_DURATION_SECONDS:
         duration = default_duration_seconds
-    transitions = spec.get("leaseTransitions")
     return LeaseView(
         holder=spec.get("holderIdentity") or "",
         duration_seconds=duration,
-        transitions=transitions if isinstance(transitions, int) else 0,
         resource_version=str(lease["metadata"].get("resourceVersion")),
     )
 

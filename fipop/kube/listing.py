@@ -14,16 +14,16 @@ from fipop.kube.calls import Call, call_fields, with_query
 from fipop.kube.connector import TOO_LARGE
 from fipop.kube.limits import ReadLimits
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _LONGEST_TOKEN = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing(Generic[T]):
+class Listing(Generic[T_co]):
     """A complete list, as it was at one version of the store."""
 
-    items: tuple[T, ...]
+    items: tuple[T_co, ...]
     resource_version: int
 
 

@@ -23,7 +23,6 @@ from fipop.kube.resources import (
 )
 from fipop.operator.addresses.ownership import is_settled, read_addresses
 from fipop.operator.guests.discovery import WaitingGuests
-from fipop.operator.guests.install_progress import InstallProgress
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
@@ -47,7 +46,6 @@ class Router:
     cache: ClusterCache
     queues: WorkQueues
     waiting_guests: WaitingGuests
-    progress: InstallProgress
     waiting: dict[tuple[str, str], FloatingIP] = field(default_factory=dict)
 
     def route(self, resource: Resource, change: Change[Any]) -> None:
@@ -112,11 +110,6 @@ class Router:
     def add_install(self, guest_id: str, priority: Priority) -> None:
         """Want a pass over a guest that may run helm, when its turn comes."""
         self.queues.installs.add(guest_id, priority=priority)
-
-    def note_installed(self) -> None:
-        """Tell people how far the guests in line for helm are."""
-        installs = self.queues.installs
-        self.progress.note_finished(installs.depth + max(installs.active - 1, 0))
 
     def wake_waiting(self) -> None:
         """Enqueue who waits, the oldest first: an address became free, or the gate opened."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fipop.api.conditions import ConditionType, Verdict
+from fipop.ipam.ledger import Usage
 from fipop.metrics import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.term import LeaderTerm
@@ -69,17 +70,17 @@ def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
 
 def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
     for each in cache.ranges.all():
-        capacity = cache.allocations.ranges.capacity(each.name)
-        whole = capacity.whole if capacity is not None else None
+        usage = cache.allocations.ranges.usage(each.name)
+        whole = usage.whole if usage is not None else Usage()
         yield RangeSample(
             name=each.name,
             iprange=each.iprange,
             harvester_cluster=each.harvester_cluster or "",
             harvester_network=each.harvester_network or "",
-            capacity=whole.total if whole else 0,
-            used=whole.used if whole else 0,
-            quarantined=whole.quarantined if whole else 0,
-            out_of_range=whole.out_of_range if whole else 0,
+            capacity=whole.total,
+            used=whole.used,
+            quarantined=whole.quarantined,
+            out_of_range=whole.out_of_range,
         )
 
 

@@ -21,16 +21,19 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.address_parts import AddressParts, Neighbours
+from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
+from fipop.operator.addresses.ranges import RangeReconciler
+from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.view_building import ViewBuilder
 from fipop.operator.adoption import Adoption
 from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.operator.guests.inspection import GuestInspector
-from fipop.operator.guests.install_progress import InstallProgress
-from fipop.operator.guests.pass_parts import PassParts
+from fipop.operator.guests.pass_triggers import PassTriggers
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
@@ -63,10 +66,7 @@ class LeaderTerm:
         self.reach = Reach(cache=self.cache, guests=self.guests)
         self.gate = AllocationGate(self.reach.could_serve, self.reach.reaches)
         self.waiting_guests = WaitingGuests()
-        progress = InstallProgress(lambda message: estate.configuration.tell("InstallProgress", message))
-        self.router = Router(
-            cache=self.cache, queues=queues, waiting_guests=self.waiting_guests, progress=progress
-        )
+        self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
         self.notices = Notices(
             cache=self.cache,
             guests=self.guests,
@@ -132,41 +132,76 @@ class LeaderTerm:
 
     def _build_pass_controller(self, estate: Estate) -> PassController:
         return PassController(
-            PassParts(
-                client=estate.client,
-                cache=self.cache,
-                guests=self.guests,
-                inspector=self.inspector,
-                sessions=estate.sessions,
-                metrics=estate.metrics,
-                settings=lambda: estate.configuration.settings,
-                leads=lambda: estate.leadership.still_leading_for(GUEST_WRITE_SECONDS),
-                reservation_store=self.reservation_store,
-                gate=self.gate,
-                conflicts=self.conflicts,
-                requests=self.router,
-                rollout=self.rollout,
-                departures=build_departures(estate, guests=self.guests, notices=self.notices),
-                now=estate.client.server_now,
-                monotonic=time.monotonic,
-                random=SystemRandom(),
-            )
+            client=estate.client,
+            cache=self.cache,
+            guests=self.guests,
+            inspector=self.inspector,
+            sessions=estate.sessions,
+            metrics=estate.metrics,
+            settings=lambda: estate.configuration.settings,
+            leads=lambda: estate.leadership.still_leading_for(GUEST_WRITE_SECONDS),
+            reservation_store=self.reservation_store,
+            gate=self.gate,
+            conflicts=self.conflicts,
+            requests=self.router,
+            rollout=self.rollout,
+            departures=build_departures(estate, guests=self.guests, notices=self.notices),
+            now=estate.client.server_now,
+            monotonic=time.monotonic,
+            random=SystemRandom(),
         )
 
     def _build_addresses(self, estate: Estate) -> None:
-        near = Neighbours(
+        client, cache = estate.client, self.cache
+        self.mass_release = MassReleaseGuard(
+            cache=cache,
             guests=self.guests,
-            gate=self.gate,
-            router=self.router,
-            notices=self.notices,
-            reservation_store=self.reservation_store,
-            inspector=self.inspector,
-            conflicts=self.conflicts,
+            confirmed=self.notices.confirmed_releases,
+            tell=self.notices.tell_mass_release,
+            monotonic=cache.monotonic,
         )
-        parts = AddressParts(estate, near)
-        self.mass_release, self.quarantine = parts.mass_release, parts.quarantine
-        self.floating_ips, self.ranges = parts.floating_ips, parts.ranges
-        self.pass_triggers = parts.pass_triggers
+        self.quarantine = QuarantineReconciler(
+            client=client,
+            cache=cache,
+            reservation_store=self.reservation_store,
+            guests=self.guests,
+            surroundings=Surroundings(
+                look=self.inspector.find_carrier,
+                look_at_conflicts=self.conflicts.carriers_of,
+                waiting=self.router.waiting_by_name,
+                were_looked_at=lambda: self.gate.looked,
+                may_release=self.mass_release.may_release,
+                clean=self.router.add_pass,
+                owner_changed=self.router.add_floating_ip,
+                still_carried=self.router.wake_waiting,
+            ),
+            now=client.server_now,
+        )
+        self.pass_triggers = PassTriggers(cache=cache, add_pass=self.router.add_pass)
+        self.floating_ips = self._build_floating_ips(estate)
+        self.ranges = RangeReconciler(client=client, cache=cache, monotonic=cache.monotonic)
+
+    def _build_floating_ips(self, estate: Estate) -> FloatingIPReconciler:
+        return FloatingIPReconciler(
+            client=estate.client,
+            cache=self.cache,
+            reservation_store=self.reservation_store,
+            views=ViewBuilder(
+                cache=self.cache,
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                guests=self.guests,
+                carrier_of=self.quarantine.carrier_of,
+            ),
+            callbacks=Callbacks(
+                deciding=self.router.note_decided_on,
+                settled=self.pass_triggers.note_settled,
+                gone=self.router.add_reservation,
+                waiting=self.router.note_waiting,
+                allocated=self.notices.tell_allocated,
+                blocked=estate.metrics.count_allocation,
+            ),
+        )
 
     async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
         """Learn what is so (`refresh`), let what exists claim its own, the oldest first, then run everything."""

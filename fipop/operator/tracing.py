@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from fipop.ipam.ledger import Usage
 from fipop.state.cache import ClusterCache
 
 logger = logging.getLogger(__name__)
@@ -40,19 +41,19 @@ class IpamTracer:
 def log_ipam_data(cache: ClusterCache) -> None:
     """Log every range with its counts, and every address with its holder."""
     for each in cache.ranges.all():
-        capacity = cache.allocations.ranges.capacity(each.name)
-        counts = capacity.whole if capacity is not None else None
+        usage = cache.allocations.ranges.usage(each.name)
+        counts = usage.whole if usage is not None else Usage()
         logger.info(
             "ipam data: range",
             extra={
                 "range": each.name,
                 "space": each.address_space,
                 "pool": each.iprange,
-                "total": counts.total if counts else 0,
-                "used": counts.used if counts else 0,
-                "free": counts.free if counts else 0,
-                "quarantined": counts.quarantined if counts else 0,
-                "out_of_range": counts.out_of_range if counts else 0,
+                "total": counts.total,
+                "used": counts.used,
+                "free": counts.free,
+                "quarantined": counts.quarantined,
+                "out_of_range": counts.out_of_range,
             },
         )
     for reservation in cache.reservations.all():

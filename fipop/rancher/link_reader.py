@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from fipop.errors import ApiForbiddenError
 from fipop.jsons import JsonView
+from fipop.kube.reader import KubeReader
 from fipop.kube.resources import SECRETS, Resource
 from fipop.rancher.objects import ObjectRef
 
@@ -18,13 +19,6 @@ CREDENTIAL_SECONDS = 60.0
 CONFIG_SECONDS = 10.0
 """A new guest's links are resolved several times within seconds, whenever one of its objects changes."""
 _MOST = 10_000
-
-
-class ObjectGetter(Protocol):
-    """What links need of the management cluster's API: one object by its name."""
-
-    async def get(self, resource: Resource, name: str, /, *, namespace: str) -> JsonView | None:
-        """Give the object, None where there is none; raises ApiForbiddenError where it may not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +32,7 @@ class Unreadable:
 class LinkReader:
     """Keeps what objects said, never the objects: there are secrets in them."""
 
-    client: ObjectGetter
+    client: KubeReader
     monotonic: Callable[[], float] = time.monotonic
     _known: dict[tuple[Resource, ObjectRef], tuple[float, Any]] = field(default_factory=dict)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from fipop.api.models import FloatingIPRange
 from fipop.rancher.objects import ObjectRef
 
 
@@ -36,25 +37,6 @@ class Guest:
     harvester_cluster_name: str | None
     networks: tuple[str, ...]
     kubeconfig_secret: ObjectRef
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeMatch:
-    """What of a range decides whom it serves, and whether it can give out an address now.
-
-    `match_labels`: None without a selector; an empty one selects every guest, as selectors do. The `allowed_` names are
-    the admin's word; none allow all.
-    """
-
-    name: str
-    created: datetime
-    harvester_cluster: str | None = None
-    harvester_network: str | None = None
-    match_labels: Mapping[str, str] | None = None
-    allowed_workspaces: Collection[str] = ()
-    allowed_clusters: Collection[str] = ()
-    draining: bool = False
-    full: bool = False
 
 
 class NoRange(StrEnum):
@@ -96,13 +78,18 @@ class RangeChoice:
         return next((reason for reason in order if reason in reasons), NoRange.NO_MATCH)
 
 
-def choose_range(guest: Guest, ranges: Sequence[RangeMatch]) -> RangeChoice:
-    """Order the ranges that are meant for a guest: network named, then selector, then oldest, then name."""
+def choose_range(
+    guest: Guest, ranges: Sequence[FloatingIPRange], *, is_full: Callable[[str], bool]
+) -> RangeChoice:
+    """Order the ranges that are meant for a guest: network named, then selector, then oldest, then name.
+
+    `is_full`: whether the range of a name has no address for a new guest.
+    """
     matching = sorted((each for each in ranges if is_meant_for(each, guest)), key=_rank)
     passed_over = []
     candidates = []
     for each in matching:
-        blocker = _blocker(each, guest)
+        blocker = _blocker(each, guest, is_full)
         if blocker is None:
             candidates.append(each.name)
         else:
@@ -110,14 +97,17 @@ def choose_range(guest: Guest, ranges: Sequence[RangeMatch]) -> RangeChoice:
     return RangeChoice(candidates=tuple(candidates), passed_over=tuple(passed_over))
 
 
-def is_meant_for(each: RangeMatch, guest: Guest) -> bool:
-    """Whether a range's Harvester cluster and selector, where given, both match; one must be given."""
+def is_meant_for(each: FloatingIPRange, guest: Guest) -> bool:
+    """Whether a range's Harvester cluster and selector, where given, both match; one must be given.
+
+    An empty selector selects every guest, as selectors do.
+    """
     if not each.harvester_cluster and each.match_labels is None:
         return False
     return fits_guest(each, guest)
 
 
-def fits_guest(each: RangeMatch, guest: Guest, *, on_any_harvester: bool = False) -> bool:
+def fits_guest(each: FloatingIPRange, guest: Guest, *, on_any_harvester: bool = False) -> bool:
     """Whether nothing that a range names speaks against a guest; one that names nothing fits every guest.
 
     `on_any_harvester`: which Harvester cluster the guest is on is not known.
@@ -134,13 +124,13 @@ def fits_guest(each: RangeMatch, guest: Guest, *, on_any_harvester: bool = False
     )
 
 
-def is_allowed(each: RangeMatch, guest: Guest) -> bool:
+def is_allowed(each: FloatingIPRange, guest: Guest) -> bool:
     """Whether the admin lets a range serve a guest, also where it is named."""
     names = (each.allowed_workspaces, guest.cluster_namespace), (each.allowed_clusters, guest.cluster_name)
     return all(not allowed or name in allowed for allowed, name in names)
 
 
-def would_be_chosen(each: RangeMatch, guest: Guest) -> bool:
+def would_be_chosen(each: FloatingIPRange, guest: Guest) -> bool:
     """Whether a range, were it not full or draining, would be chosen for a guest without being named."""
     on_network = not each.harvester_network or is_on_network(guest, each.harvester_network)
     return is_meant_for(each, guest) and on_network
@@ -157,14 +147,14 @@ def is_on_network(guest: Guest, network: str) -> bool:
     return any(name.rpartition("/")[2] == network for name in guest.networks)
 
 
-def _blocker(each: RangeMatch, guest: Guest) -> NoRange | None:
+def _blocker(each: FloatingIPRange, guest: Guest, is_full: Callable[[str], bool]) -> NoRange | None:
     if each.harvester_network and not is_on_network(guest, each.harvester_network):
         return NoRange.OTHER_NETWORK
     if each.draining:
         return NoRange.DRAINING
-    return NoRange.FULL if each.full else None
+    return NoRange.FULL if is_full(each.name) else None
 
 
-def _rank(each: RangeMatch) -> tuple[bool, bool, datetime, str]:
+def _rank(each: FloatingIPRange) -> tuple[bool, bool, datetime, str]:
     # A range that names another network sorts as one that names the guest's: it never becomes a candidate.
-    return not each.harvester_network, each.match_labels is None, each.created, each.name
+    return not each.harvester_network, each.match_labels is None, each.meta.created, each.name

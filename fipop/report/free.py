@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Family, format_address
@@ -20,11 +20,11 @@ class FreeReport:
 
     range: str
     space: str
-    addresses: tuple[str, ...]
-    free: int
-    used: int
-    quarantined: int
-    withheld: dict[str, int]
+    addresses: tuple[str, ...] = ()
+    free: int = 0
+    used: int = 0
+    quarantined: int = 0
+    withheld: dict[str, int] = field(default_factory=dict)
     problem: str
 
 
@@ -38,16 +38,7 @@ def report_free(picture: Picture, range_name: str, family: Family | None, count:
     space = ranges.space_of(range_name) or ""
     problem = ranges.problem_of(range_name)
     if problem is not None:
-        return FreeReport(
-            range=range_name,
-            space=space,
-            addresses=(),
-            free=0,
-            used=0,
-            quarantined=0,
-            withheld={},
-            problem=str(problem),
-        )
+        return FreeReport(range=range_name, space=space, problem=str(problem))
     # As a new guest does: IPv4 where the range has any.
     chosen = family or min(ranges.families(range_name), default=Family.IPV4)
     snapshot = ledger.snapshot(range_name)

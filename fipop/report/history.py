@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from fipop.api.models import EPOCH, Reservation
+from fipop.api.models import EPOCH, Owner, PastOwner, Reservation
 from fipop.ipam.addresses import Address
 from fipop.report.picture import Picture
 
@@ -50,27 +50,18 @@ def history_of_guests(picture: Picture, name: str, namespaces: Collection[str]) 
 def tenures(found: Reservation) -> Iterator[Tenure]:
     """Tell who had an address, the latest first."""
     last = None if found.is_held else found.history[0].released_at if found.history else found.since
-    yield _tenure(found, found.owner.namespace, found.owner.name, found.owner.cluster, found.since, last)
+    owners: list[tuple[Owner | PastOwner, datetime | None, datetime | None]]
+    owners = [(found.owner, found.since, last)]
     # Whose tenure was the last one stands in the history, too, once it ended.
-    for past in found.history if found.is_held else found.history[1:]:
-        yield _tenure(found, past.namespace, past.name, past.cluster, None, past.released_at)
-
-
-def _tenure(
-    found: Reservation,
-    namespace: str,
-    name: str,
-    cluster: str,
-    since: datetime | None,
-    until: datetime | None,
-) -> Tenure:
-    return Tenure(
-        address=found.address,
-        space=found.space,
-        range=found.range,
-        namespace=namespace,
-        name=name,
-        cluster=cluster,
-        since=since,
-        until=until,
-    )
+    owners += [(past, None, past.released_at) for past in found.history[0 if found.is_held else 1 :]]
+    for owner, since, until in owners:
+        yield Tenure(
+            address=found.address,
+            space=found.space,
+            range=found.range,
+            namespace=owner.namespace,
+            name=owner.name,
+            cluster=owner.cluster,
+            since=since,
+            until=until,
+        )

@@ -6,23 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fipop.api.conditions import ConditionType
-from fipop.api.models import Capacity, FloatingIPRange, Reservation
+from fipop.api.models import FloatingIPRange, Reservation
+from fipop.ipam.ledger import RangeUsage, Usage
 from fipop.operator.addresses.ranges import build_conditions
 from fipop.report.picture import Picture
 
 FORECAST_DAYS = 30
 _LONGEST_FORECAST_DAYS = 3650.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """How many addresses are in which state; total = used + free + quarantined."""
-
-    total: int
-    used: int
-    free: int
-    quarantined: int
-    out_of_range: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +29,9 @@ class RangeReport:
     harvester_cluster: str
     harvester_network: str
     percent: float
-    whole: Counts
-    ipv4: Counts
-    ipv6: Counts
+    whole: Usage
+    ipv4: Usage
+    ipv6: Usage
     growth_per_day: float
     full_in_days: float | None
     ready: bool
@@ -58,10 +48,10 @@ def report_ranges(picture: Picture) -> tuple[RangeReport, ...]:
 
 
 def _report(picture: Picture, found: FloatingIPRange, grown: int) -> RangeReport:
-    capacity = picture.allocations.ranges.capacity(found.name)
-    conditions = {each.type: each for each in build_conditions(found, picture.allocations, capacity)}
+    usage = picture.allocations.ranges.usage(found.name)
+    conditions = {each.type: each for each in build_conditions(found, picture.allocations, usage)}
     ready, conflict = conditions[ConditionType.READY], conditions[ConditionType.CONFLICT]
-    whole = _counts(capacity.whole if capacity else Capacity())
+    whole, ipv4, ipv6 = usage or RangeUsage()
     per_day = grown / FORECAST_DAYS
     days = whole.free / per_day if per_day > 0 else None
     return RangeReport(
@@ -72,8 +62,8 @@ def _report(picture: Picture, found: FloatingIPRange, grown: int) -> RangeReport
         harvester_network=found.harvester_network or "",
         percent=percent_of(whole),
         whole=whole,
-        ipv4=_counts(capacity.ipv4 if capacity else Capacity()),
-        ipv6=_counts(capacity.ipv6 if capacity else Capacity()),
+        ipv4=ipv4,
+        ipv6=ipv6,
         growth_per_day=round(per_day, 2),
         full_in_days=round(days, 1) if days is not None and days < _LONGEST_FORECAST_DAYS else None,
         ready=ready.is_true,
@@ -84,20 +74,10 @@ def _report(picture: Picture, found: FloatingIPRange, grown: int) -> RangeReport
     )
 
 
-def percent_of(counts: Counts) -> float:
+def percent_of(usage: Usage) -> float:
     """Give how full that is, 0 to 100; what has no address at all is full."""
-    taken = counts.used + counts.quarantined
-    return round(100 * taken / counts.total, 1) if counts.total else 100.0
-
-
-def _counts(capacity: Capacity) -> Counts:
-    return Counts(
-        total=capacity.total,
-        used=capacity.used,
-        free=capacity.free,
-        quarantined=capacity.quarantined,
-        out_of_range=capacity.out_of_range,
-    )
+    taken = usage.used + usage.quarantined
+    return round(100 * taken / usage.total, 1) if usage.total else 100.0
 
 
 def _growth(picture: Picture) -> dict[str, int]:

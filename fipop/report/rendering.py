@@ -14,6 +14,8 @@ from typing import Any
 import yaml
 
 from fipop.api.conditions import format_time
+from fipop.api.rendering import render_usage
+from fipop.ipam.records import Usage
 from fipop.texts import clean
 
 _GAP = "   "
@@ -35,6 +37,8 @@ def to_json(value: Any) -> Any:
     """Give a view as JSON has it: fields in camelCase, times in RFC 3339, null for what is not known."""
     if is_dataclass(value) and not isinstance(value, type):
         return {camel_case(each.name): to_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Usage):
+        return render_usage(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str):

@@ -38,22 +38,6 @@ from fipop.settings.values import (
     parse_version,
 )
 
-__all__ = [
-    "DEFAULTS",
-    "Amount",
-    "BadOption",
-    "ChartValues",
-    "FailureStrategy",
-    "GuestInstall",
-    "LogLevel",
-    "RolloutType",
-    "Settings",
-    "parse_last_good",
-    "parse_settings",
-    "settings_data",
-    "warnings",
-]
-
 MAX_SHOWN = 100
 
 _IMAGE_TAG = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})")

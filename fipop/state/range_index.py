@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fipop.api.models import Capacity, FloatingIPRange, RangeCapacity, Reservation, SearchOrder
+from fipop.api.models import FloatingIPRange, Reservation, SearchOrder
 from fipop.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
 from fipop.ipam.addresses import Address, Family
-from fipop.ipam.ledger import Ledger, Range, Usage
+from fipop.ipam.ledger import Ledger, Range, RangeUsage
 from fipop.ipam.pool import MaskedPart, Pool, parse_pool
 from fipop.state.allocation_entries import OwnerKey, Space
 
@@ -121,14 +121,9 @@ class RangeIndex:
         """Name the older ranges that take addresses away from this one."""
         return self.ledger_of(range_name).conflicts(range_name) if range_name in self._pools else ()
 
-    def capacity(self, range_name: str) -> RangeCapacity | None:
+    def usage(self, range_name: str) -> RangeUsage | None:
         """Count a range; None where it cannot be read."""
-        if range_name not in self._pools:
-            return None
-        snapshot = self.ledger_of(range_name).snapshot(range_name)
-        return RangeCapacity(
-            whole=_capacity(snapshot.whole), ipv4=_capacity(snapshot.ipv4), ipv6=_capacity(snapshot.ipv6)
-        )
+        return self.ledger_of(range_name).snapshot(range_name) if range_name in self._pools else None
 
     def _enter(self, new: FloatingIPRange) -> None:
         ledger = self.space(new.address_space).ledger
@@ -162,13 +157,3 @@ class RangeIndex:
             skip_end_ips=new.skip_end_ips,
             avoid_buggy_ips=new.avoid_buggy_ips,
         )
-
-
-def _capacity(usage: Usage) -> Capacity:
-    return Capacity(
-        total=usage.total,
-        used=usage.used,
-        free=usage.free,
-        quarantined=usage.quarantined,
-        out_of_range=usage.out_of_range,
-    )

@@ -1,7 +1,6 @@
 """What a pass may write: asked right before, and not free before its end, however short its quarantine was."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,7 +56,7 @@ async def test_what_a_pass_under_way_may_write_is_not_freed_before_its_end(
     await operator.settle()
     assert operator.held() == {NAME: A}
     pass_controller, slow = operator.term.pass_controller, SlowPass(operator)
-    pass_controller._parts = replace(pass_controller._parts, settings=lambda: DEFAULTS)
+    pass_controller.settings = lambda: DEFAULTS
     monkeypatch.setattr(operator.carried, "run_pass", slow, raising=False)
     visit = asyncio.create_task(pass_controller.visit(A))
     await asyncio.wait_for(slow.begun.wait(), 5)

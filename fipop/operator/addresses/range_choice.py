@@ -12,7 +12,6 @@ from fipop.rancher.matching import (
     Guest,
     NoRange,
     RangeChoice,
-    RangeMatch,
     choose_range,
     is_allowed,
     is_on_network,
@@ -28,33 +27,10 @@ _NO_RANGE_MESSAGES = {
 }
 
 
-def range_matches(cache: ClusterCache) -> tuple[RangeMatch, ...]:
-    """Give of every range that can be read what the choice for a guest needs."""
-    return tuple(
-        as_match(each, full=cache.allocations.ranges.is_full(each.name))
-        for each in cache.ranges.all()
-        if not each.meta.deleting
-    )
-
-
-def as_match(each: FloatingIPRange, *, full: bool) -> RangeMatch:
-    """Give of a range what decides whom it serves."""
-    return RangeMatch(
-        name=each.name,
-        created=each.meta.created,
-        harvester_cluster=each.harvester_cluster,
-        harvester_network=each.harvester_network,
-        match_labels=each.match_labels,
-        allowed_workspaces=each.allowed_workspaces,
-        allowed_clusters=each.allowed_clusters,
-        draining=each.draining,
-        full=full,
-    )
-
-
 def choose_for_guest(cache: ClusterCache, guest: Guest) -> RangeChoice:
     """Order the ranges for a guest, as they are filled now."""
-    return choose_range(guest, range_matches(cache))
+    ranges = [each for each in cache.ranges.all() if not each.meta.deleting]
+    return choose_range(guest, ranges, is_full=cache.allocations.ranges.is_full)
 
 
 def find_range(
@@ -116,10 +92,9 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
     if guest is None:
         message = f'range "{found.name}" serves only guest clusters, and this namespace is not known as one'
         return Blocker(reason="GuestNotFound", message=message)
-    match = as_match(found, full=False)
-    if is_allowed(match, guest) and (not found.restrict_to_matching or would_be_chosen(match, guest)):
+    if is_allowed(found, guest) and (not found.restrict_to_matching or would_be_chosen(found, guest)):
         return None
-    option = "restrictToMatching" if is_allowed(match, guest) else "allowedWorkspaces, allowedClusters"
+    option = "restrictToMatching" if is_allowed(found, guest) else "allowedWorkspaces, allowedClusters"
     message = f'range "{found.name}" serves only certain guests ({option}), and this guest is none of them'
     return Blocker(reason="RangeRestricted", message=message)
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import INT64_MAX, FloatingIPRange, RangeCapacity
-from fipop.api.rendering import render_range_status
+from fipop.api.models import FloatingIPRange
+from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
 from fipop.control.runs import RetryAfter
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError
+from fipop.ipam.ledger import RangeUsage
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES
 from fipop.state.allocations import AllocationIndex
@@ -37,8 +39,8 @@ class RangeReconciler:
         if found is None:
             self._written_at.pop(name, None)
             return None
-        counted = self._cache.allocations.ranges.capacity(name)
-        capacity = counted.clamped() if counted is not None else None
+        counted = self._cache.allocations.ranges.usage(name)
+        capacity = render_capacity(counted) if counted is not None else None
         wanted = merge_conditions(
             found.conditions,
             build_conditions(found, self._cache.allocations, counted),
@@ -53,7 +55,7 @@ class RangeReconciler:
         return await self._write(found, capacity, wanted)
 
     async def _write(
-        self, found: FloatingIPRange, capacity: RangeCapacity | None, conditions: tuple[Condition, ...]
+        self, found: FloatingIPRange, capacity: Json | None, conditions: tuple[Condition, ...]
     ) -> RetryAfter | None:
         patch = {
             "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
@@ -76,12 +78,12 @@ class RangeReconciler:
 
 
 def build_conditions(
-    found: FloatingIPRange, allocations: AllocationIndex, capacity: RangeCapacity | None
+    found: FloatingIPRange, allocations: AllocationIndex, usage: RangeUsage | None
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it."""
     others = allocations.ranges.conflicts(found.name)
     problem = allocations.ranges.problem_of(found.name)
-    if problem is not None or capacity is None:
+    if problem is not None or usage is None:
         reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
         ready = Condition(
             type=ConditionType.READY, verdict=Verdict.FALSE, reason=reason, message=str(problem or "")
@@ -98,7 +100,7 @@ def build_conditions(
             type=ConditionType.READY,
             verdict=Verdict.TRUE,
             reason="Ready",
-            message=describe(found, allocations, capacity),
+            message=describe(found, allocations, usage),
         )
     conflict = Condition(
         type=ConditionType.CONFLICT,
@@ -111,10 +113,9 @@ def build_conditions(
     )
 
 
-def describe(found: FloatingIPRange, allocations: AllocationIndex, capacity: RangeCapacity) -> str:
+def describe(found: FloatingIPRange, allocations: AllocationIndex, usage: RangeUsage) -> str:
     """Say how many addresses there are, and what was understood otherwise than it was written."""
     notes = [f"{part.part} means {part.meaning}" for part in allocations.ranges.masked_parts(found.name)[:5]]
-    counts = (capacity.whole, capacity.ipv4, capacity.ipv6)
-    if any(count.total > INT64_MAX for count in counts):
+    if any(count.total > INT64_MAX for count in usage):
         notes.append(f"counts above {INT64_MAX} are shown as that")
-    return "; ".join([f"{capacity.whole.total} addresses", *notes])
+    return "; ".join([f"{usage.whole.total} addresses", *notes])

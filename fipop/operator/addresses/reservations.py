@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Reservation
@@ -26,6 +25,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from fipop.operator.addresses.history_log import log_history
 from fipop.operator.addresses.ownership import address_of, is_former_owner
+from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 
 logger = logging.getLogger(__name__)
@@ -48,19 +48,6 @@ class Denied:
     reservation: Reservation
 
 
-class KnownReservations(Protocol):
-    """What is known of reservations, and where answers are taken in."""
-
-    def get_reservation(self, name: str) -> Reservation | None:
-        """Give what is known of a name."""
-
-    def take_reservation(self, answer: Json) -> Reservation:
-        """Take in the answer of a read or write."""
-
-    def forget_reservation(self, gone: Reservation) -> None:
-        """Take in that a reservation was found gone."""
-
-
 class ReservationStore:
     """Creates, swaps, quarantines and frees reservations.
 
@@ -72,7 +59,7 @@ class ReservationStore:
         self,
         *,
         client: KubeClient,
-        known: KnownReservations,
+        known: ClusterCache,
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         lives: Callable[[str], bool] = lambda _guest_id: False,

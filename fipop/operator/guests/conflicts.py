@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
 
 from fipop.api.models import Reservation
 from fipop.errors import CarriedElsewhereError, GuestError
 from fipop.ipam.addresses import Address, format_address
 from fipop.operator.addresses.ownership import address_of, read_addresses
+from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
@@ -26,16 +26,6 @@ logger = logging.getLogger(__name__)
 
 MAX_ASKING = 8
 """So many guests are asked whether they carry what their floating IPs ask for, before it is free."""
-
-
-class Inspector(Protocol):
-    """Who is asked what a guest carries; FipopError where the guest cannot be asked."""
-
-    async def find_carrier(self, guest_id: str, address: Address) -> str | None:
-        """Say who in a guest carries an address, or a pass may be about to write it; None where nobody does."""
-
-    async def carries(self, guest_id: str, address: Address) -> bool:
-        """Whether the guest itself does."""
 
 
 @dataclass(slots=True)
@@ -47,7 +37,7 @@ class AddressConflicts:
 
     cache: ClusterCache
     guests: GuestDirectory
-    inspector: Inspector
+    inspector: GuestInspector
     reach: Reach
     _carriers: dict[Address, set[str]] = field(default_factory=dict)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from fipop.api.models import FloatingIPRange, Reservation
 from fipop.operator.addresses.ownership import address_of
-from fipop.operator.addresses.range_choice import as_match
 from fipop.rancher.matching import fits_guest
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
@@ -56,7 +55,7 @@ class Reach:
             elif guest is None:
                 if not each.harvester_cluster and each.match_labels is None:
                     yield each
-            elif fits_guest(as_match(each, full=False), guest, on_any_harvester=anywhere):
+            elif fits_guest(each, guest, on_any_harvester=anywhere):
                 yield each
 
     def reaches(self, guest_id: str, reservation: Reservation) -> bool:

@@ -8,14 +8,14 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from fipop.backoff import Backoff
 from fipop.control.retry import retry_passing
 from fipop.errors import FipopError
-from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, from_ip
 from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.unowned import LOOK_BACKOFF, UnownedAddresses
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
@@ -42,16 +42,6 @@ RESOLVE_SECONDS = 2.0
 LOOK_CONCURRENCY = 320
 
 
-class Inspector(Protocol):
-    """Who is asked what a guest carries."""
-
-    async def can_be_asked(self, guest_id: str) -> bool:
-        """Resolve the guest's links where its range is chosen by them, and tell whether Rancher is connected to it."""
-
-    async def read_in_use(self, guest_id: str) -> InUseAddresses:
-        """Give what a guest carries; GuestError for what is the guest's own fault."""
-
-
 @dataclass(slots=True, kw_only=True)
 class GuestScan:
     """Asks all guests when that is required (`require_rescan`), and each that connects later.
@@ -68,7 +58,7 @@ class GuestScan:
     unowned: UnownedAddresses
     conflicts: AddressConflicts
     guests: GuestDirectory
-    inspector: Inspector
+    inspector: GuestInspector
     opened: Callable[[], None]
     backoff: Backoff = LOOK_BACKOFF
     _rescan_required: bool = False

@@ -21,7 +21,8 @@ from fipop.operator.rollout.sightings import Sightings
 from fipop.operator.rollout.store import RolloutStore
 from fipop.operator.rollout.targets import Targets
 from fipop.rancher.matching import Guest
-from fipop.settings.options import RolloutType, Settings
+from fipop.settings.options import Settings
+from fipop.settings.values import RolloutType
 
 logger = logging.getLogger(__name__)
 

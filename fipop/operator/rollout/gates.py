@@ -8,7 +8,8 @@ from fipop.guest.helm.charts import Role
 from fipop.guest.helm.targets import hash_asked
 from fipop.guest.release_gate import Aim, ReleaseGate, Return, gate_of_settings
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
-from fipop.settings.options import FailureStrategy, RolloutType, Settings
+from fipop.settings.options import Settings
+from fipop.settings.values import FailureStrategy, RolloutType
 
 _LONGEST_RECHECK_SECONDS = 15.0
 _RECHECKS = 8

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
-from fipop.settings.options import FailureStrategy, Settings
+from fipop.settings.options import Settings
+from fipop.settings.values import FailureStrategy
 
 HELM_ATTEMPTS = 3
 _LOST_PERCENT = 10

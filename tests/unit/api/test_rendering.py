@@ -6,9 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.models import Capacity, FloatingIPStatus, GuestStatus, Owner, RangeCapacity, ReleaseStatus
+from fipop.api.models import FloatingIPStatus, GuestStatus, Owner, ReleaseStatus
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
-from fipop.api.rendering import render_floating_ip_status, render_range_status, render_reservation
+from fipop.api.rendering import (
+    INT64_MAX,
+    render_capacity,
+    render_floating_ip_status,
+    render_range_status,
+    render_reservation,
+)
+from fipop.ipam.records import RangeUsage, Usage
 from tests.harness.objects import build_floating_ip, build_range, build_reservation
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -64,16 +71,21 @@ def test_a_status_is_read_as_it_was_written_and_what_is_absent_is_null() -> None
     assert absent == ["addresses", "range", "addressSpace", "guest"]
 
 
-def test_the_counts_of_a_range_are_read_as_they_were_written() -> None:
-    counts = RangeCapacity(
-        whole=Capacity(total=9, used=3, free=4, quarantined=2, out_of_range=1),
-        ipv4=Capacity(total=9, used=3, free=4, quarantined=2, out_of_range=1),
-        ipv6=Capacity(),
-    )
+def test_counts_fit_into_a_status_however_wide_the_range() -> None:
+    wide = Usage(used=3, free=(1 << 128) - 3)
+    found = render_capacity(RangeUsage(whole=wide, ipv4=Usage(), ipv6=wide))
+    assert (found["total"], found["used"], found["ipv6"]["free"]) == (INT64_MAX, 3, INT64_MAX)
+    assert set(found["ipv4"].values()) == {0}
+
+
+def test_the_status_of_a_range_is_read_as_it_was_written() -> None:
+    counts = Usage(used=3, free=4, quarantined=2, out_of_range=1)
+    capacity = render_capacity(RangeUsage(whole=counts, ipv4=counts, ipv6=Usage()))
     later = Condition(
         type=ConditionType.CONFLICT, verdict=Verdict.FALSE, reason="r", since=NOW + timedelta(days=1)
     )
-    status = render_range_status(counts, (READY, later), 7)
+    status = render_range_status(capacity, (READY, later), 7)
     found = parse_range({**build_range("pool", "10.0.0.0/28"), "status": status})
-    assert (found.status_capacity, found.conditions, found.observed_generation) == (counts, (READY, later), 7)
+    assert (found.status_capacity, found.conditions) == (capacity, (READY, later))
+    assert found.observed_generation == 7
     assert render_range_status(None, (), 7)["capacity"] is None

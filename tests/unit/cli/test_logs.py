@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from fipop.cli.logs import TRACE, configure_logging, set_log_level
-from fipop.settings.options import DEFAULTS, LogLevel
+from fipop.settings.options import DEFAULTS
+from fipop.settings.values import LogLevel
 
 
 @pytest.fixture(autouse=True)

@@ -142,8 +142,8 @@ def test_host_bits_are_masked_and_said_so():
     pool = parse_pool("10.9.0.1, 10.0.0.200/24, ::ffff:10.1.0.9/120", skip_end_ips=True)
     assert pool.capacity() == 1 + 254 + 254
     assert pool.masked == (
-        MaskedPart(part="10.0.0.200/24", meaning="10.0.0.0/24", position=2),
-        MaskedPart(part="::ffff:10.1.0.9/120", meaning="10.1.0.0/24", position=3),
+        MaskedPart(part="10.0.0.200/24", meaning="10.0.0.0/24"),
+        MaskedPart(part="::ffff:10.1.0.9/120", meaning="10.1.0.0/24"),
     )
 
 

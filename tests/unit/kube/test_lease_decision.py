@@ -5,7 +5,7 @@ from fipop.kube.lease import LeaseDecision, LeaseView, decide, view_of
 
 
 def held_by(holder: str, seconds: float = 15) -> LeaseView:
-    return LeaseView(holder=holder, duration_seconds=seconds, transitions=0, resource_version="1")
+    return LeaseView(holder=holder, duration_seconds=seconds, resource_version="1")
 
 
 def test_a_missing_lease_is_created():

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "conditions.md").read_text()
 SOURCES = sorted(
     source
-    for room in ("operator", "state", "guest/helm", "errors")
-    for source in Path(fipop.__file__).parent.joinpath(room).rglob("*.py")
+    for pattern in ("operator/**/*.py", "state/*.py", "guest/helm/*.py", "errors.py")
+    for source in Path(fipop.__file__).parent.glob(pattern)
 )
 REFUSALS = (
     errors.AddressOutOfRangeError,

@@ -14,7 +14,6 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.guests.discovery import WaitingGuests
-from fipop.operator.guests.install_progress import InstallProgress
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router
 from fipop.state.cache import ClusterCache
@@ -69,7 +68,6 @@ def _router(cache: ClusterCache, work: WorkQueue[Key], passes: WorkQueue[str]) -
         cache=cache,
         queues=queues,
         waiting_guests=WaitingGuests(),
-        progress=InstallProgress(lambda _message: None),
     )
 
 

@@ -1,13 +1,16 @@
 """Which ranges serve a guest, as scenarios."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.rancher.matching import Guest, NoRange, RangeMatch, choose_range, is_meant_for, is_on_network
+from fipop.api.models import FloatingIPRange, Meta
+from fipop.rancher.matching import Guest, NoRange, RangeChoice, choose_range, is_meant_for, is_on_network
 from fipop.rancher.objects import ObjectRef
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,13 +36,19 @@ GUEST = Guest(
 ELSEWHERE = replace(GUEST, on_harvester=False, harvester_cluster_name=None, networks=())
 
 
-def pool(name: str, *, age: int = 0, **fields: object) -> RangeMatch:
-    """Give a range; the older, the greater its age in days."""
-    return RangeMatch(name=name, created=START - timedelta(days=age), **fields)  # type: ignore[arg-type]
+def pool(name: str, *, age: int = 0, full: bool = False, **fields: Any) -> FloatingIPRange:
+    """Return a range; the older, the greater its age in days. A full one has no pool."""
+    meta = Meta(name=name, uid=name, resource_version=1, created=START - timedelta(days=age))
+    return FloatingIPRange(meta=meta, iprange="" if full else "10.0.0.0/24", **fields)
+
+
+def choose(guest: Guest, ranges: Sequence[FloatingIPRange]) -> RangeChoice:
+    full = {each.name for each in ranges if not each.iprange}
+    return choose_range(guest, ranges, is_full=lambda name: name in full)
 
 
 def test_the_range_of_the_guests_harvester_and_network_serves_it() -> None:
-    choice = choose_range(
+    choice = choose(
         GUEST,
         [
             pool("other-harvester", harvester_cluster="harv2", harvester_network="vlan10"),
@@ -53,7 +62,7 @@ def test_the_range_of_the_guests_harvester_and_network_serves_it() -> None:
 
 
 def test_a_range_that_names_another_network_never_serves_but_the_floating_ip_waits_for_it() -> None:
-    choice = choose_range(GUEST, [pool("vlan20", harvester_cluster="harv1", harvester_network="vlan20")])
+    choice = choose(GUEST, [pool("vlan20", harvester_cluster="harv1", harvester_network="vlan20")])
 
     assert choice.candidates == ()
     assert choice.matches
@@ -62,15 +71,15 @@ def test_a_range_that_names_another_network_never_serves_but_the_floating_ip_wai
 
 
 def test_where_no_range_matches_none_is_named() -> None:
-    choice = choose_range(GUEST, [pool("other", harvester_cluster="harv2")])
+    choice = choose(GUEST, [pool("other", harvester_cluster="harv2")])
 
     assert not choice.matches
     assert choice.reason is NoRange.NO_MATCH
-    assert choose_range(GUEST, []).reason is NoRange.NO_MATCH
+    assert choose(GUEST, []).reason is NoRange.NO_MATCH
 
 
 def test_a_range_with_neither_harvester_nor_selector_serves_only_those_that_name_it() -> None:
-    assert not choose_range(GUEST, [pool("free"), pool("only-network", harvester_network="vlan10")]).matches
+    assert not choose(GUEST, [pool("free"), pool("only-network", harvester_network="vlan10")]).matches
 
 
 def test_a_matching_network_wins_then_a_selector_then_age_then_the_name() -> None:
@@ -83,11 +92,11 @@ def test_a_matching_network_wins_then_a_selector_then_age_then_the_name() -> Non
         pool("a0", age=0, harvester_network="vlan10", match_labels={"site": "north"}),
     ]
 
-    assert choose_range(GUEST, ranges).candidates == ("a0", "a1", "a2", "b", "c", "d")
+    assert choose(GUEST, ranges).candidates == ("a0", "a1", "a2", "b", "c", "d")
 
 
 def test_full_and_draining_ranges_are_passed_over_for_the_next_match() -> None:
-    choice = choose_range(
+    choice = choose(
         GUEST,
         [
             pool("first", age=3, harvester_cluster="harv1", full=True),
@@ -114,7 +123,7 @@ def test_full_and_draining_ranges_are_passed_over_for_the_next_match() -> None:
 def test_the_reason_is_what_is_nearest_to_serving(fields: list[dict[str, object]], reason: NoRange) -> None:
     ranges = [pool(f"r{index}", harvester_cluster="harv1", **each) for index, each in enumerate(fields)]
 
-    assert choose_range(GUEST, ranges).reason is reason
+    assert choose(GUEST, ranges).reason is reason
 
 
 def test_a_selector_must_match_whole_and_beside_the_harvester() -> None:
@@ -127,7 +136,7 @@ def test_a_selector_must_match_whole_and_beside_the_harvester() -> None:
 
 
 def test_a_guest_that_is_not_on_harvester_is_served_by_selector_alone() -> None:
-    choice = choose_range(
+    choice = choose(
         ELSEWHERE,
         [
             pool("harvester", harvester_cluster="harv1"),
@@ -142,7 +151,7 @@ def test_a_guest_that_is_not_on_harvester_is_served_by_selector_alone() -> None:
 
 
 def test_blank_names_count_as_absent() -> None:
-    choice = choose_range(GUEST, [pool("r", harvester_cluster="harv1", harvester_network="")])
+    choice = choose(GUEST, [pool("r", harvester_cluster="harv1", harvester_network="")])
 
     assert choice.candidates == ("r",)
 
@@ -169,9 +178,9 @@ def test_networks_are_compared_after_the_slash_or_as_a_whole(
 
 RANGES = st.lists(
     st.builds(
-        RangeMatch,
+        pool,
         name=st.text("ab", min_size=1, max_size=3),
-        created=st.sampled_from([START, START + timedelta(days=1)]),
+        age=st.integers(0, 1),
         harvester_cluster=st.sampled_from([None, "", "harv1", "harv2"]),
         harvester_network=st.sampled_from([None, "", "vlan10", "default/vlan10", "vlan20"]),
         match_labels=st.sampled_from([None, {}, {"site": "north"}, {"site": "south"}]),
@@ -188,13 +197,13 @@ def test_the_same_ranges_give_the_same_choice_in_whatever_order_they_come(ranges
     shuffled = list(ranges)
     random.shuffle(shuffled)
 
-    choice = choose_range(guest, ranges)
+    choice = choose(guest, ranges)
 
-    assert choose_range(guest, shuffled) == choice
+    assert choose(guest, shuffled) == choice
     by_name = {each.name: each for each in ranges}
     for name in choice.candidates:
         assert is_meant_for(by_name[name], guest)
-        assert not by_name[name].full
+        assert by_name[name].iprange
         assert not by_name[name].draining
     served = {*choice.candidates, *(each.range for each in choice.passed_over)}
     assert served == {each.name for each in ranges if is_meant_for(each, guest)}

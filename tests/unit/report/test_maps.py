@@ -97,7 +97,7 @@ def test_blocks_count_what_the_range_counts(parts: list[tuple[int, int]]) -> Non
     base = 10 << 24
     text = ",".join(f"{_text(base + first)}-{_text(base + first + size)}" for first, size in parts)
     found = picture(ranges=[build_range("pool", text)])
-    capacity = found.allocations.ranges.capacity("pool")
+    capacity = found.allocations.ranges.usage("pool")
     assert capacity is not None
     drawn = draw_map(found, "pool")
     assert sum(each.total for each in drawn.blocks) == capacity.whole.total

@@ -8,19 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.settings.options import (
-    DEFAULTS,
-    Amount,
-    BadOption,
-    FailureStrategy,
-    GuestInstall,
-    LogLevel,
-    RolloutType,
-    Settings,
-    parse_settings,
-    settings_data,
-    warnings,
-)
+from fipop.settings.options import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
+from fipop.settings.values import Amount, FailureStrategy, GuestInstall, LogLevel, RolloutType
 from tests.harness.steps import count_steps
 
 OPTIONS = sorted(settings_data(DEFAULTS))

@@ -29,7 +29,7 @@ def claim_of(address: str, range_name: str = "pool", owner: str = "web", space: 
 
 
 def counts(allocations: AllocationIndex, range_name: str = "pool") -> tuple[int, int, int, int]:
-    capacity = allocations.ranges.capacity(range_name)
+    capacity = allocations.ranges.usage(range_name)
     assert capacity is not None
     whole = capacity.whole
     assert whole.total == whole.used + whole.free + whole.quarantined

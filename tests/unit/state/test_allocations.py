@@ -101,9 +101,9 @@ def test_the_books_after_any_history_are_those_of_a_fresh_start_with_what_is_lef
     for resource, obj in reversed(list(living.values())):
         fresh.observe(resource, obj)
     for name in ("pool", "other"):
-        assert cache.allocations.ranges.capacity(name) == fresh.allocations.ranges.capacity(name)
+        assert cache.allocations.ranges.usage(name) == fresh.allocations.ranges.usage(name)
         assert cache.allocations.ranges.families(name) == fresh.allocations.ranges.families(name)
-        if cache.allocations.ranges.capacity(name) is None:
+        if cache.allocations.ranges.usage(name) is None:
             continue
         assert counts(cache.allocations, name) == counts(fresh.allocations, name)
         assert cache.allocations.ranges.conflicts(name) == fresh.allocations.ranges.conflicts(name)

@@ -36,7 +36,7 @@ def test_a_range_that_cannot_be_read_gives_nothing_and_forgets_nothing() -> None
     cache = cache_of(ranges=[good], reservations=[build_reservation("10.0.0.1")])
     cache.observe(FLOATING_IP_RANGES, newer(good, spec={"iprange": "10.0.0.9-10.0.0.1"}))
     assert cache.allocations.ranges.problem_of("pool") is not None
-    assert cache.allocations.ranges.capacity("pool") is None
+    assert cache.allocations.ranges.usage("pool") is None
     assert cache.allocations.ranges.is_full("pool")
     cache.observe(FLOATING_IP_RANGES, newer(good))
     assert counts(cache.allocations) == (1, 1, 0, 0)
@@ -80,7 +80,7 @@ def test_a_range_is_full_for_a_new_guest_when_the_family_that_it_would_get_is_us
 def is_shut(cache: ClusterCache) -> bool:
     return (
         isinstance(cache.allocations.ranges.problem_of("pool"), AddressSpaceChangedError)
-        and cache.allocations.ranges.capacity("pool") is None
+        and cache.allocations.ranges.usage("pool") is None
         and cache.allocations.ranges.is_full("pool")
     )
 

@@ -1,5 +1,5 @@
 from fipop.api.conditions import Verdict
-from fipop.api.models import INT64_MAX
+from fipop.api.rendering import INT64_MAX
 from fipop.operator.addresses.ranges import build_conditions, describe
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import build_range, build_reservation, cache_of
@@ -11,7 +11,7 @@ def conditions(
     """Ready and Conflict of a range: verdict, reason and message."""
     found = cache.ranges.get("", name)
     assert found is not None
-    ready, conflict = build_conditions(found, cache.allocations, cache.allocations.ranges.capacity(name))
+    ready, conflict = build_conditions(found, cache.allocations, cache.allocations.ranges.usage(name))
     return (ready.verdict, ready.reason, ready.message), (conflict.verdict, conflict.reason, conflict.message)
 
 
@@ -33,7 +33,7 @@ def test_what_was_understood_otherwise_than_it_was_written_is_said() -> None:
 
 def test_of_many_masked_parts_a_few_are_named() -> None:
     cache = cache_of(ranges=[build_range("pool", ",".join(f"10.{part}.0.1/24" for part in range(50)))])
-    found, capacity = cache.ranges.get("", "pool"), cache.allocations.ranges.capacity("pool")
+    found, capacity = cache.ranges.get("", "pool"), cache.allocations.ranges.usage("pool")
     assert found is not None
     assert capacity is not None
     message = describe(found, cache.allocations, capacity)

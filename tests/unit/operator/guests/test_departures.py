@@ -7,7 +7,8 @@ import pytest
 from fipop.operator.guests.departures import Departures
 from fipop.operator.rollout_parts import build_departures
 from fipop.rancher.matching import Guest
-from fipop.settings.options import DEFAULTS, Amount, GuestInstall, Settings
+from fipop.settings.options import DEFAULTS, Settings
+from fipop.settings.values import Amount, GuestInstall
 from tests.harness.rollout_world import guest_of
 from tests.harness.small_operator import SmallOperator
 from tests.harness.terms import FakeConfiguration, build_estate

@@ -12,7 +12,8 @@ from fipop.errors import FipopError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
-from fipop.settings.options import DEFAULTS, GuestInstall
+from fipop.settings.options import DEFAULTS
+from fipop.settings.values import GuestInstall
 from fipop.state.observations import observe
 from tests.harness.small_operator import SmallOperator
 from tests.harness.terms import Pending
@@ -75,7 +76,7 @@ async def serving() -> tuple[SmallOperator, SlowSessions, Pending, Pending]:
     await operator.settle()
     slow = SlowSessions()
     controller = operator.term.pass_controller
-    controller._parts = replace(controller._parts, sessions=cast("Any", slow))
+    controller.sessions = cast("Any", slow)
     passes, installs = (
         cast("Any", each) for each in (operator.term.queues.passes, operator.term.queues.installs)
     )

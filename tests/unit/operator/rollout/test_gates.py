@@ -9,7 +9,8 @@ from fipop.guest.helm.targets import build_target
 from fipop.guest.release_gate import Aim, build_aim
 from fipop.operator.rollout.gates import GateKeeper
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
-from fipop.settings.options import DEFAULTS, FailureStrategy, RolloutType, Settings, parse_settings
+from fipop.settings.options import DEFAULTS, Settings, parse_settings
+from fipop.settings.values import FailureStrategy, RolloutType
 
 UPDATING = replace(DEFAULTS, kubevip_update=True)
 CHARTS = {role: ChartIdentity(name=role.value, version="1.0.0", content="c") for role in Role}

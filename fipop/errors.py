@@ -1,0 +1,486 @@
+"""The exception tree of fipop. Every error has typed fields and writes its own message.
+
+FipopError
+├── IpamError                 the core: pools and allocation (values that conditions quote)
+│   ├── AddressSyntaxError        a text is no address
+│   ├── PoolSyntaxError           a part of a pool text is wrong; quotes it and its position
+│   ├── PoolTooLargeError         a pool text is longer, or has more parts, than is read
+│   ├── RangeUnknownError         the address space has no range of that name
+│   ├── RangeDrainingError        the range gives out nothing new
+│   ├── FamilyMissingError        the range has no address of that family
+│   ├── RangeFullError            nothing is free
+│   ├── AddressOutOfRangeError    the range does not give out that address, and why
+│   ├── PoolFamilyMissingError    a pool of a guest has no address of that family
+│   └── PoolExhaustedError        a pool of a guest has none left
+├── ApiError                  one call to a Kubernetes API, translated once at the door (kube.client)
+│   ├── ApiConflictError          409: the object changed since it was read, or a precondition failed
+│   ├── ApiAlreadyExistsError     409: the name is taken
+│   ├── ApiInvalidError           422 and 400: the server refuses the object as it is
+│   ├── ApiForbiddenError         403
+│   │   └── NamespaceTerminatingError
+│   ├── ApiNotFoundError          404 where that is no answer: see there
+│   ├── ApiUnauthorizedError      401
+│   ├── ApiGoneError              410: the resourceVersion is too old
+│   ├── ApiThrottledError         429, with the server's Retry-After
+│   ├── ApiServerError            5xx: a write may have been committed all the same
+│   │   └── ApiAnswerError            no Kubernetes answer at all: a redirect, too large, not JSON
+│   └── ApiUnreachableError       no answer: refused, cut, timed out; a write may have been committed
+├── StartError                what the program is started with is missing or cannot be used
+├── NotLeadingError           a write by a replica that does not lead, or not any more; nothing was sent
+├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
+├── AuthorityReplacedError    the API server's certificate authority is another one than at the start
+├── WatcherEndedError         the thread that watches ended by itself
+├── GuestError                one guest cluster: its kubeconfig, its API, its releases
+│   ├── GuestUnreadableError      the guest cannot be asked what it carries
+│   ├── KubeconfigError           a field of the kubeconfig is refused
+│   ├── PassTimeoutError          the pass over a guest took longer than it may
+│   ├── HelmError                 a helm process failed, by the class of its failure
+│   ├── ChartError                a chart cannot be had, or is not what was asked for
+│   ├── ReleaseRecordError        a release's Secret cannot be read
+│   ├── InstallBlockedError       a release that is not ours is in the way
+│   │   ├── ForeignReleaseError   it has our labels, where none of ours is
+│   │   └── ReleaseTakenError     it has the wanted name
+│   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
+│   ├── NotConnectedError         (operator.kubeconfigs) Rancher is not connected to the guest
+│   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
+│   └── CarriedElsewhereError     another guest carries the address that would be written
+└── in the modules that raise them: SettingsError and YamlRefusedError (one bad value of kube-fip-config),
+    SpecError and ContendedError (one floating IP), MetricsPortError, SchemaError, RestoredStoreError and
+    LeaderWorkStuckError (the process)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fipop.texts import clean
+
+
+class FipopError(Exception):
+    """Base of all errors that fipop raises on purpose; the text is one sentence fit for a condition or a log."""
+
+
+class ApiError(FipopError):
+    """A call to a Kubernetes API failed.
+
+    `status` is the HTTP status (0 when no answer came), `reason` the machine-readable reason of the answer's
+    Status object (never its free text: what a remote said does not travel further).
+    """
+
+    outcome_unknown = False
+    """Whether a write that failed so may have been committed: the caller must look before it does anything else."""
+
+    def __init__(
+        self,
+        *,
+        verb: str,
+        kind: str,
+        name: str | None = None,
+        namespace: str | None = None,
+        status: int = 0,
+        reason: str = "",
+    ) -> None:
+        self.verb = verb
+        self.kind = kind
+        self.name = name
+        self.namespace = namespace
+        self.status = status
+        self.reason = reason
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        place = "/".join(part for part in (self.namespace, self.name) if part)
+        what = f"{self.kind} {place}".rstrip()
+        answer = " ".join(part for part in (str(self.status) if self.status else "", self.reason) if part)
+        return f"cannot {self.verb} {what}: {answer or 'no answer'}"
+
+
+class ApiConflictError(ApiError):
+    """409 Conflict: the resourceVersion or a precondition (uid) no longer holds. Read again, then decide."""
+
+
+class ApiAlreadyExistsError(ApiError):
+    """409 AlreadyExists: an object of that name is there. Look who owns it."""
+
+
+class ApiInvalidError(ApiError):
+    """422 or 400: the server refuses the object or the patch as it is; trying again unchanged is in vain."""
+
+
+class ApiForbiddenError(ApiError):
+    """403: RBAC, an admission policy or a terminating namespace stands in the way."""
+
+
+class NamespaceTerminatingError(ApiForbiddenError):
+    """403 with cause NamespaceTerminating: nothing can be created there any more."""
+
+
+class ApiNotFoundError(ApiError):
+    """404 that does not say "this object is gone": no such resource, subresource or namespace, or a proxy's word.
+
+    A missing object is no error where it is asked for: get answers None and delete answers False.
+    """
+
+
+class ApiUnauthorizedError(ApiError):
+    """401: the credential is unknown or has expired."""
+
+
+class ApiGoneError(ApiError):
+    """410: the resourceVersion or continue token is too old; list again."""
+
+
+class ApiThrottledError(ApiError):
+    """429: not done; try again after `retry_after_seconds`."""
+
+    def __init__(self, *, retry_after_seconds: float = 1.0, **fields: object) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(**fields)  # type: ignore[arg-type]
+
+
+class ApiServerError(ApiError):
+    """5xx: the server failed; a write may have been committed before it did."""
+
+    outcome_unknown = True
+
+
+class ApiAnswerError(ApiServerError):
+    """What came is no answer of a Kubernetes API: a redirect, too large, compressed unasked, not JSON."""
+
+
+class ApiUnreachableError(ApiError):
+    """No answer: connection refused, cut, or the deadline passed; a write may have been committed.
+
+    `reason` is our own word: ConnectionRefused, ConnectionFailed, NameResolution, CertificateInvalid,
+    TlsHandshake, AddressRefused, ConnectionCut, Timeout, NoAnswerYet.
+    """
+
+    outcome_unknown = True
+
+    def __init__(self, *, outcome_unknown: bool = True, **fields: object) -> None:
+        self.outcome_unknown = outcome_unknown
+        super().__init__(**fields)  # type: ignore[arg-type]
+
+
+PASSING_ERRORS = (ApiServerError, ApiThrottledError, ApiUnreachableError)
+"""What an API server answers while it is in trouble: no fault of the object, and no reason to pass it over."""
+
+
+class IpamError(FipopError):
+    """The core refuses; families are named as Kubernetes names them, addresses are canonical texts."""
+
+
+def _quote(text: str, limit: int = 64) -> str:
+    """Quote what people wrote, printable and cut, so that a sentence stays a sentence."""
+    return f'"{clean(text, limit)}"'
+
+
+class AddressSyntaxError(IpamError):
+    """A text is no address; `problem` continues the sentence after the text."""
+
+    def __init__(self, *, text: str, problem: str) -> None:
+        self.text = text
+        self.problem = problem
+        super().__init__(f"{_quote(text)} {problem}")
+
+
+class PoolSyntaxError(IpamError):
+    """A part of a pool text is wrong. `where` names the text (the pool, exclusion 2), `position` counts from 1."""
+
+    def __init__(self, *, text: str, where: str, part: str, position: int, problem: str) -> None:
+        self.text = text
+        self.where = where
+        self.part = part
+        self.position = position
+        self.problem = problem
+        super().__init__(f"part {position} of {where}, {_quote(part)}, {problem}")
+
+
+class PoolTooLargeError(IpamError):
+    """A pool text is longer, or has more parts, than is read; `unit` says which."""
+
+    def __init__(self, *, where: str, found: int, limit: int, unit: str) -> None:
+        self.where = where
+        self.found = found
+        self.limit = limit
+        self.unit = unit
+        super().__init__(f"{found} {unit} in {where}, at most {limit} are read: split it into several ranges")
+
+
+class RangeUnknownError(IpamError):
+    """The address space has no range of that name."""
+
+    def __init__(self, *, range_name: str) -> None:
+        self.range_name = range_name
+        super().__init__(f"there is no range {_quote(range_name)} in this address space")
+
+
+class AddressSpaceChangedError(IpamError):
+    """The range was made anew in another address space while addresses of its name are used in the former one."""
+
+    def __init__(self, *, range_name: str, former: str, space: str) -> None:
+        self.range_name = range_name
+        self.former = former
+        self.space = space
+        super().__init__(
+            f"range {_quote(range_name)} is of address space {_quote(space)} now, and addresses of this name are "
+            f"used, or in quarantine, in {_quote(former)}: it gives out nothing; make it under another name"
+        )
+
+
+class RangeDrainingError(IpamError):
+    """The range is being drained: it gives out nothing new."""
+
+    def __init__(self, *, range_name: str) -> None:
+        self.range_name = range_name
+        super().__init__(f"range {_quote(range_name)} is draining and gives out nothing")
+
+
+class FamilyMissingError(IpamError):
+    """The pool has no address of the family; `families` are those that it has."""
+
+    def __init__(self, *, range_name: str, pool_text: str, family: str, families: tuple[str, ...]) -> None:
+        self.range_name = range_name
+        self.pool_text = pool_text
+        self.family = family
+        self.families = families
+        has = f"only {' and '.join(families)}" if families else "no addresses to give out"
+        super().__init__(f"range {_quote(range_name)} ({_quote(pool_text)}) has no {family}, {has}")
+
+
+class RangeFullError(IpamError):
+    """No address of the family is free; total = used + quarantined then.
+
+    The message has no counts: it stands in the status of all who wait, and is written anew wherever it changes.
+    """
+
+    def __init__(
+        self, *, range_name: str, pool_text: str, family: str, total: int, used: int, quarantined: int
+    ) -> None:
+        self.range_name = range_name
+        self.pool_text = pool_text
+        self.family = family
+        self.total = total
+        self.used = used
+        self.quarantined = quarantined
+        super().__init__(
+            f"range {_quote(range_name)} is full: every {family} address is held or in quarantine"
+        )
+
+
+class AddressOutOfRangeError(IpamError):
+    """The range does not give out the address; `reason` ends the sentence, `older_range` owns an overlap."""
+
+    def __init__(
+        self, *, address: str, range_name: str, pool_text: str, reason: str, older_range: str | None = None
+    ) -> None:
+        self.address = address
+        self.range_name = range_name
+        self.pool_text = pool_text
+        self.reason = reason
+        self.older_range = older_range
+        super().__init__(
+            f"range {_quote(range_name)} ({_quote(pool_text)}) does not give out {address}: it {reason}"
+        )
+
+
+class PoolFamilyMissingError(IpamError):
+    """The pool of a key has no address of a family at all."""
+
+    def __init__(self, *, key: str, family: str) -> None:
+        self.key = key
+        self.family = family
+        super().__init__(f"{key} has no {family} address")
+
+
+class PoolExhaustedError(IpamError):
+    """Every address of a family that the pool of a key gives out has a tenant; `total` is how many it gives out."""
+
+    def __init__(self, *, key: str, family: str, total: int) -> None:
+        self.key = key
+        self.family = family
+        self.total = total
+        super().__init__(f"{key} is full: all of its {total} {family} addresses are in use")
+
+
+class GuestError(FipopError):
+    """One guest cluster cannot be dealt with as wanted; the others do not suffer."""
+
+
+class CarriedElsewhereError(GuestError):
+    """An address may not be written to its owner's guest: another guest carries it."""
+
+    def __init__(self, *, address: str, carrier: str) -> None:
+        self.address = address
+        self.carrier = carrier
+        super().__init__(
+            f"{address} is held for this guest and not written: {carrier}; annotation "
+            "kubefip.k8s.binbash.org/ignore-claim with that guest's id writes it all the same"
+        )
+
+
+class GuestUnreadableError(GuestError):
+    """A guest cannot be asked what it carries: its API, or the way to it, failed."""
+
+    def __init__(self, *, guest_id: str, cause: str) -> None:
+        self.guest_id = guest_id
+        self.cause = cause
+        super().__init__(f"guest {guest_id} cannot be asked: {cause}")
+
+
+class KubeconfigError(GuestError):
+    """A field of a guest's kubeconfig is missing, malformed or refused. Its value is told to nobody."""
+
+    def __init__(self, *, field: str, reason: str) -> None:
+        self.field = field
+        self.reason = reason
+        super().__init__(f"the kubeconfig's {field} {reason}")
+
+
+class PassTimeoutError(GuestError):
+    """The pass over a guest was broken off at its deadline."""
+
+    def __init__(self, *, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"the pass was broken off after {seconds:.0f} s")
+
+
+class HelmFailure(StrEnum):
+    """Why a helm process failed, as far as its words can be classified; the value completes a sentence."""
+
+    NOT_STARTED = "the helm program could not be started"
+    TIMED_OUT = "it took longer than its deadline"
+    KILLED = "it was killed"
+    FILES = "its files cannot be written: is the disk full, or not writable"
+    UNREACHABLE = "the cluster or the chart's source did not answer"
+    UNAUTHORIZED = "the credential is not accepted"
+    FORBIDDEN = "the credential may not do that"
+    DENIED = "an admission webhook or policy of the cluster refuses it"
+    REFUSED = "the cluster answered what is not passed on"
+    TOO_MUCH = "it wrote more than is taken from it"
+    CHART_NOT_FOUND = "there is no such chart or version"
+    CERTIFICATE = "the server's certificate is not trusted"
+    RENDERING = "the chart cannot be rendered with these values"
+    INVALID = "the cluster refuses an object of the chart"
+    NAME_TAKEN = "an object of that name belongs to something else"
+    IN_PROGRESS = "another operation on the release is under way"
+    NAMESPACE_TERMINATING = "the namespace is being deleted"
+    UNKNOWN = "for a reason that it did not tell plainly"
+
+
+class HelmError(GuestError):
+    """A helm process failed. Its own words are classified where it ended and travel no further.
+
+    `cause` is our own sentence about what stood in the way of its requests; "" where nothing did.
+    """
+
+    def __init__(self, *, action: str, subject: str, failure: HelmFailure, cause: str = "") -> None:
+        self.action = action
+        self.subject = subject
+        self.failure = failure
+        self.cause = cause
+        super().__init__(
+            f"helm {action} of {subject} failed: {failure.value}" + (f": {cause}" if cause else "")
+        )
+
+
+class ChartError(GuestError):
+    """A chart cannot be had. `source` is the admin's own word for it: a repository's URL or an `oci://` reference.
+
+    `condition` is the reason of the condition that tells of it.
+    """
+
+    def __init__(self, *, source: str, version: str, reason: str, condition: str = "ReleaseFailed") -> None:
+        self.source = source
+        self.version = version
+        self.reason = reason
+        self.condition = condition
+        super().__init__(f"chart {source} {version or '(newest)'}: {reason}")
+
+
+class ReleaseRecordError(GuestError):
+    """The Secret in which helm keeps a release holds no release that can be read."""
+
+    def __init__(self, *, namespace: str, name: str, reason: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.reason = reason
+        super().__init__(f"release {namespace}/{name} cannot be read: {reason}")
+
+
+class InstallBlockedError(GuestError):
+    """A release that is not ours keeps fipop from installing; `condition` is the reason of the condition."""
+
+    condition: str
+
+
+class ForeignReleaseError(InstallBlockedError):
+    """A release has our labels in a namespace where fipop has none: nothing is installed beside it."""
+
+    condition = "ForeignRelease"
+
+    def __init__(self, *, namespace: str, name: str) -> None:
+        super().__init__(
+            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use: delete it, "
+            f"or add {namespace} to kubevipReleaseNamespaces if fipop installed it"
+        )
+
+
+class ReleaseTakenError(InstallBlockedError):
+    """Somebody else's release has the name that ours should have; it is left alone."""
+
+    condition = "ReleaseTaken"
+
+    def __init__(self, *, namespace: str, name: str, role: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.role = role
+        super().__init__(
+            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator: remove it, or "
+            "give the release of fipop another name or namespace"
+        )
+
+
+class StartError(FipopError):
+    """What the program is started with is missing or cannot be used; `problem` continues the sentence after `what`."""
+
+    def __init__(self, *, what: str, problem: str) -> None:
+        self.what = what
+        self.problem = problem
+        super().__init__(f"{what} {problem}")
+
+
+class NotLeadingError(FipopError):
+    """A write by a replica that does not lead, or not any more; nothing was sent."""
+
+    def __init__(self, *, verb: str, kind: str) -> None:
+        self.verb = verb
+        self.kind = kind
+        super().__init__(f"cannot {verb} {kind}: this replica does not lead")
+
+
+class KubeAccessError(FipopError):
+    """There is no way to an API server as configured; nothing was sent."""
+
+    def __init__(self, *, server: str, problem: str) -> None:
+        self.server = server
+        self.problem = problem
+        super().__init__(f"no connection to {server or 'the API server'}: {problem}")
+
+
+class AuthorityReplacedError(FipopError):
+    """The certificate authority that a server is known by was replaced: the process has to start afresh."""
+
+    def __init__(self, *, server: str, path: str) -> None:
+        self.server = server
+        self.path = path
+        super().__init__(
+            f"the certificate authority of {server} was replaced in {path}: only a fresh start reads it"
+        )
+
+
+class WatcherEndedError(FipopError):
+    """The thread that watches ended though nobody stopped it: the process has to start afresh."""
+
+    def __init__(self) -> None:
+        super().__init__("the thread that watches ended by itself")
