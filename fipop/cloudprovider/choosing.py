@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fipop.cloudprovider.ledger import FULL, Entry, Ledger
+from fipop.cloudprovider.ledger import FULL, Entry, Ledger, is_overwritten
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.services import Service, State, order_addresses
 from fipop.errors import IpamError
@@ -101,7 +101,8 @@ class Round:
     def _choose(self, service: Service, state: State) -> Choice | Refused:
         occupancy, tenancy = self.occupancy, self.occupancy.tenancy
         tenant = Tenant(ports=service.ports, consents=occupancy.keys.allows_sharing(service.namespace))
-        wanted = service.requested if state is State.MOVING else None
+        restores = is_overwritten(service, occupancy.entries_of(service.uid))
+        wanted = service.requested if state is State.MOVING or restores else None
         if wanted is not None:
             tenancy.enter(wanted, service.uid, tenant)
             clashing = tenancy.clashing(wanted, service.uid)
@@ -109,7 +110,7 @@ class Round:
                 holders = occupancy.names(clashing)
                 message = f"{format_address(wanted)} is in use by {holders}"
                 return Refused(service=service, reason="AddressInUse", message=message)
-        return self._choose_rest(service, tenant, self._find_kept(service, state, wanted))
+        return self._choose_rest(service, tenant, self._find_kept(service, state, wanted, restores=restores))
 
     def _choose_rest(
         self, service: Service, tenant: Tenant, kept: Mapping[Family, Address]
@@ -141,12 +142,14 @@ class Round:
             self.occupancy.tenancy.enter(address, service.uid, tenant)
         return Choice(service=service, addresses=order_addresses(addresses, service.families), pool=key)
 
-    def _find_kept(self, service: Service, state: State, wanted: Address | None) -> dict[Family, Address]:
+    def _find_kept(
+        self, service: Service, state: State, wanted: Address | None, *, restores: bool
+    ) -> dict[Family, Address]:
         """Tell which address of each family stays: what A says; else what the ledger gave last, if it is still free.
 
-        `wanted` is asked for by the user.
+        `wanted` is asked for by the user; `restores`: what A says is another controller's.
         """
-        if state in {State.CHOSEN, State.MOVING}:
+        if state in {State.CHOSEN, State.MOVING} and not restores:
             kept = {address.family: address for address in reversed(service.annotated)}
         else:
             held = self.occupancy.entries_of(service.uid)

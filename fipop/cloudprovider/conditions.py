@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from fipop.api.conditions import Verdict, format_time
+from fipop.api.conditions import Verdict, format_time, parse_time
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 from fipop.texts import clean
 
 ADDRESS_ASSIGNED = "kubefip.k8s.binbash.org/AddressAssigned"
+ANOTHER_CONTROLLER = "AnotherController"
+"""The reason where a Service is left alone: see `quarrels`."""
 
 
 class Word(NamedTuple):
@@ -30,6 +32,13 @@ def read_word(obj: JsonView) -> Word | None:
                 return None
             return Word(verdict, as_text(item.get("reason")), as_text(item.get("message")))
     return None
+
+
+def read_since(obj: JsonView) -> datetime | None:
+    """Read since when our condition has its status."""
+    found = map(as_mapping, as_list(as_mapping(obj.get("status")).get("conditions")))
+    ours = next((each for each in found if each.get("type") == ADDRESS_ASSIGNED), {})
+    return parse_time(ours.get("lastTransitionTime"))
 
 
 def with_word(obj: JsonView, word: Word | None, now: datetime) -> dict[str, Any]:

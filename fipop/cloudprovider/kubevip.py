@@ -13,8 +13,10 @@ from typing import Any
 from fipop.cloudprovider.assigning import CLAIMING, AddressAssigner, is_current, is_written
 from fipop.cloudprovider.bodies import cleared, released, taken_over
 from fipop.cloudprovider.choosing import UNHEARD, Choice, Refused
+from fipop.cloudprovider.ledger import is_overwritten
 from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
 from fipop.cloudprovider.occupancy import ServiceStore
+from fipop.cloudprovider.quarrels import Quarrels
 from fipop.cloudprovider.services import Service, State, classify, parse_service
 from fipop.control.batching import Batcher
 from fipop.control.runs import RetryAfter
@@ -46,12 +48,14 @@ class ServiceReconciler:
     writes_at_once: int
     suspect: Callable[[str], None]
     """Has the entries of a Service in the ledger looked at, by its uid."""
+    quarrels: Quarrels = field(init=False)
     waiting: dict[Name, Refused] = field(default_factory=dict, init=False)
     _since: dict[str, float] = field(default_factory=dict, init=False)
     _batcher: Batcher[Service, Answer] = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
+        self.quarrels = Quarrels(now=self.notices.now)
         self._batcher = Batcher(self._choose)
         self._slots = asyncio.Semaphore(self.writes_at_once)
 
@@ -62,10 +66,17 @@ class ServiceReconciler:
             self.waiting.pop(name, None)
             return None
         state = self._state(service)
+        is_left_alone = self.quarrels.has(service)
+        if state not in CLAIMING or not self._is_overwritten(service):
+            if is_left_alone:
+                self.quarrels.forget(service.uid)
+        elif is_left_alone or self.quarrels.is_due(service):
+            answer = await self._leave_alone(service)
+            if answer is not None:
+                return answer
         if state in CLAIMING and not self._is_settled(service, state):
             return await self._serve(service)
-        self.waiting.pop(name, None)
-        self._since.pop(service.uid, None)
+        self._wait_no_more(service)
         self._suspect_stray(service)
         if state is not State.FOREIGN:
             return await self._settle(service, state)
@@ -74,6 +85,7 @@ class ServiceReconciler:
     def forget(self, uid: str) -> None:
         """Forget a Service that is gone."""
         self._since.pop(uid, None)
+        self.quarrels.forget(uid)
         self.notices.forget(uid)
 
     async def close(self) -> None:
@@ -85,6 +97,9 @@ class ServiceReconciler:
         return classify(
             service, class_name=self.class_name, was_chosen=any(entry.is_chosen for entry in entries)
         )
+
+    def _is_overwritten(self, service: Service) -> bool:
+        return is_overwritten(service, self.assigner.occupancy.entries_of(service.uid))
 
     def _is_settled(self, service: Service, state: State) -> bool:
         """Whether a Service has all that it asks for, so that nothing has to be chosen."""
@@ -111,6 +126,7 @@ class ServiceReconciler:
 
     async def _serve(self, service: Service) -> RetryAfter | None:
         since = self._since.setdefault(service.uid, time.monotonic())
+        restores = self._is_overwritten(service)
         answer = await self._batcher.submit(service)
         if answer is None:
             return SOON
@@ -135,14 +151,33 @@ class ServiceReconciler:
                     # It went while the address was entered for it: nobody else will hear of both.
                     self.suspect(service.uid)
                 return SOON
+            if restores:
+                self.quarrels.note_restored(service)
+                logger.info("address restored", extra={"service": "/".join(service.key)})
             self.metrics.count_assignment("assigned")
             if not service.annotated:
                 self.metrics.observe_assignment(time.monotonic() - since)
             await self.notices.tell_assigned(parse_service(written), answer, written)
-        self.waiting.pop(service.key, None)
-        self._since.pop(service.uid, None)
+        self._wait_no_more(service)
         self.notices.look(service)
         return None
+
+    def _wait_no_more(self, service: Service) -> None:
+        self.waiting.pop(service.key, None)
+        self._since.pop(service.uid, None)
+
+    async def _leave_alone(self, service: Service) -> RetryAfter | None:
+        """Leave a Service to the controller that overwrites it; None where it is to be restored."""
+        live = await self.assigner.client.get(SERVICES, service.name, namespace=service.namespace)
+        if live is None or not is_current(service, live):
+            return SOON
+        word = self.quarrels.judge(service, live)
+        if word is None:
+            return None
+        self._wait_no_more(service)
+        await self.notices.tell_overwritten(service, word, live)
+        self.notices.look(service)
+        return RetryAfter(self.quarrels.seconds_left(service))
 
     def _suspect_stray(self, service: Service) -> None:
         """Have entries looked at that a Service does not carry: nothing may come of them any more."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fipop.api.conditions import Verdict
 from fipop.cloudprovider.choosing import Choice, Refused
-from fipop.cloudprovider.conditions import Word, with_word
+from fipop.cloudprovider.conditions import ANOTHER_CONTROLLER, Word, with_word
 from fipop.cloudprovider.occupancy import Occupancy, is_shared
 from fipop.cloudprovider.services import ADDRESSES, MOST_ADDRESSES, Service
 from fipop.errors import ApiConflictError, ApiNotFoundError
@@ -61,8 +61,9 @@ class Notices:
         """Tell that a Service has its addresses; `live` is the Service if it was just read or written."""
         addresses = ", ".join(map(format_address, choice.addresses))
         message = f"{addresses} from {choice.pool}" if choice.pool else addresses
-        logger.info("address assigned", extra={"service": "/".join(service.key), "addresses": message})
         word = Word(Verdict.TRUE, ASSIGNED_REASON, message)
+        if service.word != word:
+            logger.info("address assigned", extra={"service": "/".join(service.key), "addresses": message})
         await self._say(service, word, EventType.NORMAL, ASSIGNED, live)
 
     async def tell_waiting(self, refused: Refused) -> None:
@@ -74,6 +75,13 @@ class Notices:
             fields = {"service": "/".join(service.key), "reason": refused.reason, "why": refused.message}
             logger.warning("service waits for an address", extra=fields)
         await self._say(service, word, EventType.WARNING, IN_USE if refused.reason == IN_USE else FAILED)
+
+    async def tell_overwritten(self, service: Service, word: Word, live: Json) -> None:
+        """Tell that a Service is left to another controller."""
+        if service.word != word:
+            fields = {"service": "/".join(service.key), "why": word.message}
+            logger.warning("address is overwritten", extra=fields)
+        await self._say(service, word, EventType.WARNING, ANOTHER_CONTROLLER, live)
 
     def tell_unstamped(self, services: Iterable[Service]) -> None:
         """Warn on Services that cannot be written, their status neither: they hold their pools back."""

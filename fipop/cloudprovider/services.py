@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from fipop.api.conditions import Verdict
-from fipop.cloudprovider.conditions import Word, read_word
+from fipop.cloudprovider.conditions import ANOTHER_CONTROLLER, Word, read_word
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
 from fipop.ipam.assignment import Port
@@ -143,8 +143,13 @@ class Service:
 
     @property
     def was_assigned(self) -> bool:
-        """Whether our condition says that it was given an address."""
-        return self.word is not None and self.word.verdict is Verdict.TRUE
+        """Whether our condition says that it was given an address, whoever overwrites it."""
+        return self.is_left_alone or (self.word is not None and self.word.verdict is Verdict.TRUE)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether our condition says that it is left to another controller."""
+        return self.word is not None and self.word.reason == ANOTHER_CONTROLLER
 
     @property
     def may_be_written(self) -> bool:

@@ -780,7 +780,7 @@ async def test_an_entry_that_a_service_does_not_carry_is_suspected() -> None:
     assert set(after.suspects) == {memory.objects[SERVICES.plural, "shop", "web"]["metadata"]["uid"]}
 
 
-def removes_at_once(_address: Address, _entry: Entry, _live: Json | None) -> bool:
+def removes_at_once(_address: Address, _entry: Entry, _live: Json | None, *_: object) -> bool:
     return True
 
 

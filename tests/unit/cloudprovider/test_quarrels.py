@@ -1,0 +1,352 @@
+"""A quarrel ends by itself: an address that another controller overwrites is restored three times, then left alone."""
+
+from typing import Any
+
+import pytest
+
+from fipop.cloudprovider.ledger import parse_ledger
+from fipop.ipam.addresses import format_address
+from fipop.kube.resources import SERVICES
+from tests.harness.memory import Json, Memory, copy_json
+from tests.harness.small_provider import LEDGER, Provider, add, addresses
+from tests.unit.cloudprovider.services import A
+
+RIVAL, USER = "harvester-cloud-provider", "kubectl-edit"
+MINUTE, HOUR = 60.0, 3600.0
+DUAL = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
+
+
+def change_as(
+    memory: Memory,
+    manager: str,
+    *,
+    name: str = "web",
+    a: str | None = None,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> None:
+    """Change a Service as a field manager does, and note it there as an API server does; "" takes A off."""
+    key = (SERVICES.plural, "shop", name)
+    found = copy_json(memory.objects[key])
+    meta = found["metadata"]
+    entries = {each["manager"]: each for each in meta.get("managedFields", ())}
+    mine = entries.setdefault(manager, {"manager": manager, "operation": "Update", "fieldsV1": {}})
+    mine["time"] = memory.timestamp()
+    if a is not None:
+        for each in entries.values():
+            each["fieldsV1"].get("f:metadata", {}).get("f:annotations", {}).pop(f"f:{A}", None)
+        meta["annotations"] = {**meta.get("annotations", {}), A: a}
+        if a:
+            mine["fieldsV1"]["f:metadata"] = {"f:annotations": {f"f:{A}": {}}}
+        else:
+            del meta["annotations"][A]
+    if spec:
+        mine["fieldsV1"]["f:spec"] = {f"f:{field}": {} for field in spec}
+    if manager is not NOBODY:
+        meta["managedFields"] = [each for each in entries.values() if each["fieldsV1"]]
+    meta["labels"] = {**meta.get("labels", {}), **(labels or {})}
+    memory.put(key, {**found, "spec": {**found["spec"], **spec}})
+
+
+NOBODY = "nobody"
+"""A writer of whom the API server notes nothing."""
+
+
+def announce(memory: Memory, address: str, name: str = "web") -> None:
+    """Write the status as kube-vip does, which answers each change."""
+    key = (SERVICES.plural, "shop", name)
+    found = copy_json(memory.objects[key])
+    entry = {
+        "manager": "kube-vip",
+        "operation": "Update",
+        "subresource": "status",
+        "time": memory.timestamp(),
+    }
+    others = [each for each in found["metadata"].get("managedFields", ()) if each["manager"] != "kube-vip"]
+    found["metadata"]["managedFields"] = [*others, {**entry, "fieldsV1": {"f:status": {}}}]
+    memory.put(
+        key, {**found, "status": {**found.get("status", {}), "loadBalancer": {"ingress": [{"ip": address}]}}}
+    )
+
+
+def condition(memory: Memory, name: str = "web") -> Json:
+    found = memory.objects[SERVICES.plural, "shop", name].get("status", {}).get("conditions", [{}])
+    return dict(found[0]) if found else {}
+
+
+def reason(memory: Memory, name: str = "web") -> str:
+    return str(condition(memory, name).get("reason", ""))
+
+
+def entered(memory: Memory) -> set[str]:
+    return {format_address(each) for each in parse_ledger(memory.objects[LEDGER]).entries}
+
+
+class Counted:
+    """Counts what is written in the store, by kind."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.writes: list[str] = []
+        memory.listeners.append(lambda change: self.writes.append(change.plural))
+
+
+async def served(memory: Memory, *names: str, **spec: Any) -> Provider:
+    for name in names or ("web",):
+        add(memory, name, **spec)
+        memory.pass_time(1)
+    provider = Provider(memory)
+    await provider.serve()
+    return provider
+
+
+async def fight(
+    memory: Memory,
+    provider: Provider,
+    times: int,
+    *,
+    every: float = 1.0,
+    by: str = RIVAL,
+    a: str = "10.9.9.9",
+    name: str = "web",
+) -> int:
+    """Have the other controller write its address so often; how often it was restored."""
+    restored = 0
+    for _ in range(times):
+        if addresses(memory, name) != a:
+            change_as(memory, by, name=name, a=a)
+        await provider.serve()
+        await provider.prune()
+        restored += addresses(memory, name) != a
+        memory.pass_time(every)
+    return restored
+
+
+async def in_quarrel(memory: Memory, by: str = RIVAL, **spec: Any) -> Provider:
+    """A provider that has left a Service alone a moment ago."""
+    provider = await served(memory, **spec)
+    assert await fight(memory, provider, 4, by=by) == 3
+    assert reason(memory) == "AnotherController"
+    return provider
+
+
+async def test_an_address_is_restored_three_times_then_left_alone_with_one_warning_that_names_the_writer() -> (
+    None
+):
+    memory = Memory()
+    provider = await served(memory)
+    assert await fight(memory, provider, 20) == 3
+    assert addresses(memory, "web") == "10.9.9.9"
+    told = condition(memory)
+    assert (told["status"], told["reason"]) == ("False", "AnotherController")
+    assert all(text in told["message"] for text in (RIVAL, "10.0.0.1"))
+    warned = [message for _, event, message in provider.said.events if event == "AnotherController"]
+    assert warned == [told["message"]]
+    assert provider.overwritten == 1
+    assert provider.waiting == {}
+
+
+async def test_in_the_hour_after_that_nothing_is_written_whatever_kube_vip_and_that_writer_do() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    counted = Counted(memory)
+    own = 0
+    for number in range(58):
+        memory.pass_time(MINUTE)
+        announce(memory, f"10.9.9.{number}")
+        own += 1
+        if number % 9 == 0:
+            change_as(memory, RIVAL, a=f"10.9.8.{number}")
+            own += 1
+        if number == 30:
+            change_as(memory, RIVAL, externalTrafficPolicy="Local")
+            own += 1
+        await provider.serve()
+        await provider.prune()
+    assert len(counted.writes) == own, "not one of ours"
+    assert reason(memory) == "AnotherController"
+
+
+async def test_an_hour_later_it_is_restored_again_and_again_left_alone_when_that_goes_on() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    memory.pass_time(HOUR - MINUTE)
+    await provider.serve()
+    assert addresses(memory, "web") == "10.9.9.9"
+    memory.pass_time(MINUTE)
+    await provider.serve()
+    assert (addresses(memory, "web"), reason(memory)) == ("10.0.0.1", "Assigned")
+    assert provider.overwritten == 0
+    assert await fight(memory, provider, 20) == 2
+    assert reason(memory) == "AnotherController"
+    assert [each[1] for each in provider.said.events].count("AnotherController") == 2, "one for each quarrel"
+
+
+CHANGES = {
+    "of the spec": {"externalTrafficPolicy": "Local"},
+    "of the ports": {"ports": [{"port": 443}]},
+    "of the annotation": {"a": "10.8.8.8"},
+    "that takes the annotation off": {"a": ""},
+    "that asks for another address": {"loadBalancerIP": "10.0.0.5"},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES.values(), ids=CHANGES)
+async def test_a_change_by_another_field_manager_ends_the_pause(what: dict[str, Any]) -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    change_as(memory, USER, **what)
+    await provider.serve()
+    assert addresses(memory, "web") == what.get("loadBalancerIP", "10.0.0.1")
+    assert reason(memory) == "Assigned"
+    assert await fight(memory, provider, 10) == 3 - (
+        "ports" in what or "externalTrafficPolicy" in what or bool(what.get("a"))
+    )
+    assert reason(memory) == "AnotherController"
+
+
+@pytest.mark.parametrize("manager", [RIVAL, "kube-vip", "fipop"])
+async def test_a_change_of_the_spec_by_that_writer_by_kube_vip_or_by_fipop_does_not_end_the_pause(
+    manager: str,
+) -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    change_as(memory, manager, externalTrafficPolicy="Local")
+    await provider.serve()
+    assert (addresses(memory, "web"), reason(memory)) == ("10.9.9.9", "AnotherController")
+
+
+async def test_what_another_field_manager_writes_elsewhere_does_not_end_the_pause() -> None:
+    memory = Memory()
+    provider = await served(memory)
+    change_as(memory, USER, sessionAffinity="ClientIP")
+    assert await fight(memory, provider, 4) == 3
+    memory.pass_time(MINUTE)
+    change_as(memory, USER, labels={"team": "red"}, sessionAffinity="ClientIP")
+    await provider.serve()
+    assert (addresses(memory, "web"), reason(memory)) == ("10.9.9.9", "AnotherController")
+
+
+async def test_a_restart_goes_on_with_the_pause_writes_nothing_and_ends_it_in_time() -> None:
+    memory = Memory()
+    await in_quarrel(memory)
+    memory.pass_time(HOUR / 2)
+    counted = Counted(memory)
+    again = Provider(memory)
+    await again.serve()
+    assert counted.writes == []
+    assert again.overwritten == 1
+    assert again.said.events == []
+    change_as(memory, USER, externalTrafficPolicy="Local")
+    await again.serve()
+    assert addresses(memory, "web") == "10.0.0.1", "a change after the restart is heard of"
+    assert await fight(memory, again, 10) == 2
+    memory.pass_time(HOUR)
+    later = Provider(memory)
+    await later.serve()
+    assert addresses(memory, "web") == "10.0.0.1", "the hour counts from when it was told"
+
+
+async def test_a_change_of_the_annotation_while_nobody_leads_ends_the_pause() -> None:
+    memory = Memory()
+    await in_quarrel(memory)
+    memory.pass_time(MINUTE)
+    change_as(memory, USER, a="10.8.8.8")
+    await Provider(memory).serve()
+    assert addresses(memory, "web") == "10.0.0.1"
+
+
+@pytest.mark.parametrize("theirs", ["10.9.9.9", "10.0.0.4", "lb.example.org", "2001:db8::66", "0.0.0.0"])
+async def test_the_ledger_keeps_the_addresses_of_both_families_and_nobody_else_gets_them(theirs: str) -> None:
+    memory = Memory()
+    provider = await served(memory, **DUAL)
+    assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
+    restored = await fight(memory, provider, 5, a=theirs)
+    assert (restored, addresses(memory, "web"), reason(memory)) == (3, theirs, "AnotherController")
+    for number in range(9):
+        add(memory, f"other-{number}", ipFamilyPolicy="PreferDualStack")
+        memory.pass_time(1)
+    await provider.serve()
+    await provider.prune()
+    await Provider(memory).serve()
+    given = {each for number in range(9) for each in addresses(memory, f"other-{number}").split(",")}
+    assert not given & {"10.0.0.1", "2001:db8::1", theirs}
+    assert {"10.0.0.1", "2001:db8::1"} <= entered(memory)
+    memory.pass_time(HOUR)
+    await provider.serve()
+    assert addresses(memory, "web") == "10.0.0.1,2001:db8::1", "it gets those that it had"
+
+
+async def test_of_two_families_none_moves_when_another_controller_overwrites_the_annotation() -> None:
+    memory = Memory()
+    provider = await served(memory, "first", "web", "last", **DUAL)
+    memory.remove((SERVICES.plural, "shop", "first"))
+    await provider.serve()
+    await provider.prune()
+    change_as(memory, RIVAL, a="10.9.9.9")
+    await provider.serve()
+    assert addresses(memory, "web") == "10.0.0.2,2001:db8::2", "and not the lowest that is free"
+
+
+async def test_what_a_user_changes_once_is_restored_without_a_warning() -> None:
+    memory = Memory()
+    provider = await served(memory)
+    before = list(provider.said.events)
+    change_as(memory, USER, a="10.0.0.7")
+    await provider.serve()
+    assert (addresses(memory, "web"), reason(memory)) == ("10.0.0.1", "Assigned")
+    assert provider.said.events == before
+
+
+async def test_a_writer_that_comes_every_five_minutes_is_no_quarrel() -> None:
+    memory = Memory()
+    provider = await served(memory)
+    assert await fight(memory, provider, 12, every=5 * MINUTE) == 12
+    assert reason(memory) == "Assigned"
+
+
+async def test_a_writer_that_comes_every_three_minutes_is_one() -> None:
+    memory = Memory()
+    provider = await served(memory)
+    assert await fight(memory, provider, 12, every=3 * MINUTE) == 3
+    assert reason(memory) == "AnotherController"
+
+
+async def test_two_services_have_quarrels_of_their_own_and_others_are_served_meanwhile() -> None:
+    memory = Memory()
+    provider = await served(memory, "web", "shop", "calm")
+    assert await fight(memory, provider, 6) == 3
+    assert await fight(memory, provider, 2, name="shop", a="10.9.9.8", by="other") == 2
+    assert (reason(memory, "web"), reason(memory, "shop")) == ("AnotherController", "Assigned")
+    change_as(memory, USER, name="web", externalTrafficPolicy="Local")
+    assert await fight(memory, provider, 3, name="shop", a="10.9.9.8", by="other") == 1
+    assert (addresses(memory, "web"), reason(memory, "shop")) == ("10.0.0.1", "AnotherController")
+    assert "other" in condition(memory, "shop")["message"]
+    add(memory, "new")
+    await provider.serve()
+    assert (addresses(memory, "new"), addresses(memory, "calm")) == ("10.0.0.4", "10.0.0.3")
+
+
+async def test_a_writer_whose_name_is_not_known_is_called_so_and_the_same_rule_holds() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory, by=NOBODY)
+    assert "unknown writer" in condition(memory)["message"]
+    counted = Counted(memory)
+    change_as(memory, NOBODY, a="10.9.9.7", externalTrafficPolicy="Local")
+    await provider.serve()
+    assert counted.writes == [SERVICES.plural]
+    memory.pass_time(HOUR)
+    await provider.serve()
+    assert addresses(memory, "web") == "10.0.0.1"
+
+
+async def test_a_new_ledger_is_opened_while_others_quarrel_and_still_does_not_give_their_address() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    memory.remove(LEDGER)
+    add(memory, "other")
+    again = Provider(memory)
+    await again.serve()
+    await again.prune()
+    await provider.serve()
+    assert addresses(memory, "other") == "10.0.0.2"
+    assert "10.0.0.1" in entered(memory)
