@@ -101,8 +101,9 @@ class Round:
     def _choose(self, service: Service, state: State) -> Choice | Refused:
         occupancy, tenancy = self.occupancy, self.occupancy.tenancy
         tenant = Tenant(ports=service.ports, consents=occupancy.keys.allows_sharing(service.namespace))
-        restores = is_overwritten(service, occupancy.entries_of(service.uid))
-        wanted = service.requested if state is State.MOVING or restores else None
+        wanted = service.requested if state is State.MOVING else None
+        if is_overwritten(service, occupancy.entries_of(service.uid)):
+            state, wanted = State.STRIPPED, service.requested
         if wanted is not None:
             tenancy.enter(wanted, service.uid, tenant)
             clashing = tenancy.clashing(wanted, service.uid)
@@ -110,7 +111,7 @@ class Round:
                 holders = occupancy.names(clashing)
                 message = f"{format_address(wanted)} is in use by {holders}"
                 return Refused(service=service, reason="AddressInUse", message=message)
-        return self._choose_rest(service, tenant, self._find_kept(service, state, wanted, restores=restores))
+        return self._choose_rest(service, tenant, self._find_kept(service, state, wanted))
 
     def _choose_rest(
         self, service: Service, tenant: Tenant, kept: Mapping[Family, Address]
@@ -142,14 +143,12 @@ class Round:
             self.occupancy.tenancy.enter(address, service.uid, tenant)
         return Choice(service=service, addresses=order_addresses(addresses, service.families), pool=key)
 
-    def _find_kept(
-        self, service: Service, state: State, wanted: Address | None, *, restores: bool
-    ) -> dict[Family, Address]:
+    def _find_kept(self, service: Service, state: State, wanted: Address | None) -> dict[Family, Address]:
         """Tell which address of each family stays: what A says; else what the ledger gave last, if it is still free.
 
-        `wanted` is asked for by the user; `restores`: what A says is another controller's.
+        `wanted` is asked for by the user.
         """
-        if state in {State.CHOSEN, State.MOVING} and not restores:
+        if state in {State.CHOSEN, State.MOVING}:
             kept = {address.family: address for address in reversed(service.annotated)}
         else:
             held = self.occupancy.entries_of(service.uid)

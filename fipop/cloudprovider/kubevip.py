@@ -17,7 +17,7 @@ from fipop.cloudprovider.ledger import is_overwritten
 from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
 from fipop.cloudprovider.occupancy import ServiceStore
 from fipop.cloudprovider.quarrels import Quarrels
-from fipop.cloudprovider.services import Service, State, classify, parse_service
+from fipop.cloudprovider.services import ANOTHER_CONTROLLER, Service, State, classify, parse_service
 from fipop.control.batching import Batcher
 from fipop.control.runs import RetryAfter
 from fipop.control.store import Name
@@ -66,17 +66,11 @@ class ServiceReconciler:
             self.waiting.pop(name, None)
             return None
         state = self._state(service)
-        is_left_alone = self.quarrels.has(service)
-        if state not in CLAIMING or not self._is_overwritten(service):
-            if is_left_alone:
-                self.quarrels.forget(service.uid)
-        elif is_left_alone or self.quarrels.is_due(service):
-            answer = await self._leave_alone(service)
-            if answer is not None:
-                return answer
         if state in CLAIMING and not self._is_settled(service, state):
-            return await self._serve(service)
-        self._wait_no_more(service)
+            is_left_alone = self._is_overwritten(service) and self.quarrels.is_due(service)
+            return await (self._leave_alone(service) if is_left_alone else self._serve(service))
+        self.waiting.pop(name, None)
+        self._since.pop(service.uid, None)
         self._suspect_stray(service)
         if state is not State.FOREIGN:
             return await self._settle(service, state)
@@ -158,26 +152,24 @@ class ServiceReconciler:
             if not service.annotated:
                 self.metrics.observe_assignment(time.monotonic() - since)
             await self.notices.tell_assigned(parse_service(written), answer, written)
-        self._wait_no_more(service)
+        self.waiting.pop(service.key, None)
+        self._since.pop(service.uid, None)
         self.notices.look(service)
         return None
 
-    def _wait_no_more(self, service: Service) -> None:
-        self.waiting.pop(service.key, None)
-        self._since.pop(service.uid, None)
-
     async def _leave_alone(self, service: Service) -> RetryAfter | None:
-        """Leave a Service to the controller that overwrites it; None where it is to be restored."""
+        """Leave a Service to the controller that overwrites it, unless its pause is over."""
         live = await self.assigner.client.get(SERVICES, service.name, namespace=service.namespace)
         if live is None or not is_current(service, live):
             return SOON
-        word = self.quarrels.judge(service, live)
-        if word is None:
-            return None
-        self._wait_no_more(service)
-        await self.notices.tell_overwritten(service, word, live)
+        judged = self.quarrels.judge(service, live)
+        if judged is None:
+            return await self._serve(service)
+        refused = Refused(service=service, reason=ANOTHER_CONTROLLER, message=judged[0])
+        await self.notices.tell_waiting(refused)
+        self.waiting.pop(service.key, None)
         self.notices.look(service)
-        return RetryAfter(self.quarrels.seconds_left(service))
+        return RetryAfter(judged[1])
 
     def _suspect_stray(self, service: Service) -> None:
         """Have entries looked at that a Service does not carry: nothing may come of them any more."""

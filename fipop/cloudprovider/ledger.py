@@ -31,7 +31,7 @@ from fipop.cloudprovider.services import Service, parse_service
 from fipop.errors import (
     IpamError,
 )
-from fipop.ipam.addresses import Address, address_key, parse_address_key
+from fipop.ipam.addresses import DHCP, Address, address_key, parse_address_key
 from fipop.ipam.assignment import Port
 from fipop.jsons import JsonView, as_mapping
 
@@ -191,15 +191,13 @@ def is_overwritten(service: Service, held: Mapping[Address, Entry]) -> bool:
     `held` are the Service's entries. An A with L first and one of each family that is asked for is not overwritten:
     another provider may have added the second one meanwhile.
     """
-    own = held.get(service.requested) if service.requested is not None else None
+    own = held.get(service.requested or DHCP)
     is_known = bool(service.annotated) and held.keys() >= {*service.annotated}
     is_fitting = service.has_own_first and service.has_one_of_each_family
     return own is not None and own.is_chosen and service.has_annotation and not (is_known or is_fitting)
 
 
-def may_remove(
-    address: Address, entry: Entry, live: JsonView | None, held: Mapping[Address, Entry] | None = None
-) -> bool:
+def may_remove(address: Address, entry: Entry, live: JsonView | None, held: Mapping[Address, Entry]) -> bool:
     """Whether no write that relies on an entry can come any more; `live` is the Service, read after the ledger.
 
     `held` are all entries of the Service: where its annotation is overwritten it keeps them.
@@ -208,7 +206,7 @@ def may_remove(
         return True
     is_other = str(live["metadata"]["resourceVersion"]) != entry.version
     service = parse_service(live)
-    return is_other and address not in service.carried and not is_overwritten(service, held or {})
+    return is_other and address not in service.carried and not is_overwritten(service, held)
 
 
 _render_key = lru_cache(_REMEMBERED)(address_key)

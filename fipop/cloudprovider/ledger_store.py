@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -114,16 +114,16 @@ class LedgerStore:
         """Remove those suspects that may go; give how many. ApiError, LedgerContendedError."""
         slots = asyncio.Semaphore(READS_AT_ONCE)
 
-        async def may_go(address: Address, entry: Entry, held: Mapping[Address, Entry]) -> bool:
+        async def may_go(address: Address, entry: Entry) -> bool:
             async with slots:
                 live = await self._client.get(SERVICES, entry.name, namespace=entry.namespace)
-            return may_remove(address, entry, live, held)
+            return may_remove(address, entry, live, held.get(entry.uid, {}))
 
         for _ in range(SWAP_ATTEMPTS):
             ledger = await self.read()
+            held = ledger.by_owner()
             asked = [*suspects(ledger)] if ledger.is_known else []
-            held = ledger.by_owner() if asked else {}
-            may = await asyncio.gather(*(may_go(*each, held.get(each[1].uid, {})) for each in asked))
+            may = await asyncio.gather(*(may_go(address, entry) for address, entry in asked))
             gone = [(address, entry.uid) for (address, entry), goes in zip(asked, may, strict=True) if goes]
             if not gone:
                 return 0

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from fipop.api.conditions import Verdict
-from fipop.cloudprovider.conditions import ANOTHER_CONTROLLER, Word, read_word
+from fipop.cloudprovider.conditions import Word, read_word
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
 from fipop.ipam.assignment import Port
@@ -29,6 +29,8 @@ FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 LEDGER = "kubefip.k8s.binbash.org/ledger"
 """Annotation of a Service that was not settled: the uid of the ledger that knows of it."""
 LOAD_BALANCER = "LoadBalancer"
+ANOTHER_CONTROLLER = "AnotherController"
+"""The reason of a Service that is left alone: see `quarrels`."""
 MOST_ADDRESSES = 16
 """So many parts of A, and of the status, count: each takes memory, and room in the ledger."""
 

@@ -13,8 +13,7 @@ OBJECT = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """The two that name no alternative: a server that cannot cut an object down must refuse, not send a Secret whole."""
-MANAGER = "fipop"
-FIELD_MANAGER = f"fieldManager={MANAGER}"
+FIELD_MANAGER = "fieldManager=fipop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

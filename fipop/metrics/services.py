@@ -105,11 +105,7 @@ class _Snapshot(Collector):
         for name, documentation, value in (
             ("fipop_leader", "Whether this replica leads.", int(found.leading)),
             ("fipop_services_waiting", "Services that wait for an address.", found.waiting),
-            (
-                "fipop_services_overwritten",
-                "Services that are left to another controller, which overwrites their address.",
-                found.overwritten,
-            ),
+            ("fipop_services_overwritten", "Services left to another controller.", found.overwritten),
             ("fipop_service_bad_keys", "Keys of the ConfigMap that cannot be read.", found.bad_keys),
             ("fipop_service_ledger_addresses", "Addresses in the ledger.", found.ledger_entries),
         ):

@@ -118,7 +118,7 @@ class Provider:
     @property
     def overwritten(self) -> int:
         """How many Services are left to another controller, as the metrics show it."""
-        return len(self.reconciler.quarrels.since)
+        return sum(each.is_left_alone for each in self.store.all())
 
     def take(self, obj: Json) -> None:
         """Take in a Service as an answer shows it."""

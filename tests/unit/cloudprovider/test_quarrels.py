@@ -198,9 +198,8 @@ async def test_a_change_by_another_field_manager_ends_the_pause(what: dict[str, 
     await provider.serve()
     assert addresses(memory, "web") == what.get("loadBalancerIP", "10.0.0.1")
     assert reason(memory) == "Assigned"
-    assert await fight(memory, provider, 10) == 3 - (
-        "ports" in what or "externalTrafficPolicy" in what or bool(what.get("a"))
-    )
+    memory.pass_time(10 * MINUTE)
+    assert await fight(memory, provider, 10) == 3
     assert reason(memory) == "AnotherController"
 
 
@@ -350,3 +349,118 @@ async def test_a_new_ledger_is_opened_while_others_quarrel_and_still_does_not_gi
     await provider.serve()
     assert addresses(memory, "other") == "10.0.0.2"
     assert "10.0.0.1" in entered(memory)
+
+
+# Schedules that try to break it
+
+
+async def test_a_service_that_is_made_again_under_its_name_begins_without_a_past() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    memory.remove((SERVICES.plural, "shop", "web"))
+    await provider.serve()
+    await provider.prune()
+    add(memory, "web")
+    await provider.serve()
+    assert (addresses(memory, "web"), reason(memory)) == ("10.0.0.1", "Assigned")
+    assert await fight(memory, provider, 5) == 3
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+async def test_after_a_change_of_the_leader_in_a_fight_it_is_restored_three_times_more_at_most(
+    turns: int,
+) -> None:
+    memory = Memory()
+    provider = await served(memory)
+    assert await fight(memory, provider, turns) == turns
+    again = Provider(memory)
+    assert await fight(memory, again, 10) == 3
+    assert await fight(memory, provider, 3) == 0, "the former one leads again"
+    assert reason(memory) == "AnotherController"
+
+
+async def test_a_service_that_leaves_its_type_in_a_pause_is_cleared_and_its_addresses_are_free() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory, **DUAL)
+    change_as(memory, USER, type="ClusterIP")
+    await provider.serve()
+    await provider.prune()
+    assert (addresses(memory, "web"), reason(memory), entered(memory)) == ("", "", set())
+    assert provider.overwritten == 0
+
+
+async def test_a_service_that_is_deleted_in_a_pause_goes() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory, **DUAL)
+    memory.delete((SERVICES.plural, "shop", "web"))
+    await provider.serve()
+    await provider.serve()
+    await provider.prune()
+    assert (SERVICES.plural, "shop", "web") not in memory.objects
+    assert entered(memory) == set()
+
+
+async def test_a_service_of_another_class_by_now_is_left_with_what_it_has() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    change_as(memory, USER, loadBalancerClass="example.org/other")
+    counted = Counted(memory)
+    memory.pass_time(2 * HOUR)
+    await provider.serve()
+    await provider.prune()
+    assert counted.writes == []
+    add(memory, "other")
+    await provider.serve()
+    assert addresses(memory, "other") == "10.0.0.2"
+
+
+@pytest.mark.parametrize("by", [RIVAL, USER, NOBODY])
+async def test_an_annotation_that_is_emptied_in_a_pause_is_restored(by: str) -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    change_as(memory, by, a="")
+    await provider.serve()
+    assert (addresses(memory, "web"), reason(memory)) == ("10.0.0.1", "Assigned")
+
+
+async def test_a_writer_that_gives_in_ends_the_pause_without_a_write_but_of_the_condition() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    counted = Counted(memory)
+    change_as(memory, RIVAL, a="10.0.0.1")
+    await provider.serve()
+    assert counted.writes == [SERVICES.plural] * 2
+    assert reason(memory) == "Assigned"
+
+
+async def test_a_second_controller_in_a_pause_gets_one_answer_and_a_pause_of_its_own() -> None:
+    memory = Memory()
+    provider = await in_quarrel(memory)
+    assert await fight(memory, provider, 6, by="another", a="10.7.7.7") == 1
+    assert "another" in condition(memory)["message"]
+    assert await fight(memory, provider, 6, a="10.9.9.9") == 1
+    assert RIVAL in condition(memory)["message"]
+
+
+@pytest.mark.parametrize("theirs", ["10.0.0.1,10.0.0.5", "10.0.0.5,10.0.0.1", "lb.example.org", "nonsense,,"])
+async def test_whatever_else_the_annotation_names_it_ends(theirs: str) -> None:
+    memory = Memory()
+    provider = await served(memory)
+    assert await fight(memory, provider, 9, a=theirs) == 3
+    assert (addresses(memory, "web"), reason(memory)) == (theirs, "AnotherController")
+
+
+async def test_both_families_that_another_provider_completed_meanwhile_stay() -> None:
+    memory = Memory()
+    provider = await served(memory)
+    change_as(memory, "kube-vip-cloud-provider", a="10.0.0.1,2001:db8::7", **DUAL)
+    await provider.serve()
+    assert (addresses(memory, "web"), reason(memory)) == ("10.0.0.1,2001:db8::7", "Assigned")
+
+
+async def test_an_address_of_anothers_that_is_written_into_the_annotation_is_told_on_both() -> None:
+    memory = Memory()
+    provider = await served(memory, "web", "holder")
+    assert await fight(memory, provider, 6, a="10.0.0.2") == 3
+    assert {name for name, event, _ in provider.said.events if event == "AddressInUse"} == {"web", "holder"}
+    assert addresses(memory, "holder") == "10.0.0.2"
