@@ -7,49 +7,13 @@ import pytest
 from fipop.cloudprovider.ledger import parse_ledger
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import SERVICES
+from tests.harness.field_managers import NOBODY, change_as
 from tests.harness.memory import Json, Memory, copy_json
 from tests.harness.small_provider import LEDGER, Provider, add, addresses
-from tests.unit.cloudprovider.services import A
 
 RIVAL, USER = "harvester-cloud-provider", "kubectl-edit"
 MINUTE, HOUR = 60.0, 3600.0
 DUAL = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
-
-
-def change_as(
-    memory: Memory,
-    manager: str,
-    *,
-    name: str = "web",
-    a: str | None = None,
-    labels: dict[str, str] | None = None,
-    **spec: Any,
-) -> None:
-    """Change a Service as a field manager does, and note it there as an API server does; "" takes A off."""
-    key = (SERVICES.plural, "shop", name)
-    found = copy_json(memory.objects[key])
-    meta = found["metadata"]
-    entries = {each["manager"]: each for each in meta.get("managedFields", ())}
-    mine = entries.setdefault(manager, {"manager": manager, "operation": "Update", "fieldsV1": {}})
-    mine["time"] = memory.timestamp()
-    if a is not None:
-        for each in entries.values():
-            each["fieldsV1"].get("f:metadata", {}).get("f:annotations", {}).pop(f"f:{A}", None)
-        meta["annotations"] = {**meta.get("annotations", {}), A: a}
-        if a:
-            mine["fieldsV1"]["f:metadata"] = {"f:annotations": {f"f:{A}": {}}}
-        else:
-            del meta["annotations"][A]
-    if spec:
-        mine["fieldsV1"]["f:spec"] = {f"f:{field}": {} for field in spec}
-    if manager is not NOBODY:
-        meta["managedFields"] = [each for each in entries.values() if each["fieldsV1"]]
-    meta["labels"] = {**meta.get("labels", {}), **(labels or {})}
-    memory.put(key, {**found, "spec": {**found["spec"], **spec}})
-
-
-NOBODY = "nobody"
-"""A writer of whom the API server notes nothing."""
 
 
 def announce(memory: Memory, address: str, name: str = "web") -> None:
