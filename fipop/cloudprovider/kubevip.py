@@ -55,7 +55,7 @@ class ServiceReconciler:
     _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.quarrels = Quarrels(now=self.notices.now)
+        self.quarrels = Quarrels(self.notices.now)
         self._batcher = Batcher(self._choose)
         self._slots = asyncio.Semaphore(self.writes_at_once)
 

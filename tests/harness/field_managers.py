@@ -40,3 +40,20 @@ def change_as(
         meta["managedFields"] = [each for each in entries.values() if each["fieldsV1"]]
     meta["labels"] = {**meta.get("labels", {}), **(labels or {})}
     memory.put(key, {**found, "spec": {**found["spec"], **spec}})
+
+
+def answer_as_kube_vip(memory: Memory, address: str, name: str = "web") -> None:
+    """Write the status as kube-vip does, which answers each change."""
+    key = (SERVICES.plural, "shop", name)
+    found = copy_json(memory.objects[key])
+    entry = {
+        "manager": "kube-vip",
+        "operation": "Update",
+        "subresource": "status",
+        "time": memory.timestamp(),
+    }
+    others = [each for each in found["metadata"].get("managedFields", ()) if each["manager"] != "kube-vip"]
+    found["metadata"]["managedFields"] = [*others, {**entry, "fieldsV1": {"f:status": {}}}]
+    memory.put(
+        key, {**found, "status": {**found.get("status", {}), "loadBalancer": {"ingress": [{"ip": address}]}}}
+    )

@@ -7,30 +7,13 @@ import pytest
 from fipop.cloudprovider.ledger import parse_ledger
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import SERVICES
-from tests.harness.field_managers import NOBODY, change_as
-from tests.harness.memory import Json, Memory, copy_json
+from tests.harness.field_managers import NOBODY, answer_as_kube_vip, change_as
+from tests.harness.memory import Json, Memory
 from tests.harness.small_provider import LEDGER, Provider, add, addresses
 
 RIVAL, USER = "harvester-cloud-provider", "kubectl-edit"
 MINUTE, HOUR = 60.0, 3600.0
 DUAL = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
-
-
-def announce(memory: Memory, address: str, name: str = "web") -> None:
-    """Write the status as kube-vip does, which answers each change."""
-    key = (SERVICES.plural, "shop", name)
-    found = copy_json(memory.objects[key])
-    entry = {
-        "manager": "kube-vip",
-        "operation": "Update",
-        "subresource": "status",
-        "time": memory.timestamp(),
-    }
-    others = [each for each in found["metadata"].get("managedFields", ()) if each["manager"] != "kube-vip"]
-    found["metadata"]["managedFields"] = [*others, {**entry, "fieldsV1": {"f:status": {}}}]
-    memory.put(
-        key, {**found, "status": {**found.get("status", {}), "loadBalancer": {"ingress": [{"ip": address}]}}}
-    )
 
 
 def condition(memory: Memory, name: str = "web") -> Json:
@@ -116,7 +99,7 @@ async def test_in_the_hour_after_that_nothing_is_written_whatever_kube_vip_and_t
     own = 0
     for number in range(58):
         memory.pass_time(MINUTE)
-        announce(memory, f"10.9.9.{number}")
+        answer_as_kube_vip(memory, f"10.9.9.{number}")
         own += 1
         if number % 9 == 0:
             change_as(memory, RIVAL, a=f"10.9.8.{number}")
@@ -404,6 +387,19 @@ async def test_a_second_controller_in_a_pause_gets_one_answer_and_a_pause_of_its
     assert "another" in condition(memory)["message"]
     assert await fight(memory, provider, 6, a="10.9.9.9") == 1
     assert RIVAL in condition(memory)["message"]
+
+
+async def test_two_others_that_overwrite_each_other_for_ever_draw_it_in_six_times_in_ten_minutes_at_most() -> (
+    None
+):
+    memory = Memory()
+    provider = await served(memory)
+    restored = 0
+    for number in range(300):
+        by = (RIVAL, "another")[number % 2]
+        restored += await fight(memory, provider, 1, by=by, a=f"10.9.9.{number % 2}", every=2.0)
+    assert restored == 6
+    assert reason(memory) == "AnotherController"
 
 
 @pytest.mark.parametrize("theirs", ["10.0.0.1,10.0.0.5", "10.0.0.5,10.0.0.1", "lb.example.org", "nonsense,,"])
