@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fipop.cloudprovider.ledger import FULL, Entry, Ledger
+from fipop.cloudprovider.ledger import FULL, Entry, Ledger, is_overwritten
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.services import Service, State, order_addresses
 from fipop.errors import IpamError
@@ -102,6 +102,8 @@ class Round:
         occupancy, tenancy = self.occupancy, self.occupancy.tenancy
         tenant = Tenant(ports=service.ports, consents=occupancy.keys.allows_sharing(service.namespace))
         wanted = service.requested if state is State.MOVING else None
+        if is_overwritten(service, occupancy.entries_of(service.uid)):
+            state, wanted = State.STRIPPED, service.requested
         if wanted is not None:
             tenancy.enter(wanted, service.uid, tenant)
             clashing = tenancy.clashing(wanted, service.uid)

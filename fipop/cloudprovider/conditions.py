@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from fipop.api.conditions import Verdict, format_time
+from fipop.api.conditions import Verdict, format_time, parse_time
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 from fipop.texts import clean
 
@@ -22,14 +22,17 @@ class Word(NamedTuple):
 
 def read_word(obj: JsonView) -> Word | None:
     """Read the condition of a Service; None where there is none that could be ours."""
-    for item in map(as_mapping, as_list(as_mapping(obj.get("status")).get("conditions"))):
-        if item.get("type") == ADDRESS_ASSIGNED:
-            try:
-                verdict = Verdict(as_text(item.get("status")))
-            except ValueError:
-                return None
-            return Word(verdict, as_text(item.get("reason")), as_text(item.get("message")))
-    return None
+    ours = _find_ours(obj)
+    try:
+        verdict = Verdict(as_text(ours.get("status")))
+    except ValueError:
+        return None
+    return Word(verdict, as_text(ours.get("reason")), as_text(ours.get("message")))
+
+
+def read_since(obj: JsonView) -> datetime | None:
+    """Read since when the condition has its verdict."""
+    return parse_time(_find_ours(obj).get("lastTransitionTime"))
 
 
 def with_word(obj: JsonView, word: Word | None, now: datetime) -> dict[str, Any]:
@@ -37,7 +40,7 @@ def with_word(obj: JsonView, word: Word | None, now: datetime) -> dict[str, Any]
     status = dict(as_mapping(obj.get("status")))
     before = as_list(status.get("conditions"))
     others = [each for each in before if as_mapping(each).get("type") != ADDRESS_ASSIGNED]
-    ours = next((as_mapping(each) for each in before if each not in others), {})
+    ours = _find_ours(obj)
     if word is not None:
         is_same = ours.get("status") == word.verdict.value and ours.get("lastTransitionTime")
         others.append(
@@ -50,3 +53,8 @@ def with_word(obj: JsonView, word: Word | None, now: datetime) -> dict[str, Any]
             }
         )
     return {**obj, "status": {**status, "conditions": others}}
+
+
+def _find_ours(obj: JsonView) -> JsonView:
+    conditions = map(as_mapping, as_list(as_mapping(obj.get("status")).get("conditions")))
+    return next((each for each in conditions if each.get("type") == ADDRESS_ASSIGNED), {})

@@ -13,9 +13,11 @@ from typing import Any
 from fipop.cloudprovider.assigning import CLAIMING, AddressAssigner, is_current, is_written
 from fipop.cloudprovider.bodies import cleared, released, taken_over
 from fipop.cloudprovider.choosing import UNHEARD, Choice, Refused
+from fipop.cloudprovider.ledger import is_overwritten
 from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
 from fipop.cloudprovider.occupancy import ServiceStore
-from fipop.cloudprovider.services import Service, State, classify, parse_service
+from fipop.cloudprovider.quarrels import Quarrels
+from fipop.cloudprovider.services import ANOTHER_CONTROLLER, Service, State, classify, parse_service
 from fipop.control.batching import Batcher
 from fipop.control.runs import RetryAfter
 from fipop.control.store import Name
@@ -46,12 +48,14 @@ class ServiceReconciler:
     writes_at_once: int
     suspect: Callable[[str], None]
     """Has the entries of a Service in the ledger looked at, by its uid."""
+    quarrels: Quarrels = field(init=False)
     waiting: dict[Name, Refused] = field(default_factory=dict, init=False)
     _since: dict[str, float] = field(default_factory=dict, init=False)
     _batcher: Batcher[Service, Answer] = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
+        self.quarrels = Quarrels(self.notices.now)
         self._batcher = Batcher(self._choose)
         self._slots = asyncio.Semaphore(self.writes_at_once)
 
@@ -63,7 +67,8 @@ class ServiceReconciler:
             return None
         state = self._state(service)
         if state in CLAIMING and not self._is_settled(service, state):
-            return await self._serve(service)
+            is_left_alone = self._is_overwritten(service) and self.quarrels.is_due(service)
+            return await (self._leave_alone(service) if is_left_alone else self._serve(service))
         self.waiting.pop(name, None)
         self._since.pop(service.uid, None)
         self._suspect_stray(service)
@@ -74,6 +79,7 @@ class ServiceReconciler:
     def forget(self, uid: str) -> None:
         """Forget a Service that is gone."""
         self._since.pop(uid, None)
+        self.quarrels.forget(uid)
         self.notices.forget(uid)
 
     async def close(self) -> None:
@@ -85,6 +91,9 @@ class ServiceReconciler:
         return classify(
             service, class_name=self.class_name, was_chosen=any(entry.is_chosen for entry in entries)
         )
+
+    def _is_overwritten(self, service: Service) -> bool:
+        return is_overwritten(service, self.assigner.occupancy.entries_of(service.uid))
 
     def _is_settled(self, service: Service, state: State) -> bool:
         """Whether a Service has all that it asks for, so that nothing has to be chosen."""
@@ -111,6 +120,7 @@ class ServiceReconciler:
 
     async def _serve(self, service: Service) -> RetryAfter | None:
         since = self._since.setdefault(service.uid, time.monotonic())
+        restores = self._is_overwritten(service)
         answer = await self._batcher.submit(service)
         if answer is None:
             return SOON
@@ -135,6 +145,9 @@ class ServiceReconciler:
                     # It went while the address was entered for it: nobody else will hear of both.
                     self.suspect(service.uid)
                 return SOON
+            if restores:
+                self.quarrels.note_restored(service)
+                logger.info("address restored", extra={"service": "/".join(service.key)})
             self.metrics.count_assignment("assigned")
             if not service.annotated:
                 self.metrics.observe_assignment(time.monotonic() - since)
@@ -143,6 +156,20 @@ class ServiceReconciler:
         self._since.pop(service.uid, None)
         self.notices.look(service)
         return None
+
+    async def _leave_alone(self, service: Service) -> RetryAfter | None:
+        """Leave a Service to the controller that overwrites it, unless its pause is over."""
+        live = await self.assigner.client.get(SERVICES, service.name, namespace=service.namespace)
+        if live is None or not is_current(service, live):
+            return SOON
+        judged = self.quarrels.judge(service, live)
+        if judged is None:
+            return await self._serve(service)
+        refused = Refused(service=service, reason=ANOTHER_CONTROLLER, message=judged[0])
+        await self.notices.tell_waiting(refused)
+        self.waiting.pop(service.key, None)
+        self.notices.look(service)
+        return RetryAfter(judged[1])
 
     def _suspect_stray(self, service: Service) -> None:
         """Have entries looked at that a Service does not carry: nothing may come of them any more."""

@@ -27,11 +27,11 @@ from itertools import groupby
 from typing import Any
 
 from fipop.api import names
-from fipop.cloudprovider.services import parse_service
+from fipop.cloudprovider.services import Service, parse_service
 from fipop.errors import (
     IpamError,
 )
-from fipop.ipam.addresses import Address, address_key, parse_address_key
+from fipop.ipam.addresses import DHCP, Address, address_key, parse_address_key
 from fipop.ipam.assignment import Port
 from fipop.jsons import JsonView, as_mapping
 
@@ -185,12 +185,28 @@ def render_ledger(ledger: Ledger) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**ledger.unread, **data}}
 
 
-def may_remove(address: Address, entry: Entry, live: JsonView | None) -> bool:
-    """Whether no write that relies on an entry can come any more; `live` is the Service, read after the ledger."""
+def is_overwritten(service: Service, held: Mapping[Address, Entry]) -> bool:
+    """Whether A names another address than the ledger while L is what the ledger gave.
+
+    `held` are the Service's entries. An A with L first and one of each family that is asked for is not overwritten:
+    another provider may have added the second one meanwhile.
+    """
+    own = held.get(service.requested or DHCP)
+    is_known = bool(service.annotated) and held.keys() >= {*service.annotated}
+    is_fitting = service.has_own_first and service.has_one_of_each_family
+    return own is not None and own.is_chosen and service.has_annotation and not (is_known or is_fitting)
+
+
+def may_remove(address: Address, entry: Entry, live: JsonView | None, held: Mapping[Address, Entry]) -> bool:
+    """Whether no write that relies on an entry can come any more; `live` is the Service, read after the ledger.
+
+    `held` are all entries of the Service: where its annotation is overwritten it keeps them.
+    """
     if live is None or live["metadata"].get("uid") != entry.uid:
         return True
     is_other = str(live["metadata"]["resourceVersion"]) != entry.version
-    return is_other and address not in parse_service(live).carried
+    service = parse_service(live)
+    return is_other and address not in service.carried and not is_overwritten(service, held)
 
 
 _render_key = lru_cache(_REMEMBERED)(address_key)

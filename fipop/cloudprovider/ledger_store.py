@@ -105,10 +105,11 @@ class LedgerStore:
         async def may_go(address: Address, entry: Entry) -> bool:
             async with slots:
                 live = await self._client.get(SERVICES, entry.name, namespace=entry.namespace)
-            return may_remove(address, entry, live)
+            return may_remove(address, entry, live, held.get(entry.uid, {}))
 
         for _ in range(SWAP_ATTEMPTS):
             ledger = await self.read()
+            held = ledger.by_owner()
             asked = [*suspects(ledger)] if ledger.is_known else []
             may = await asyncio.gather(*(may_go(address, entry) for address, entry in asked))
             gone = [(address, entry.uid) for (address, entry), goes in zip(asked, may, strict=True) if goes]

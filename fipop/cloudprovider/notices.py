@@ -12,7 +12,7 @@ from fipop.api.conditions import Verdict
 from fipop.cloudprovider.choosing import Choice, Refused
 from fipop.cloudprovider.conditions import Word, with_word
 from fipop.cloudprovider.occupancy import Occupancy, is_shared
-from fipop.cloudprovider.services import ADDRESSES, MOST_ADDRESSES, Service
+from fipop.cloudprovider.services import ADDRESSES, ANOTHER_CONTROLLER, MOST_ADDRESSES, Service
 from fipop.errors import ApiConflictError, ApiNotFoundError
 from fipop.ipam.addresses import format_address
 from fipop.jsons import Json
@@ -27,6 +27,8 @@ IN_USE = "AddressInUse"
 FAILED = "SyncLoadBalancerFailed"
 SHARED_LOCAL = "SharedAddressLocal"
 TOO_MANY = "TooManyAddresses"
+_EVENTS = {each: each for each in (IN_USE, ANOTHER_CONTROLLER)}
+"""Reasons that are those of the event, too."""
 
 _ATTEMPTS = 3
 
@@ -61,19 +63,21 @@ class Notices:
         """Tell that a Service has its addresses; `live` is the Service if it was just read or written."""
         addresses = ", ".join(map(format_address, choice.addresses))
         message = f"{addresses} from {choice.pool}" if choice.pool else addresses
-        logger.info("address assigned", extra={"service": "/".join(service.key), "addresses": message})
         word = Word(Verdict.TRUE, ASSIGNED_REASON, message)
+        if service.word != word:
+            logger.info("address assigned", extra={"service": "/".join(service.key), "addresses": message})
         await self._say(service, word, EventType.NORMAL, ASSIGNED, live)
 
     async def tell_waiting(self, refused: Refused) -> None:
         """Tell why a Service gets no address, or not the one that it asks for beside what it has."""
         service = refused.service
-        verdict = Verdict.TRUE if service.annotated else Verdict.FALSE
+        has_own = service.annotated and refused.reason != ANOTHER_CONTROLLER
+        verdict = Verdict.TRUE if has_own else Verdict.FALSE
         word = Word(verdict, refused.reason, refused.message)
         if service.word != word:
             fields = {"service": "/".join(service.key), "reason": refused.reason, "why": refused.message}
             logger.warning("service waits for an address", extra=fields)
-        await self._say(service, word, EventType.WARNING, IN_USE if refused.reason == IN_USE else FAILED)
+        await self._say(service, word, EventType.WARNING, _EVENTS.get(refused.reason, FAILED))
 
     def tell_unstamped(self, services: Iterable[Service]) -> None:
         """Warn on Services that cannot be written, their status neither: they hold their pools back."""

@@ -29,6 +29,8 @@ FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 LEDGER = "kubefip.k8s.binbash.org/ledger"
 """Annotation of a Service that was not settled: the uid of the ledger that knows of it."""
 LOAD_BALANCER = "LoadBalancer"
+ANOTHER_CONTROLLER = "AnotherController"
+"""The reason of a Service that is left alone: see `quarrels`."""
 MOST_ADDRESSES = 16
 """So many parts of A, and of the status, count: each takes memory, and room in the ledger."""
 
@@ -143,8 +145,13 @@ class Service:
 
     @property
     def was_assigned(self) -> bool:
-        """Whether our condition says that it was given an address."""
-        return self.word is not None and self.word.verdict is Verdict.TRUE
+        """Whether our condition says that it was given an address, whoever overwrites it."""
+        return self.is_left_alone or (self.word is not None and self.word.verdict is Verdict.TRUE)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether our condition says that it is left to another controller."""
+        return self.word is not None and self.word.reason == ANOTHER_CONTROLLER
 
     @property
     def may_be_written(self) -> bool:

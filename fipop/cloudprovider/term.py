@@ -124,6 +124,7 @@ class ProviderTerm:
             leading=True,
             pools=tuple(self._pool_samples()),
             waiting=len(self._reconciler.waiting),
+            overwritten=sum(each.is_left_alone for each in self._services.store.all()),
             bad_keys=len(self._occupancy.keys.problems()),
             ledger_entries=self._ledger_entries,
         )

@@ -44,6 +44,7 @@ class ServiceSnapshot:
     leading: bool
     pools: tuple[PoolSample, ...] = ()
     waiting: int = 0
+    overwritten: int = 0
     bad_keys: int = 0
     ledger_entries: int = 0
 
@@ -104,6 +105,7 @@ class _Snapshot(Collector):
         for name, documentation, value in (
             ("fipop_leader", "Whether this replica leads.", int(found.leading)),
             ("fipop_services_waiting", "Services that wait for an address.", found.waiting),
+            ("fipop_services_overwritten", "Services left to another controller.", found.overwritten),
             ("fipop_service_bad_keys", "Keys of the ConfigMap that cannot be read.", found.bad_keys),
             ("fipop_service_ledger_addresses", "Addresses in the ledger.", found.ledger_entries),
         ):

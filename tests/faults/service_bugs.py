@@ -5,6 +5,7 @@ from tests.faults.unit_bugs import UnitBug
 
 _STORIES = "tests/unit/cloudprovider/test_assigning.py"
 _TAKING_OVER = "tests/unit/cloudprovider/test_taking_over.py"
+_QUARRELS = "tests/unit/cloudprovider/test_quarrels.py"
 _STORY = "test_no_writer_however_slow_gives_an_address_twice[-{}]"
 
 
@@ -167,5 +168,19 @@ SERVICE_BUGS = (
         _STORY.format("give_the_other_family_while_frozen"),
         _STORY.format("move_to_another_family_while_frozen"),
         _STORY.format("restore_while_frozen"),
+    ),
+    _bug(
+        "quarrel-without-end",
+        "an address that another controller overwrites is restored for ever",
+        Edit(scope="Quarrels.is_due", before="self._count(service) >= RESTORES", after="False"),
+        "test_an_address_is_restored_three_times_then_left_alone_with_one_warning_that_names_the_writer",
+        file=_QUARRELS,
+    ),
+    _bug(
+        "overwritten-is-pruned",
+        "an address of a Service whose annotation another controller overwrites goes to the next one",
+        Edit(scope="may_remove", before="not is_overwritten(service, held)", after="True"),
+        "test_the_ledger_keeps_the_addresses_of_both_families_and_nobody_else_gets_them[10.9.9.9]",
+        file=_QUARRELS,
     ),
 )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.golden.story import Story
+from tests.harness.field_managers import answer_as_kube_vip, change_as
 from tests.harness.memory import copy_json
 from tests.harness.small_provider import LEDGER, add, change
 
@@ -274,15 +275,25 @@ async def deleted_ledger(story: Story) -> None:
 
 
 async def overwritten_by_another(story: Story) -> None:
-    """An address that another controller overwrites is restored."""
+    """An address that another controller overwrites is restored three times, then left alone until somebody acts."""
     story.step("a Service with an address")
     provider = story.provider(data=dict(POOL))
     add(story.memory, "web")
     await story.serve(provider)
     for number in range(1, 6):
         story.step(f"another controller overwrites the annotation, for the {number}. time")
-        change(story.memory, "web", a="10.0.0.4")
+        change_as(story.memory, "another", a="10.0.0.4")
         await story.serve(provider)
+    story.step("a restart")
+    again = story.provider(data=dict(POOL))
+    await story.serve(again)
+    story.step("the other controller changes its address, and kube-vip answers")
+    change_as(story.memory, "another", a="10.0.0.3")
+    answer_as_kube_vip(story.memory, "10.0.0.3")
+    await story.serve(again)
+    story.step("a user changes the spec")
+    change_as(story.memory, "kubectl-edit", externalTrafficPolicy="Local")
+    await story.serve(again)
 
 
 async def two_providers(story: Story) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -17,6 +16,7 @@ from fipop.cloudprovider.occupancy import Occupancy, ServiceStore
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceDoor
 from fipop.cloudprovider.services import ADDRESSES, Service, parse_service
+from fipop.control.runs import RetryAfter
 from fipop.errors import ApiServerError, ApiUnreachableError, FipopError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
@@ -101,7 +101,7 @@ class Provider:
                 client=door,
                 events=self.said,  # type: ignore[arg-type]
                 occupancy=self.occupancy,
-                now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+                now=lambda: memory.now,
                 look_again=self.again.update,
             ),
             metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
@@ -114,6 +114,11 @@ class Provider:
     def waiting(self) -> dict[str, Refused]:
         """Who waits, by name."""
         return {name: refused for (_, name), refused in self.reconciler.waiting.items()}
+
+    @property
+    def overwritten(self) -> int:
+        """How many Services are left to another controller, as the metrics show it."""
+        return sum(each.is_left_alone for each in self.store.all())
 
     def take(self, obj: Json) -> None:
         """Take in a Service as an answer shows it."""
@@ -140,7 +145,8 @@ class Provider:
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, FipopError):
                 raise answer
-        return any(answer not in (None, LATER) for answer in answers)
+        # One to be looked at in half a minute, or in an hour, has nothing more to come now.
+        return any(isinstance(answer, RetryAfter) and answer.seconds < LATER.seconds for answer in answers)
 
     async def serve(self, only: Callable[[str], bool] = bool) -> None:
         """Serve whoever waits, until nothing changes any more."""

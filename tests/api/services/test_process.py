@@ -15,7 +15,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.provider import NAME, ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
-from tests.api.services.shop import FINALIZER, KEYS, LEASE, LEDGER, A, Shop, is_chosen, of
+from tests.api.services.shop import FINALIZER, KEYS, LEASE, LEDGER, A, Shop, condition, is_chosen, of
 
 pytestmark = pytest.mark.xdist_group("services")
 
@@ -216,6 +216,52 @@ async def test_a_restart_writes_nothing(bench: Bench) -> None:
 
 async def _are_told(bench: Bench, count: int) -> bool:
     return len(await bench.shop.events("AddressAssigned")) == count
+
+
+async def test_a_quarrel_with_another_field_manager_ends_and_outlives_a_restart(bench: Bench) -> None:
+    first, shop = await bench.start(), bench.shop
+    await shop.offer(9)
+    await shop.open("web")
+    ours, path = f"{shop.net}.1", shop.path("web")
+
+    async def write(manager: str, patch: Json, part: str = "") -> None:
+        await shop.client.patch(path + part, patch, field_manager=manager)
+
+    async def is_told() -> Json:
+        found = condition(await shop.read("web"))
+        assert found["reason"] == "AnotherController", found
+        return found
+
+    await write("kubectl-edit", {"spec": {"sessionAffinity": "ClientIP"}})
+    for _ in range(3):
+        await shop.has("web", ours)
+        await write("rival", {"metadata": {"annotations": {A: "10.99.9.9"}}})
+    await shop.has("web", ours)
+    await write("rival", {"metadata": {"annotations": {A: "10.99.9.9"}}})
+    told = await eventually(is_told)
+    assert told["status"] == "False"
+    assert all(text in told["message"] for text in ("rival", ours))
+    assert await shop.warned("AnotherController", "rival")
+    await write("kube-vip", {"status": {"loadBalancer": {"ingress": [{"ip": "10.99.9.9"}]}}}, "/status")
+    await write("kubectl-edit", {"metadata": {"labels": {"team": "red"}}})
+    await write("rival", {"metadata": {"annotations": {A: "10.99.9.8"}}})
+    await shop.open("next")
+    await shop.has("next", f"{shop.net}.2")  # what was written before is known by now
+    assert of(await shop.read("web")) == "10.99.9.8"
+    assert await first.stop() == 0
+    before = await shop.read("web")
+    again = await bench.start()
+
+    async def knows() -> bool:
+        return "fipop_services_overwritten 1.0" in await again.metrics()
+
+    await eventually(knows)
+    await shop.open("last")
+    await shop.has("last", f"{shop.net}.3")
+    assert await shop.read("web") == before, "a restart writes nothing"
+    await write("kubectl-edit", {"spec": {"sessionAffinity": "None"}})
+    await shop.has("web", ours)
+    assert len(await shop.events("AnotherController")) == 1
 
 
 async def _versions(bench: Bench) -> dict[str, str]:

@@ -100,7 +100,7 @@ def test_ports_that_are_none_are_not_read(ports: str) -> None:
 def test_an_entry_goes_only_where_no_write_that_relies_on_it_can_come(
     live: dict[str, Any] | None, may: bool
 ) -> None:
-    assert may_remove(X, WEB, live) is may
+    assert may_remove(X, WEB, live, {X: WEB}) is may
 
 
 async def test_what_may_go_goes() -> None:

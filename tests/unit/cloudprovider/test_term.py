@@ -1,6 +1,7 @@
 """A provider's term: nobody is served before the ledger is ready, and what is heard wakes whom it concerns."""
 
 import asyncio
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -12,9 +13,11 @@ from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics import ServiceMetrics, ServiceSnapshot
 from tests.harness.background import running, until
+from tests.harness.field_managers import change_as
 from tests.harness.memory import Memory, copy_json
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.small_provider import LEDGER, add, addresses
+from tests.harness.virtual_time import in_virtual_time
 from tests.unit.cloudprovider.ledgers import Prompt
 
 KEYS = PoolKeys({"cidr-global": "10.0.0.1-10.0.0.2"})
@@ -90,3 +93,51 @@ async def test_who_waits_is_served_when_the_keys_change() -> None:
         term.take_keys(PoolKeys({"cidr-global": "10.0.0.1-10.0.0.3"}))
         await until(lambda: all(addresses(memory, name) for name in "abc"), "all to be served")
     assert (CONFIG_MAPS.plural, *LEDGER[1:]) == LEDGER
+
+
+class Timed(Guest):
+    """A guest whose API server's clock is the loop's."""
+
+    def server_now(self) -> datetime:
+        return self._memory.now + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def overwrite_at_once(memory: Memory, address: str) -> list[str]:
+    """Have another controller write its own address 0.8 s after each change; all that is written, by whom."""
+    writes: list[str] = []
+
+    def answer() -> None:
+        if addresses(memory, "web") not in ("", address):
+            writes.append("another")
+            change_as(memory, "harvester-cloud-provider", a=address)
+
+    def hear(change: Any) -> None:
+        if change.plural == SERVICES.plural:
+            writes.append("any")
+            asyncio.get_running_loop().call_later(0.8, answer)
+
+    memory.listeners.append(hear)
+    return writes
+
+
+@in_virtual_time
+async def test_a_controller_that_overwrites_at_once_is_answered_three_times_an_hour() -> None:
+    memory = Memory()
+    client = Timed(memory)
+    term = build(client)
+    async with running(term.run(KEYS)):
+        add(memory, "web")
+        await asyncio.sleep(10)
+        assert addresses(memory, "web") == "10.0.0.1"
+        writes = overwrite_at_once(memory, "10.9.9.9")
+        change_as(memory, "harvester-cloud-provider", a="10.9.9.9")
+        await asyncio.sleep(60)
+        assert (addresses(memory, "web"), term.snapshot().overwritten) == ("10.9.9.9", 1)
+        # Three restores, each answered, the first write of the other's, and the condition.
+        assert (writes.count("any"), writes.count("another")) == (8, 3)
+        await asyncio.sleep(3500)
+        assert len(writes) == 11, "nobody writes any more"
+        await asyncio.sleep(60)
+        # And the condition once more: that it is assigned.
+        assert (writes.count("any"), writes.count("another")) == (8 + 8, 6)
+        assert term.snapshot().overwritten == 1
