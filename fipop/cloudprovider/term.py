@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -23,6 +24,7 @@ from fipop.control.store import Change, Name
 from fipop.control.workqueue import WorkQueue
 from fipop.errors import FipopError
 from fipop.ipam.addresses import Address, Family
+from fipop.ipam.intervals import IntervalSet
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
@@ -129,16 +131,16 @@ class ProviderTerm:
         )
 
     def _pool_samples(self) -> Iterable[PoolSample]:
-        taken = list(self._occupancy.tenancy.addresses())
+        taken = {family: list[int]() for family in Family}
+        for address in self._occupancy.tenancy.addresses():
+            taken[address.family].append(address.value)
         for each in self._occupancy.keys.pools():
             if each.pool is None:
                 continue
             for family in Family:
                 addresses = each.pool.addresses.of(family)
                 if addresses:
-                    used = sum(
-                        1 for address in taken if address.family is family and address.value in addresses
-                    )
+                    used = sum(value in addresses for value in _between(taken[family], addresses))
                     yield PoolSample(key=each.key, family=family.label, total=addresses.count, used=used)
 
     async def _list_carried(self) -> list[tuple[Address, Entry]]:
@@ -180,3 +182,9 @@ class ProviderTerm:
     def _retry_waiting(self) -> None:
         for name in self._reconciler.waiting:
             self._queue.add(name)
+
+
+def _between(values: Sequence[int], addresses: IntervalSet) -> Iterator[int]:
+    """Yield those of sorted values that lie between the ends of an interval: few pools have many."""
+    for each in addresses.intervals:
+        yield from values[bisect_left(values, each.first) : bisect_right(values, each.last)]

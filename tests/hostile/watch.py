@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import re
+import signal
 import threading
 import time
 import urllib.request
@@ -26,7 +28,8 @@ class Watch:
     """Looks ten times a second, from `start` to `stop`. `findings` are what must not be.
 
     `url` is where the process tells its health, `ports` are those that it may talk to, `secrets` what no file of its
-    and no command line may hold. `callbacks` is the file that `inside` writes.
+    and no command line may hold. `callbacks` is the file that `inside` writes. With more memory than `most_mib` the
+    process is killed.
     """
 
     process: Process
@@ -35,6 +38,7 @@ class Watch:
     secrets: tuple[bytes, ...]
     folder: Path
     callbacks: Path
+    most_mib: float = math.inf
     findings: list[str] = field(default_factory=list)
     rss_mib: float = 0.0
     folder_mib: float = 0.0
@@ -76,6 +80,9 @@ class Watch:
             return 0.0
         peak = int(found[1]) / 1024
         self.rss_mib = max(self.rss_mib, peak)
+        if peak > self.most_mib:
+            self._find(f"it had {peak:.0f} MiB, and was killed")
+            os.kill(self._pid, signal.SIGKILL)
         return peak
 
     def forget_peak(self) -> None:
