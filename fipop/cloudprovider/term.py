@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -20,6 +21,7 @@ from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.pruning import Pruner
 from fipop.cloudprovider.service_cache import ServiceCache, ServiceDoor
 from fipop.cloudprovider.services import Service
+from fipop.control.runs import Priority
 from fipop.control.store import Change, Name
 from fipop.control.workqueue import WorkQueue
 from fipop.errors import FipopError
@@ -34,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(first_seconds=0.5, limit_seconds=10.0)
 
+MANY = 64
+"""Where so many Services of a namespace lack an address, those of others come first."""
 CONCURRENCY = 512
 """So many Services wait for the same write of the ledger at most; how many are written at once is an option."""
 
@@ -82,6 +86,8 @@ class ProviderTerm:
             suspect=self._pruner.suspect,
         )
         self._ledger_entries = 0
+        self._lacking: Counter[str] = Counter()
+        """How many Services of each namespace came without an address in this term."""
 
     async def run(self, keys: PoolKeys) -> None:
         """Work until cancelled, with these keys at first."""
@@ -157,7 +163,10 @@ class ProviderTerm:
     def _service_changed(self, change: Change[Service]) -> None:
         self._occupancy.take_service(change)
         old, new = change.old, change.new
-        self._queue.add(change.latest.key)
+        namespace = change.latest.namespace
+        self._lacking[namespace] += _lacks(new) - _lacks(old)
+        has_many = self._lacking[namespace] > MANY
+        self._queue.add(change.latest.key, priority=Priority.BACKGROUND if has_many else Priority.NORMAL)
         if old is None:
             return
         is_gone = new is None or new.uid != old.uid
@@ -177,11 +186,15 @@ class ProviderTerm:
     def _look_at_all(self) -> None:
         for service in self._services.store.all():
             if service.is_load_balancer or self._occupancy.entries_of(service.uid):
-                self._queue.add(service.key)
+                self._queue.add(service.key, priority=Priority.BACKGROUND)
 
     def _retry_waiting(self) -> None:
         for name in self._reconciler.waiting:
             self._queue.add(name)
+
+
+def _lacks(service: Service | None) -> bool:
+    return service is not None and service.is_load_balancer and not service.has_annotation
 
 
 def _between(values: Sequence[int], addresses: IntervalSet) -> Iterator[int]:

@@ -35,6 +35,8 @@ class Scene:
     client: ApiClient
     namespace: str
     number: int
+    at_once: int = AT_ONCE
+    """So many requests side by side."""
     places: list[tuple[str, str]] = field(default_factory=list)
     """The keys that were set in ConfigMaps, by the path of each."""
 
@@ -126,20 +128,24 @@ def with_meta(number: int, **fields: Any) -> Json:
     return body
 
 
-async def side_by_side(count: int, step: Callable[[int], Awaitable[object]]) -> None:
-    """Do the steps, some at once."""
-    numbers = iter(range(count))
+def for_each(count: int, step: Step) -> Act:
+    """Do the step for each of so many, some at once."""
 
-    async def work() -> None:
-        for number in numbers:
-            await step(number)
+    async def act(scene: Scene) -> None:
+        numbers = iter(range(count))
 
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+        async def work() -> None:
+            for number in numbers:
+                await step(scene, number)
+
+        await asyncio.gather(*(work() for _ in range(scene.at_once)))
+
+    return act
 
 
 def made(count: int, build: Body) -> Act:
     """Create so many Services."""
-    return lambda scene: side_by_side(count, lambda number: scene.make(build(scene, number)))
+    return for_each(count, lambda scene, number: scene.make(build(scene, number)))
 
 
 def annotated(count: int, text: Callable[[Scene, int], str]) -> Act:
@@ -167,11 +173,6 @@ def then(*acts: Act) -> Act:
             await each(scene)
 
     return act
-
-
-def for_each(count: int, step: Step) -> Act:
-    """Do the step for each of so many, some at once."""
-    return lambda scene: side_by_side(count, lambda number: step(scene, number))
 
 
 def keys(build: Callable[[Scene], Mapping[str, str]], count: int = 20) -> Act:
@@ -318,18 +319,14 @@ ANNOTATIONS = {
         20, lambda *_: ",".join(f"172.20.{n // 250}.{n % 250 + 1}" for n in range(PARTS))
     ),
     "commas-alone": annotated(20, lambda *_: "," * LONG),
-    "one-word-of-200-kB": annotated(20, lambda *_: "x" * LONG),
     "digits-without-end": annotated(20, lambda *_: "9" * LONG),
     "control-characters": annotated(20, lambda *_: f"{HIDDEN},\u2028,\u0000,\ud83d\ude00"),
     "host-names": annotated(20, lambda *_: NAME_PARTS),
-    "zones-and-mapped-addresses": annotated(
-        20, lambda *_: "fe80::1%eth0,::ffff:10.50.0.1,::,0x7f.1,010.1.1.1"
-    ),
     "addresses-of-nobody": annotated(20, lambda *_: "0.0.0.0,255.255.255.255,224.0.0.1,127.0.0.1,ff02::1"),
     "addresses-of-other-pools": annotated(
         60, lambda _, number: ",".join(neighbour(number * 16 + each) for each in range(16))
     ),
-    "one-address-for-all": annotated(150, lambda scene, _: f"{scene.net}.7"),
+    "one-address-for-all": annotated(300, lambda scene, _: f"{scene.net}.7"),
     "sixteen-addresses-for-all": annotated(
         60, lambda scene, _: ",".join(f"{scene.net}.{each}" for each in range(1, 17))
     ),
@@ -341,7 +338,6 @@ ANNOTATIONS = {
         made(5, lambda _, number: service(number)),
         again(100, lambda scene, number: scene.change(annotating(None), f"web-{number % 5}")),
     ),
-    "stamp-of-200-kB": made(20, lambda _, number: service(number, annotations={STAMP: "x" * LONG})),
     "notes-of-200-kB": made(
         40, lambda _, number: service(number, annotations={"hostile.example/a": "x" * LONG})
     ),
@@ -370,19 +366,12 @@ ANNOTATIONS = {
 }
 
 SPECS = {
-    "request-of-another's-address": made(
-        60, lambda _, number: service(number, loadBalancerIP=neighbour(number))
-    ),
     "request-that-moves": then(
         made(5, lambda _, number: service(number)),
         again(
             100,
             lambda scene, number: scene.change(requesting(f"{scene.net}.{number + 50}"), f"web-{number % 5}"),
         ),
-    ),
-    "request-of-others-in-turn": then(
-        made(5, lambda _, number: service(number)),
-        again(100, lambda scene, number: scene.change(requesting(neighbour(number)), f"web-{number % 5}")),
     ),
     "ports-by-the-thousand": made(4, lambda _, number: with_ports(number, 1, 3000)),
     "ports-that-change": then(
@@ -404,11 +393,6 @@ SPECS = {
             else (["IPv4", "IPv6"], ["IPv6", "IPv4"])[number // 3 % 2],
         ),
     ),
-    "local-traffic-and-sharing": then(
-        lambda scene: scene.set(KEYS, {f"allow-share-{scene.namespace}": "true"}),
-        made(60, lambda _, number: service(number, ports=(1000 + number,), externalTrafficPolicy="Local")),
-    ),
-    "another-class": made(100, lambda _, number: service(number, loadBalancerClass=OTHER_CLASS)),
     "another-class-with-our-marks": made(
         60,
         lambda _, number: service(
@@ -431,16 +415,9 @@ SPECS = {
             number, externalIPs=[f"172.21.{n // 250}.{n % 250 + 1}" for n in range(1000)]
         ),
     ),
-    "source-ranges-by-the-thousand": made(
-        20,
-        lambda _, number: service(
-            number, loadBalancerSourceRanges=[f"172.21.{n // 250}.{n % 250}/32" for n in range(2000)]
-        ),
-    ),
     "labels-by-the-thousand": made(
         20, lambda _, number: service(number, labels={f"hostile.example/k{n}": "x" * 60 for n in range(2000)})
     ),
-    "names-of-63-characters": made(60, lambda _, number: with_meta(number, name=f"a{number:02}" + "x" * 60)),
 }
 
 METADATA = {
@@ -494,10 +471,6 @@ STATUSES = {
         made(40, lambda _, number: service(number)),
         for_each(40, lambda scene, number: scene.tell(ours("True", HIDDEN + "x" * 30_000), f"web-{number}")),
     ),
-    "our-condition-changed": then(
-        made(5, lambda _, number: service(number)),
-        again(100, lambda scene, number: scene.tell(ours("False", f"no. {number}"), f"web-{number % 5}")),
-    ),
     "status-of-a-thousand-addresses": then(
         made(10, lambda _, number: service(number)),
         for_each(
@@ -527,9 +500,6 @@ LIVES = {
         lambda scene, number: again(
             2, lambda *_: scene.make(service(number)), lambda *_: scene.remove(f"web-{number}")
         )(scene),
-    ),
-    "one-name-again-and-again": again(
-        120, lambda scene, _: scene.make(service()), lambda scene, _: scene.remove()
     ),
     "thirty-namespaces": for_each(30, fill_namespaces),
     "namespaces-deleted-at-once": then(
@@ -567,6 +537,29 @@ POOLS = {
         }
     ),
     "pool-of-800-kB": pool("10.0.0.1," * 90_000),
+    "large-pool-that-changes": then(
+        made(50, lambda _, number: service(number)),
+        again(
+            40,
+            lambda scene, number: scene.set(
+                KEYS,
+                {
+                    f"cidr-{scene.namespace}": f"{scene.net}.{number},"
+                    + ",".join(f"172.{n % 16 + 16}.{n // 250}.{n % 250}" for n in range(PARTS))
+                },
+            ),
+        ),
+    ),
+    "flags-of-any-text": keys(
+        lambda scene: {
+            f"{flag}-{scene.namespace}": text
+            for flag, text in (
+                ("allow-share", HIDDEN),
+                ("draining", "yes" * 1000),
+                ("interface", "\n" * 1000),
+            )
+        }
+    ),
     "pools-of-everything": keys(
         lambda scene: {
             f"cidr-{scene.namespace}": "0.0.0.0/0,::/0",
@@ -574,7 +567,6 @@ POOLS = {
             "cidr-hostile-6": "::/0",
         }
     ),
-    "pool-of-control-characters": pool(f"{HIDDEN}\n\t10.0.0.0/8\u2028,\x00"),
     "pool-of-another-namespace": keys(lambda scene: {f"cidr-{scene.namespace}": "10.50.0.0/16"}, count=100),
     "bad-keys-by-the-thousand": keys(lambda _: {f"cidr-hostile-{n}": f"{HIDDEN}{n}" for n in range(5_000)}),
     "pools-by-the-thousand": keys(
@@ -588,16 +580,6 @@ POOLS = {
     "exclusions-by-the-thousand": keys(
         lambda scene: {
             f"exclude-{scene.namespace}": ",".join(f"{scene.net}.{n % 250}/32" for n in range(PARTS))
-        }
-    ),
-    "flags-of-any-text": keys(
-        lambda scene: {
-            f"{flag}-{scene.namespace}": text
-            for flag, text in (
-                ("allow-share", HIDDEN),
-                ("draining", "yes" * 1000),
-                ("interface", "\n" * 1000),
-            )
         }
     ),
     "full-pool-freed-again-and-again": then(
@@ -637,9 +619,6 @@ LEDGERS = {
     "ledger-deleted": then(
         wait_for_ledger, made(20, lambda _, number: service(number)), again(5, delete_ledger)
     ),
-    "ledger-emptied": then(
-        wait_for_ledger, again(10, empty_ledger, lambda scene, number: scene.make(service(number)))
-    ),
     "ledger-that-says-it-is-open": then(wait_for_ledger, again(10, close_ledger)),
     "ledger-of-junk": ledger(
         lambda _: {
@@ -664,7 +643,6 @@ LEDGERS = {
     ),
     "ledger-with-a-version-that-is-no-number": forged(version=HIDDEN),
     "ledger-with-a-version-of-5000-digits": forged(version="9" * 5_000),
-    "ledger-with-ports-that-are-none": forged(ports=f"0-0/{HIDDEN} 70000/TCP -1/UDP"),
     "ledger-with-lone-surrogates": forged(service="\ud800/\udfff"),
 }
 

@@ -21,7 +21,7 @@ from localfleet.helm import Helm
 from localfleet.provider import ProviderProcess, install_provider
 from localfleet.waiting import eventually
 from tests.api.services.shop import KEYS, of
-from tests.hostile.service_kinds import GOOD_NAMESPACES, Kind, Scene, neighbour, service
+from tests.hostile.service_kinds import AT_ONCE, GOOD_NAMESPACES, Kind, Scene, neighbour, service
 from tests.hostile.watch import Watch
 
 STALL_MS, RSS_MIB, WAIT_SECONDS = 250.0, 120.0, 2.0
@@ -73,7 +73,7 @@ class ServiceStage:
         self.watch.forget_peak()
         self.waits.clear()
         self.problems.clear()
-        ends = await asyncio.gather(*(self._try(kind) for kind in kinds))
+        ends = await asyncio.gather(*(self._try(kind, AT_ONCE // len(kinds)) for kind in kinds))
         told = (*ends, *self.problems, *self.watch.findings[found:], *self._crashes())
         problems = [each for each in dict.fromkeys(told) if each]
         stall_ms, what = max(self.watch.callbacks_since(began), default=(0.0, ""))
@@ -88,9 +88,9 @@ class ServiceStage:
         self.measured.append(found)
         return found
 
-    async def _try(self, kind: Kind) -> str:
+    async def _try(self, kind: Kind, at_once: int) -> str:
         number = next(self._numbers)
-        scene = Scene(client=self.client, namespace=f"hostile-{number}", number=number)
+        scene = Scene(client=self.client, namespace=f"hostile-{number}", number=number, at_once=at_once)
         try:
             await scene.open()
             await kind.act(scene)
