@@ -9,10 +9,8 @@ from tests.hostile.services import open_service_stage, run_kinds
 CHOSEN = {
     "addresses-by-the-thousand",
     "ports-by-the-thousand",
-    "finalizers-by-the-thousand",
     "pools-by-the-thousand",
     "ledger-of-all-ports",
-    "ledger-of-impossible-names",
 }
 
 
@@ -24,6 +22,6 @@ async def test_hostile_services_cost_their_provider_neither_memory_nor_time(flee
         await run_kinds(stage, kinds, rounds=["alone"])
     problems = {each.kind: each.problems for each in stage.measured}
     # How long others wait is for make hostile: here other tests share the machine.
-    told = {name: [each for each in found if "waited" not in each] for name, found in problems.items()}
+    told = {name: [each for each in found if "Service waited" not in each] for name, found in problems.items()}
     assert told == dict.fromkeys(told, [])
     assert len(told) == len(kinds)
