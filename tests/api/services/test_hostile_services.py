@@ -22,6 +22,8 @@ async def test_hostile_services_cost_their_provider_neither_memory_nor_time(flee
         await run_kinds(stage, kinds, rounds=["alone"])
     problems = {each.kind: each.problems for each in stage.measured}
     # How long others wait is for make hostile: here other tests share the machine.
-    told = {name: [each for each in found if "Service waited" not in each] for name, found in problems.items()}
+    told = {
+        name: [each for each in found if "Service waited" not in each] for name, found in problems.items()
+    }
     assert told == dict.fromkeys(told, [])
     assert len(told) == len(kinds)
