@@ -109,7 +109,10 @@ async def try_services(fleet: LocalFleet, kinds: list[Kind], neighbours: int) ->
 
 def tell_measured(found: Measured) -> None:
     """Print what one kind cost, and in a sentence each what it broke."""
-    say(f"{found.kind}: {found.rss_mib:.0f} MiB, {found.stall_ms:.0f} ms, {found.wait_s:.2f} s")
+    say(
+        f"{found.kind}: {found.rss_mib:.0f} MiB, {found.stall_ms:.0f} ms, {found.wait_s:.2f} s "
+        f"(the API server {found.api_s:.2f} s)"
+    )
     for problem in found.problems:
         say(f"FAILED {found.kind}: {problem}")
 

@@ -46,6 +46,8 @@ class Measured:
     rss_mib: float
     stall_ms: float
     wait_s: float
+    api_s: float
+    """The longest that the API server took to create a well-behaved Service: what no provider can make good."""
     problems: Sequence[str]
 
 
@@ -62,6 +64,7 @@ class ServiceStage:
     problems: list[str] = field(default_factory=list)
     """What well-behaved Services met with since the last kind."""
     waits: list[float] = field(default_factory=list)
+    answers: list[float] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _log_read: int = 0
@@ -72,6 +75,7 @@ class ServiceStage:
         began, found = time.monotonic(), len(self.watch.findings)
         self.watch.forget_peak()
         self.waits.clear()
+        self.answers.clear()
         self.problems.clear()
         ends = await asyncio.gather(*(self._try(kind, AT_ONCE // len(kinds)) for kind in kinds))
         told = (*ends, *self.problems, *self.watch.findings[found:], *self._crashes())
@@ -84,7 +88,14 @@ class ServiceStage:
             problems.append(f"the provider had {rss_mib:.0f} MiB")
         if wait_s > WAIT_SECONDS:
             problems.append(f"a well-behaved Service waited {wait_s:.1f} s")
-        found = Measured(kind=name, rss_mib=rss_mib, stall_ms=stall_ms, wait_s=wait_s, problems=problems)
+        found = Measured(
+            kind=name,
+            rss_mib=rss_mib,
+            stall_ms=stall_ms,
+            wait_s=wait_s,
+            api_s=max(self.answers, default=0.0),
+            problems=problems,
+        )
         self.measured.append(found)
         return found
 
@@ -130,8 +141,10 @@ class ServiceStage:
         path = f"/api/v1/namespaces/{key[0]}/services"
         body = service(labels=GOOD)
         body["metadata"]["name"] = key[1]
+        asked = time.monotonic()
         await self.client.create(path, body)
         began = time.monotonic()
+        self.answers.append(began - asked)
         try:
             async with asyncio.timeout(PROBE_DEADLINE_SECONDS):
                 while not self.addresses.get(key):
