@@ -5,7 +5,7 @@
     python -m scripts.promises --moved OLD NEW  note that the ids that began with OLD begin with NEW now
 
 A promise is a test of one of FOLDERS, a bug that is put into the program (seeded::NAME), or a kind of hostile guest
-cluster (hostile::NAME). A promise whose test is gone stays in the list, with a note of what became of it.
+cluster or Service (hostile::NAME). A promise whose test is gone stays in the list, with a note of what became of it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tests.faults.seeded import NAMES
 from tests.hostile.cases import CASES
+from tests.hostile.service_kinds import KINDS
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "promises.txt"
@@ -178,7 +179,10 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     text = LIST.read_text(encoding="utf-8")
     promises = parse(text)
-    bugs, kinds = (f"seeded::{name}" for name in NAMES), (f"hostile::{case.name}" for case in CASES)
+    bugs, kinds = (
+        (f"seeded::{name}" for name in NAMES),
+        (f"hostile::{each.name}" for each in (*CASES, *KINDS)),
+    )
     existing = collect(*FOLDERS) | {*bugs, *kinds}
     if options.moved:
         promises = note_moves(

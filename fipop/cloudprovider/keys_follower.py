@@ -50,7 +50,7 @@ class KeysFollower:
 
     def _changed(self, found: ConfigMap | None) -> None:
         data = as_mapping(found.get("data")) if found is not None else {}
-        self.keys = PoolKeys({key: str(value) for key, value in data.items()})
+        self.keys = PoolKeys({key: str(value) for key, value in data.items()}, self.keys)
         problems = self.keys.problems()
         for key, problem in problems.items():
             if found is not None and self._problems.get(key) != problem:

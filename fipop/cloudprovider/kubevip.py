@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -53,11 +55,13 @@ class ServiceReconciler:
     _since: dict[str, float] = field(default_factory=dict, init=False)
     _batcher: Batcher[Service, Answer] = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
+    _rooms: dict[str, asyncio.Semaphore] = field(init=False)
 
     def __post_init__(self) -> None:
         self.quarrels = Quarrels(self.notices.now)
         self._batcher = Batcher(self._choose)
         self._slots = asyncio.Semaphore(self.writes_at_once)
+        self._rooms = defaultdict(lambda: asyncio.Semaphore(max(1, self.writes_at_once // 4)))
 
     async def reconcile(self, name: Name) -> RetryAfter | None:
         """Look at the Service of a name, and do what is to be done."""
@@ -75,6 +79,12 @@ class ServiceReconciler:
         if state is not State.FOREIGN:
             return await self._settle(service, state)
         return None
+
+    @asynccontextmanager
+    async def _turn(self, namespace: str) -> AsyncIterator[None]:
+        """Wait until a Service may be written. One namespace has a quarter of the slots at most."""
+        async with self._rooms[namespace], self._slots:
+            yield
 
     def forget(self, uid: str) -> None:
         """Forget a Service that is gone."""
@@ -131,27 +141,29 @@ class ServiceReconciler:
                 self.metrics.count_assignment(answer.reason)
             self.waiting[service.key] = answer
             self._suspect_stray(service)
-            await self.notices.tell_waiting(answer)
+            async with self._turn(service.namespace):
+                await self.notices.tell_waiting(answer)
             self.notices.look(service)
             return LATER if answer.reason in UNHEARD else None
         if is_written(answer):
             if service.word is not None:
                 await self.notices.tell_assigned(service, answer)
         else:
-            async with self._slots:
+            # Told in the same turn: with all that are written before the first is done nobody else would have one.
+            async with self._turn(service.namespace):
                 written = await self.assigner.write(answer)
-            if written is None:
-                if self.services.by_uid(service.uid) is None:
-                    # It went while the address was entered for it: nobody else will hear of both.
-                    self.suspect(service.uid)
-                return SOON
-            if restores:
-                self.quarrels.note_restored(service)
-                logger.info("address restored", extra={"service": "/".join(service.key)})
-            self.metrics.count_assignment("assigned")
-            if not service.annotated:
-                self.metrics.observe_assignment(time.monotonic() - since)
-            await self.notices.tell_assigned(parse_service(written), answer, written)
+                if written is None:
+                    if self.services.by_uid(service.uid) is None:
+                        # It went while the address was entered for it: nobody else will hear of both.
+                        self.suspect(service.uid)
+                    return SOON
+                if restores:
+                    self.quarrels.note_restored(service)
+                    logger.info("address restored", extra={"service": "/".join(service.key)})
+                self.metrics.count_assignment("assigned")
+                if not service.annotated:
+                    self.metrics.observe_assignment(time.monotonic() - since)
+                await self.notices.tell_assigned(parse_service(written), answer, written)
         self.waiting.pop(service.key, None)
         self._since.pop(service.uid, None)
         self.notices.look(service)
@@ -204,7 +216,7 @@ class ServiceReconciler:
         self, service: Service, change: Callable[[JsonView], dict[str, Any]]
     ) -> RetryAfter | None:
         """Write a change of a Service as it is known; ApiError where that cannot be done."""
-        async with self._slots:
+        async with self._turn(service.namespace):
             live = await self.assigner.client.get(SERVICES, service.name, namespace=service.namespace)
             if live is None:
                 return None

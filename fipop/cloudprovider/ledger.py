@@ -27,13 +27,14 @@ from itertools import groupby
 from typing import Any
 
 from fipop.api import names
-from fipop.cloudprovider.services import Service, parse_service
+from fipop.cloudprovider.services import Service, few_ports, parse_service
 from fipop.errors import (
     IpamError,
 )
 from fipop.ipam.addresses import DHCP, Address, address_key, parse_address_key
 from fipop.ipam.assignment import Port
 from fipop.jsons import JsonView, as_mapping
+from fipop.texts import is_namespace, is_object_name
 
 NAME, NAMESPACE = names.GUEST_LEDGER, names.GUEST_LEDGER_NAMESPACE
 """Whatever the namespace of the kubevip ConfigMap: providers of two classes share it."""
@@ -218,12 +219,14 @@ def _parse_tenants(text: str) -> Mapping[str, Entry]:
 
 def _parse_entry(value: Mapping[str, Any]) -> Entry:
     namespace, _, name = value["service"].partition("/")
+    if not (is_namespace(namespace) and is_object_name(name)):
+        raise ValueError(value["service"])
     return Entry(
         uid=str(value["uid"]),
-        version=str(value["version"]),
+        version=str(int(value["version"])),
         namespace=namespace,
         name=name,
-        ports=frozenset(_parse_ports(value.get("ports", ""))),
+        ports=few_ports(_parse_ports(value.get("ports", ""))),
         consents=bool(value.get("shares")),
         is_chosen=bool(value.get("chosen")),
     )

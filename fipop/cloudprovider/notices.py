@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from fipop.api.conditions import Verdict
 from fipop.cloudprovider.choosing import Choice, Refused
 from fipop.cloudprovider.conditions import Word, with_word
-from fipop.cloudprovider.occupancy import Occupancy, is_shared
+from fipop.cloudprovider.occupancy import MOST_NAMED, Occupancy, is_shared
 from fipop.cloudprovider.services import ADDRESSES, ANOTHER_CONTROLLER, MOST_ADDRESSES, Service
 from fipop.errors import ApiConflictError, ApiNotFoundError
 from fipop.ipam.addresses import format_address
@@ -99,7 +99,7 @@ class Notices:
         texts, local, neighbours = [], [], set[str]()
         for address in dict.fromkeys((*service.annotated, *filter(None, (service.requested,)))):
             clashing = tenancy.clashing(address, service.uid)
-            neighbours.update(clashing)
+            neighbours.update(clashing[:MOST_NAMED])
             if clashing:
                 texts.append(f"{format_address(address)} is in use by {self.occupancy.names(clashing)}, too")
             elif service.is_local and is_shared(tenancy, address):

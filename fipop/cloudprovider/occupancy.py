@@ -13,6 +13,9 @@ from fipop.ipam.assignment import Port, Tenancy, Tenant
 
 ServiceStore = Store[Service]
 
+MOST_NAMED = 16
+"""So many tenants of an address are told of: where a thousand have it, each would be told of all others."""
+
 
 class Occupancy:
     """The tenancy of a guest's addresses, by the uids of Services.
@@ -30,6 +33,7 @@ class Occupancy:
     def take_keys(self, keys: PoolKeys) -> None:
         """Take in what the ConfigMap says now."""
         self.keys = keys
+        self.tenancy.forget_pools()
         self.refresh(self._known_uids())
 
     def take_ledger(self, ledger: Ledger | None) -> frozenset[str]:
@@ -52,8 +56,9 @@ class Occupancy:
         return bool(self.tenancy.clashing(address, uid))
 
     def names(self, uids: Iterable[str]) -> str:
-        """Name Services, as people know them."""
-        return ", ".join(sorted(self._name(uid) for uid in uids))
+        """Name Services, as people know them; of many the first."""
+        names = [self._name(uid) for uid in uids]
+        return ", ".join(sorted(names[:MOST_NAMED])) + (" and others" if names[MOST_NAMED:] else "")
 
     def refresh(self, uids: Iterable[str]) -> None:
         """Bring what is known of Services up to date; what was only tried for them is gone then."""

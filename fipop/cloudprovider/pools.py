@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice
 
 from fipop.cloudprovider.go_values import parse_bool
 from fipop.errors import IpamError
@@ -19,6 +19,9 @@ from fipop.ipam.guest_pool import parse_guest_pool
 GLOBAL = "global"
 DHCP_TEXTS = frozenset({"0.0.0.0/32", "::/128"})
 """The whole text of a pool that means DHCP: every Service gets 0.0.0.0, whatever its families and policy."""
+
+MOST_SHOWN = 1000
+"""Of more pools, and of more keys that cannot be read, nobody is told: each costs time. They serve all the same."""
 
 _POOL_KINDS = ("cidr", "range")
 
@@ -34,10 +37,15 @@ class NamespacePool:
 
 
 class PoolKeys:
-    """The data of the ConfigMap. What cannot be read concerns the namespaces of that key alone."""
+    """The data of the ConfigMap. What cannot be read concerns the namespaces of that key alone.
 
-    def __init__(self, data: Mapping[str, str]) -> None:
+    A pool that `former` has by the same text is the same one, so that what is remembered of it stays.
+    """
+
+    def __init__(self, data: Mapping[str, str], former: PoolKeys | None = None) -> None:
         self._data = dict(data)
+        self._built: dict[tuple[str, str, str, bool, bool], NamespacePool] = {}
+        self._former = former._built if former is not None else {}  # noqa: SLF001 - of our own class
         self._descending = data.get("search-order", "").strip() == "desc"
         self._scopes = self._read_scopes()
 
@@ -50,9 +58,9 @@ class PoolKeys:
         return None
 
     def pools(self) -> tuple[NamespacePool, ...]:
-        """Give the pools of all keys, in the order of the keys."""
+        """Give the pools of the first MOST_SHOWN keys, in their order."""
         keys = sorted(key for key in self._data if key.partition("-")[0] in _POOL_KINDS)
-        return tuple(self._read_pool(key, key.partition("-")[2]) for key in keys)
+        return tuple(self._read_pool(key, key.partition("-")[2]) for key in keys[:MOST_SHOWN])
 
     def allows_sharing(self, namespace: str) -> bool:
         """Whether Services of a namespace may share addresses, whichever pool serves them."""
@@ -64,7 +72,7 @@ class PoolKeys:
         return (self._data[key].strip() or None) if key is not None else None
 
     def problems(self) -> Mapping[str, str]:
-        """Say of each key that cannot be read why."""
+        """Say of each key that cannot be read why, of MOST_SHOWN at most."""
         found = {each.key: each.problem for each in self.pools() if each.problem is not None}
         for key, value in self._data.items():
             is_flag = key.startswith(("allow-share-", "draining-")) or key == "skip-end-ips-in-cidr"
@@ -73,7 +81,7 @@ class PoolKeys:
                     parse_bool(value)
                 except ValueError as error:
                     found[key] = f"{key}: {error}"
-        return found
+        return dict(islice(found.items(), MOST_SHOWN))
 
     def _read_pool(self, key: str, scope: str) -> NamespacePool:
         text = self._data[key]
@@ -86,12 +94,10 @@ class PoolKeys:
         if not text.strip():
             return NamespacePool(key=key, problem=f"{key} is empty")
         exclude = self._data.get(f"exclude-{scope}", "")
-        skips = self._flag("skip-end-ips-in-cidr")
-        try:
-            pool = _build_pool(key, text, exclude, skips, self._descending)
-        except IpamError as error:
-            return NamespacePool(key=key, problem=f"{key}: {error}")
-        return NamespacePool(key=key, pool=pool)
+        said = key, text, exclude, self._flag("skip-end-ips-in-cidr"), self._descending
+        if said not in self._built:
+            self._built[said] = self._former.get(said) or _build_pool(*said)
+        return self._built[said]
 
     def _read_scopes(self) -> dict[str, list[str]]:
         """Give the named pools of each namespace, by name."""
@@ -114,8 +120,9 @@ class PoolKeys:
             return False
 
 
-@lru_cache(maxsize=256)
-def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> AddressPool:
-    """Build a pool; the same one for the same text, so that what is remembered of it outlives other keys' changes."""
-    addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips)
-    return AddressPool(key=key, addresses=addresses, descending=descending)
+def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> NamespacePool:
+    try:
+        addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips)
+    except IpamError as error:
+        return NamespacePool(key=key, problem=f"{key}: {error}")
+    return NamespacePool(key=key, pool=AddressPool(key=key, addresses=addresses, descending=descending))

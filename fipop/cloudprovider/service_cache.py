@@ -98,8 +98,13 @@ class ServiceDoor:
     async def replace(
         self, resource: Resource, body: dict[str, Any], *, subresource: str | None = None
     ) -> Json:
-        """Replace a Service at the version of the body."""
-        made = await self._client.replace(resource, body, subresource=subresource)
+        """Replace a Service at the version of the body, but for `managedFields`, which the API server keeps.
+
+        Of a Service with thousands of ports they are most of it.
+        """
+        meta = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
+        made = await self._client.replace(resource, {**body, "metadata": meta}, subresource=subresource)
+        made["metadata"].pop("managedFields", None)
         self._services.take(made)
         return made
 

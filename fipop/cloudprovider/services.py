@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
+from itertools import islice
 
 from fipop.api.conditions import Verdict
 from fipop.cloudprovider.conditions import Word, read_word
@@ -33,6 +34,8 @@ ANOTHER_CONTROLLER = "AnotherController"
 """The reason of a Service that is left alone: see `quarrels`."""
 MOST_ADDRESSES = 16
 """So many parts of A, and of the status, count: each takes memory, and room in the ledger."""
+MOST_PORTS = 256
+"""Who has more ports shares an address with nobody: ports take memory, too."""
 
 
 class State(Enum):
@@ -183,7 +186,7 @@ def parse_service(obj: JsonView) -> Service:
         is_deleting=bool(meta.get("deletionTimestamp")),
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=_read_families(spec.get("ipFamilies")),
-        ports=frozenset(_read_ports(spec.get("ports"))),
+        ports=few_ports(_read_ports(spec.get("ports"))),
         annotated=_read_addresses(annotation.split(",", MOST_ADDRESSES)[:MOST_ADDRESSES]),
         parts=annotation.count(",") + 1,
         has_annotation=bool(annotation),
@@ -243,6 +246,12 @@ def order_addresses(addresses: Iterable[Address], families: Sequence[Family]) ->
     """Put addresses in the order of A: IPv6 first exactly when it is the first of `ipFamilies`."""
     first = families[0] if families else Family.IPV4
     return tuple(sorted(addresses, key=lambda each: (each.family is not first, each)))
+
+
+def few_ports(ports: Iterable[Port]) -> frozenset[Port]:
+    """Return these ports, none if there are more than MOST_PORTS; only so many are asked for."""
+    found = frozenset(islice(ports, MOST_PORTS + 1))
+    return found if len(found) <= MOST_PORTS else frozenset()
 
 
 def _read_policy(value: object) -> FamilyPolicy:

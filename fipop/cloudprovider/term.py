@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -19,10 +21,12 @@ from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.pruning import Pruner
 from fipop.cloudprovider.service_cache import ServiceCache, ServiceDoor
 from fipop.cloudprovider.services import Service
+from fipop.control.runs import Priority
 from fipop.control.store import Change, Name
 from fipop.control.workqueue import WorkQueue
 from fipop.errors import FipopError
 from fipop.ipam.addresses import Address, Family
+from fipop.ipam.intervals import IntervalSet
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
@@ -32,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(first_seconds=0.5, limit_seconds=10.0)
 
+MANY = 64
+"""Where so many Services of a namespace lack an address, those of others come first."""
 CONCURRENCY = 512
 """So many Services wait for the same write of the ledger at most; how many are written at once is an option."""
 
@@ -80,6 +86,8 @@ class ProviderTerm:
             suspect=self._pruner.suspect,
         )
         self._ledger_entries = 0
+        self._lacking: Counter[str] = Counter()
+        """How many Services of each namespace came without an address in this term."""
 
     async def run(self, keys: PoolKeys) -> None:
         """Work until cancelled, with these keys at first."""
@@ -130,16 +138,16 @@ class ProviderTerm:
         )
 
     def _pool_samples(self) -> Iterable[PoolSample]:
-        taken = list(self._occupancy.tenancy.addresses())
+        taken = {family: list[int]() for family in Family}
+        for address in self._occupancy.tenancy.addresses():
+            taken[address.family].append(address.value)
         for each in self._occupancy.keys.pools():
             if each.pool is None:
                 continue
             for family in Family:
                 addresses = each.pool.addresses.of(family)
                 if addresses:
-                    used = sum(
-                        1 for address in taken if address.family is family and address.value in addresses
-                    )
+                    used = sum(value in addresses for value in _between(taken[family], addresses))
                     yield PoolSample(key=each.key, family=family.label, total=addresses.count, used=used)
 
     async def _list_carried(self) -> list[tuple[Address, Entry]]:
@@ -156,7 +164,10 @@ class ProviderTerm:
     def _service_changed(self, change: Change[Service]) -> None:
         self._occupancy.take_service(change)
         old, new = change.old, change.new
-        self._queue.add(change.latest.key)
+        namespace = change.latest.namespace
+        self._lacking[namespace] += _lacks(new) - _lacks(old)
+        has_many = self._lacking[namespace] > MANY
+        self._queue.add(change.latest.key, priority=Priority.BACKGROUND if has_many else Priority.NORMAL)
         if old is None:
             return
         is_gone = new is None or new.uid != old.uid
@@ -176,8 +187,18 @@ class ProviderTerm:
     def _look_at_all(self) -> None:
         for service in self._services.store.all():
             if service.is_load_balancer or self._occupancy.entries_of(service.uid):
-                self._queue.add(service.key)
+                self._queue.add(service.key, priority=Priority.BACKGROUND)
 
     def _retry_waiting(self) -> None:
         for name in self._reconciler.waiting:
             self._queue.add(name)
+
+
+def _lacks(service: Service | None) -> bool:
+    return service is not None and service.is_load_balancer and not service.has_annotation
+
+
+def _between(values: Sequence[int], addresses: IntervalSet) -> Iterator[int]:
+    """Yield those of sorted values that lie between the ends of an interval: few pools have many."""
+    for each in addresses.intervals:
+        yield from values[bisect_left(values, each.first) : bisect_right(values, each.last)]

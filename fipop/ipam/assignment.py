@@ -105,6 +105,10 @@ class Tenancy(Generic[OwnerT]):
             if family is address.family and address.value in free.addresses:
                 free.put_back(address.value)
 
+    def forget_pools(self) -> None:
+        """Forget how far pools were walked; for when they may be others from now on."""
+        self._lists.clear()
+
     def held_by(self, owner: OwnerT) -> tuple[Address, ...]:
         """Give the addresses of an owner, IPv4 first."""
         return tuple(sorted(self._addresses.get(owner, ())))

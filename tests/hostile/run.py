@@ -308,7 +308,8 @@ async def open_stage(fleet: LocalFleet, name: str, *, neighbours: int) -> AsyncI
         await operator.start()
         ports = {_port(url) for url in (stack.plane.url, stack.proxy.url, repository.url)} | {behind.port}
         watch = Watch(
-            operator=operator,
+            process=operator.process,
+            url=operator.health_url,
             ports=ports,
             secrets=(TOKEN.encode(),),
             folder=stack.installation.folder / "operator-0",

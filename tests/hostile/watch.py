@@ -1,11 +1,13 @@
-"""Watches the operator from outside while hostile guests are at work: what it holds, leaves, and whom it talks to."""
+"""Watches a process of fipop from outside while others are hostile: what it holds, leaves, and whom it talks to."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import re
+import signal
 import threading
 import time
 import urllib.request
@@ -14,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localfleet.installation import OperatorProcess
+from localfleet.processes import Process
 
 POLL_SECONDS = 0.1
 LIVE_SECONDS = 2.0
@@ -25,14 +27,18 @@ _LISTENING = "0A"
 class Watch:
     """Looks ten times a second, from `start` to `stop`. `findings` are what must not be.
 
-    `ports` are those that the operator may talk to, `secrets` what no file of its and no command line may hold.
+    `url` is where the process tells its health, `ports` are those that it may talk to, `secrets` what no file of its
+    and no command line may hold. `callbacks` is the file that `inside` writes. With more memory than `most_mib` the
+    process is killed.
     """
 
-    operator: OperatorProcess
+    process: Process
+    url: str
     ports: set[int]
     secrets: tuple[bytes, ...]
     folder: Path
     callbacks: Path
+    most_mib: float = math.inf
     findings: list[str] = field(default_factory=list)
     rss_mib: float = 0.0
     folder_mib: float = 0.0
@@ -43,10 +49,11 @@ class Watch:
     _stopped: threading.Event = field(default_factory=threading.Event)
     _began: float = 0.0
     _log_began: int = 0
+    _pid: int = 0
 
     def start(self) -> None:
         """Begin; what was before does not count, but for memory."""
-        self._began = time.monotonic()
+        self._began, self._pid = time.monotonic(), self.process.pid
         self._log_began = self._log_bytes()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -57,26 +64,49 @@ class Watch:
             return
         self._stopped.set()
         await asyncio.to_thread(self._thread.join)
-        self._read_memory()
+        self.read_peak()
         self.log_mib = (self._log_bytes() - self._log_began) / 2**20
-        self.long_callbacks = self._read_callbacks()
+        self.long_callbacks = self.callbacks_since(self._began)
+
+    def read_peak(self) -> float:
+        """Return the most memory that the process had since `forget_peak`, in MiB; `rss_mib` is the most of all."""
+        try:
+            status = Path(f"/proc/{self._pid}/status").read_text()
+        except OSError:
+            status = ""
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        if found is None:  # nobody is left, or a zombie
+            self._find("the process is gone")
+            return 0.0
+        peak = int(found[1]) / 1024
+        self.rss_mib = max(self.rss_mib, peak)
+        if peak > self.most_mib:
+            self._find(f"it had {peak:.0f} MiB, and was killed")
+            os.kill(self._pid, signal.SIGKILL)
+        return peak
+
+    def forget_peak(self) -> None:
+        """Have the kernel measure the peak of memory anew."""
+        self.read_peak()
+        with suppress(OSError):
+            Path(f"/proc/{self._pid}/clear_refs").write_text("5")
 
     @property
     def stall_ms(self) -> float:
         """The longest callback of any loop, in its thread's processor time."""
         return max((took for took, _ in self.long_callbacks), default=0.0)
 
-    def _read_callbacks(self) -> list[tuple[float, str]]:
-        """Give the callbacks of more than 20 ms, the longest first."""
+    def callbacks_since(self, began: float) -> list[tuple[float, str]]:
+        """Return the callbacks of more than 20 ms that ended after this monotonic time, the longest first."""
         found = []
         for line in self.callbacks.read_text().splitlines() if self.callbacks.exists() else []:
             at, took, what = line.split(" ", 2)
-            if float(at) >= self._began:
+            if float(at) >= began:
                 found.append((float(took), what))
         return sorted(found, reverse=True)
 
     def _log_bytes(self) -> int:
-        return (self.folder / "operator.log").stat().st_size
+        return self.process.log.stat().st_size
 
     def _watch(self) -> None:
         # In a thread of its own: the loop of this process is the hostile guests'.
@@ -84,27 +114,18 @@ class Watch:
             if self._stopped.wait(POLL_SECONDS):
                 return
             self._probe()
-            self._read_memory()
+            self.read_peak()
             self._look(deep=number % 10 == 0)
 
     def _probe(self) -> None:
         try:
-            with urllib.request.urlopen(f"{self.operator.health_url}/livez", timeout=LIVE_SECONDS) as answer:
+            with urllib.request.urlopen(f"{self.url}/livez", timeout=LIVE_SECONDS) as answer:
                 answer.read()
         except OSError as error:  # an answer that is none of success, too
             self._find(f"/livez did not answer well within {LIVE_SECONDS:.0f} s: {error}")
 
-    def _read_memory(self) -> None:
-        try:
-            status = Path(f"/proc/{self.operator.process.pid}/status").read_text()
-        except OSError:
-            self._find("the operator is gone")
-            return
-        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
-        self.rss_mib = max(self.rss_mib, int(peak[1]) / 1024) if peak else self.rss_mib
-
     def _look(self, *, deep: bool) -> None:
-        family = list(_family(self.operator.process.pid))
+        family = list(_family(self._pid))
         peers, listening = _find_peers(family)
         # The doors of helms that have just ended, too: the other end of such a connection may be gone already.
         self._doors |= listening

@@ -113,3 +113,21 @@ def test_a_shared_address_that_is_to_be_local_would_be_on_two_nodes() -> None:
     told = Told(mine, other(ports=[{"port": 81}]), allow_share_shop="true")
     told.notices.look(told.service)
     assert told.events == [SHARED_LOCAL]
+
+
+def test_of_an_address_that_hundreds_have_few_look_again() -> None:
+    """Each that comes would have all look again, and each look would name all."""
+    others = [
+        build(
+            "10.0.0.1",
+            "10.0.0.1",
+            marked=True,
+            finalized=True,
+            meta={"name": f"o{number}", "uid": f"o{number}"},
+        )
+        for number in range(300)
+    ]
+    told = Told(HELD, *others)
+    told.notices.look(told.service)
+    assert told.events == [IN_USE]
+    assert [len(each) for each in told.again] == [16]

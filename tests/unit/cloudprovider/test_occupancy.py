@@ -60,6 +60,14 @@ def test_two_may_share_where_their_ports_differ_and_their_namespaces_allow_it() 
     assert found.has_clash("u", X), "both want port 80"
 
 
+def test_of_many_who_have_an_address_the_first_are_named() -> None:
+    found, _ = occupancy()
+    named = found.names([f"u{number:03}" for number in range(500)])
+    assert named.startswith("u000, u001, ")
+    assert named.endswith(" and others")
+    assert len(named) < 200
+
+
 def test_a_service_that_only_the_ledger_knows_has_its_name() -> None:
     found, _ = occupancy()
     found.take_ledger(Ledger(uid="l", version="1", entries={X: {"u": ENTRY}}))

@@ -109,9 +109,21 @@ def test_every_key_that_cannot_be_read_is_told_and_harms_no_other() -> None:
 
 
 def test_a_pool_whose_text_stays_is_the_same_when_other_keys_change() -> None:
-    before, after = PoolKeys(OWN_CIDR), PoolKeys(OWN_CIDR | GLOBAL_CIDR)
+    before = PoolKeys(OWN_CIDR)
+    assert before.pool_of("shop") is before.pool_of("shop")
+    after = PoolKeys(OWN_CIDR | GLOBAL_CIDR, before)
     first, second = before.pool_of("shop"), after.pool_of("shop")
     assert first is not None
     assert second is not None
     assert first.pool is second.pool
     assert [each.key for each in after.pools()] == ["cidr-global", "cidr-shop"]
+
+
+def test_pools_by_the_thousand_serve_and_the_first_thousand_are_told_of() -> None:
+    data = {f"cidr-{number:05}": f"10.{number // 250}.{number % 250}.0/24" for number in range(5000)}
+    keys = PoolKeys(data | {f"draining-{number}": "no word" for number in range(5000)})
+    assert len(keys.pools()) == 1000
+    assert len(keys.problems()) == 1000
+    last = keys.pool_of("04999")
+    assert last is not None
+    assert last.pool is not None

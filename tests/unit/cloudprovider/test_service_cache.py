@@ -50,6 +50,22 @@ async def test_what_is_read_and_written_through_the_door_is_known_at_once() -> N
     assert heard == ["7", "8"]
 
 
+async def test_managed_fields_are_neither_sent_nor_kept_and_what_was_read_has_them() -> None:
+    """The API server keeps them. Of a Service with thousands of ports they are most of its megabyte."""
+    sent: list[Any] = []
+
+    async def replace(_resource: object, body: dict[str, Any], **_: object) -> Any:
+        sent.append(body)
+        return {**body, "metadata": {**body["metadata"], "managedFields": [{"manager": "kubectl"}]}}
+
+    found, _ = cache()
+    live = build(meta={"managedFields": [{"manager": "kubectl"}]})
+    made = await ServiceDoor(AnsweringClient(replace=replace), found).replace(SERVICES, live)
+    assert "managedFields" not in sent[0]["metadata"]
+    assert "managedFields" not in made["metadata"]
+    assert live["metadata"]["managedFields"] == [{"manager": "kubectl"}]
+
+
 async def test_a_service_that_is_gone_is_none() -> None:
     async def get(*_: object, **__: object) -> None:
         return None

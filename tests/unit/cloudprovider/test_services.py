@@ -109,3 +109,9 @@ def test_what_people_write_is_read_as_far_as_it_can_be() -> None:
     assert (read.families, read.policy, read.is_local) == ((V6,), FamilyPolicy.PREFER_DUAL_STACK, True)
     nothing = parse_service({"metadata": None, "spec": "x", "status": []})
     assert (nothing.is_load_balancer, nothing.policy) == (False, FamilyPolicy.SINGLE_STACK)
+
+
+@pytest.mark.parametrize(("count", "kept"), [(256, 256), (257, 0), (20_000, 0)])
+def test_of_more_ports_than_256_none_counts_so_that_nobody_shares(count: int, kept: int) -> None:
+    ports = [{"port": 1 + number, "protocol": "UDP"} for number in range(count)]
+    assert len(parse_service(build(ports=ports)).ports) == kept

@@ -88,8 +88,8 @@ async def test_who_waits_is_served_when_the_keys_change() -> None:
         add(memory, name)
     term = build(client)
     async with running(term.run(KEYS)):
+        await until(lambda: sum(bool(addresses(memory, name)) for name in "abc") == 2, "two to be served")
         await until(lambda: term.snapshot().waiting == 1, "one to wait")
-        assert sum(bool(addresses(memory, name)) for name in "abc") == 2
         term.take_keys(PoolKeys({"cidr-global": "10.0.0.1-10.0.0.3"}))
         await until(lambda: all(addresses(memory, name) for name in "abc"), "all to be served")
     assert (CONFIG_MAPS.plural, *LEDGER[1:]) == LEDGER
@@ -141,3 +141,26 @@ async def test_a_controller_that_overwrites_at_once_is_answered_three_times_an_h
         # And the condition once more: that it is assigned.
         assert (writes.count("any"), writes.count("another")) == (8 + 8, 6)
         assert term.snapshot().overwritten == 1
+
+
+async def test_who_comes_while_another_namespace_has_hundreds_is_served_before_most_of_them() -> None:
+    memory = Memory()
+    term = build(Guest(memory))
+    served: list[str] = []
+    busy = [f"busy-{number}" for number in range(800)]
+
+    def note(change: Any) -> None:
+        if change.plural != SERVICES.plural:
+            return
+        meta = change.obj["metadata"]
+        if meta["name"] not in served and addresses(memory, meta["name"], meta["namespace"]):
+            served.append(meta["name"])
+            if len(served) == 1:
+                add(memory, "late", namespace="quiet")
+
+    async with running(term.run(PoolKeys({"cidr-global": "10.0.0.0/16"}))):
+        memory.listeners.append(note)
+        for name in busy:
+            add(memory, name, namespace="busy")
+        await until(lambda: "late" in served, "who came last to be served")
+    assert served.index("late") < len(busy) / 2
