@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fipop.cloudprovider.bodies import assigned, stamped
 from fipop.cloudprovider.choosing import LEDGER_FULL, LEDGER_UNKNOWN, Choice, Refused, Round, in_order
-from fipop.cloudprovider.ledger import FULL, UNKNOWN, Entry, Ledger
+from fipop.cloudprovider.ledger import FULL, UNKNOWN, Entry, Ledger, entry_of
 from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.pools import PoolKeys
@@ -54,8 +54,6 @@ class AddressAssigner:
     list_live: ListLive
     _claims_by: str = field(default="", init=False)
     """The uid of the ledger that may be claimed by: see there."""
-    _carried: list[tuple[Address, Entry]] = field(default_factory=list, init=False)
-    """What Services carried when no write by a former ledger could come any more."""
     unstamped: list[Service] = field(default_factory=list, init=False)
     """Those into which such a write may still come, as the API server refuses to have them written."""
 
@@ -66,22 +64,20 @@ class AddressAssigner:
         """
         ledger = await self.ledger.known()
         found: Sequence[Service] = self.unstamped
-        carried, unstamped = self._carried, []
+        unstamped = []
         if not ledger.is_known:
             return
         if ledger.uid != self._claims_by:
-            carried, found = [], () if ledger.is_open else await self.list_live()
+            found = () if ledger.is_open else await self.list_live()
         for service in found:
             try:
-                now = await self._stamp(service, ledger.uid)
+                await self._stamp(service, ledger.uid)
             except (ApiForbiddenError, ApiInvalidError):
                 unstamped.append(service)
-            else:
-                carried += carried_by([now] if now is not None else [], self.occupancy.keys)
-        self._carried, self.unstamped, self._claims_by = carried, unstamped, ledger.uid
+        self.unstamped, self._claims_by = unstamped, ledger.uid
 
-    async def _stamp(self, service: Service, ledger_uid: str) -> Service | None:
-        """Write a Service anew that may be written by what the former ledger said; gives it as it is then.
+    async def _stamp(self, service: Service, ledger_uid: str) -> None:
+        """Write a Service anew that may be written by what the former ledger said; what it says then is known.
 
         By its status, since policies are made for the rest of it; that makes a new version as well.
         """
@@ -89,16 +85,13 @@ class AddressAssigner:
         def is_due(each: Service) -> bool:
             return each.may_be_written and each.ledger != ledger_uid
 
-        if not is_due(service):
-            return service
-        live = await self._read(service)
+        live = await self._read(service) if is_due(service) else None
         if live is not None and is_due(parse_service(live)):
             try:
-                live = await self.client.replace(SERVICES, stamped(live, ledger_uid), subresource="status")
+                await self.client.replace(SERVICES, stamped(live, ledger_uid), subresource="status")
             except (ApiConflictError, ApiNotFoundError):
                 # Such a write fails now, or it was just this one that came first.
-                live = await self._read(service)
-        return parse_service(live) if live is not None else None
+                await self._read(service)
 
     async def _read(self, service: Service) -> Json | None:
         return await self.client.get(SERVICES, service.name, namespace=service.namespace)
@@ -124,8 +117,8 @@ class AddressAssigner:
             made = attempt.serve(ordered, ledger)
             if made is ledger or ledger.is_open or self.unstamped:
                 return made
-            # Who finds it open relies on it alone: whatever Services carry is in it.
-            lacking = lacking_in(made, self._carried)
+            # Who finds it open relies on it alone: whatever Services carry by now is in it.
+            lacking = lacking_in(made, carried_by(self.occupancy.services.all(), self.occupancy.keys))
             if len(made.fitting(lacking)) < len(lacking):
                 return made
             return replace(made.having(lacking), is_open=True)
@@ -173,22 +166,13 @@ def lacking_in(ledger: Ledger, carried: Sequence[tuple[Address, Entry]]) -> list
 
 def carried_by(services: Iterable[Service], keys: PoolKeys) -> list[tuple[Address, Entry]]:
     """Return the entries of a new ledger: what Services carry that was chosen, or that lies in a pool."""
-    pools = [each.pool.addresses for each in keys.pools() if each.pool is not None]
-    found: list[tuple[Address, Entry]] = []
-    for service in services:
-        chosen = service.annotated if service.is_chosen else ()
-        for address in sorted(service.carried) if service.is_holder else ():
-            if address in chosen or any(address in pool for pool in pools):
-                entry = Entry(
-                    uid=service.uid,
-                    version=service.version,
-                    namespace=service.namespace,
-                    name=service.name,
-                    ports=service.ports,
-                    is_chosen=address in chosen,
-                )
-                found.append((address, entry))
-    return found
+    return [
+        (address, entry_of(service, is_chosen=is_chosen))
+        for service in services
+        if service.is_holder
+        for address in sorted(service.carried)
+        if (is_chosen := service.is_chosen and address in service.annotated) or keys.have(address)
+    ]
 
 
 def is_written(choice: Choice) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fipop.cloudprovider.ledger import FULL, Entry, Ledger, is_overwritten
+from fipop.cloudprovider.ledger import FULL, Entry, Ledger, entry_of, is_overwritten
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.services import Service, State, order_addresses
 from fipop.errors import IpamError
@@ -163,14 +163,7 @@ class Round:
         """Return the entries of a choice that the ledger lacks or has with other values."""
         service = choice.service
         held = self.occupancy.entries_of(service.uid)
-        entry = Entry(
-            uid=service.uid,
-            version=service.version,
-            namespace=service.namespace,
-            name=service.name,
-            ports=service.ports,
-            consents=self.occupancy.keys.allows_sharing(service.namespace),
-        )
+        entry = entry_of(service, consents=self.occupancy.keys.allows_sharing(service.namespace))
         return [
             (address, entry)
             for address in choice.addresses

@@ -28,9 +28,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.cloudprovider.services import Service, few_ports, parse_service
-from fipop.errors import (
-    IpamError,
-)
+from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, address_key, parse_address_key
 from fipop.ipam.assignment import Port
 from fipop.jsons import JsonView, as_mapping
@@ -184,6 +182,19 @@ def render_ledger(ledger: Ledger) -> dict[str, Any]:
     if ledger.version:
         metadata |= {"uid": ledger.uid, "resourceVersion": ledger.version}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**ledger.unread, **data}}
+
+
+def entry_of(service: Service, *, consents: bool = False, is_chosen: bool = True) -> Entry:
+    """Return the entry of a Service as it was read."""
+    return Entry(
+        uid=service.uid,
+        version=service.version,
+        namespace=service.namespace,
+        name=service.name,
+        ports=service.ports,
+        consents=consents,
+        is_chosen=is_chosen,
+    )
 
 
 def is_overwritten(service: Service, held: Mapping[Address, Entry]) -> bool:

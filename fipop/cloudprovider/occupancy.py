@@ -27,7 +27,7 @@ class Occupancy:
     def __init__(self, services: ServiceStore) -> None:
         self.tenancy = Tenancy[str]()
         self.keys = PoolKeys({})
-        self._services = services
+        self.services = services
         self._entries: Mapping[str, Mapping[Address, Entry]] = {}
 
     def take_keys(self, keys: PoolKeys) -> None:
@@ -72,7 +72,7 @@ class Occupancy:
                     self.tenancy.enter(address, uid, tenant)
 
     def _wanted(self, uid: str) -> dict[Address, Tenant]:
-        service, entries = self._services.by_uid(uid), self.entries_of(uid)
+        service, entries = self.services.by_uid(uid), self.entries_of(uid)
         wanted: dict[Address, Tenant] = {}
         if service is not None and service.is_holder:
             mine = Tenant(ports=service.ports, consents=self.keys.allows_sharing(service.namespace))
@@ -85,10 +85,10 @@ class Occupancy:
         return wanted
 
     def _known_uids(self) -> set[str]:
-        return {service.uid for service in self._services.all()} | set(self._entries)
+        return {service.uid for service in self.services.all()} | set(self._entries)
 
     def _name(self, uid: str) -> str:
-        service = self._services.by_uid(uid)
+        service = self.services.by_uid(uid)
         if service is not None:
             return f"{service.namespace}/{service.name}"
         entry = next(iter(self.entries_of(uid).values()), None)

@@ -7,14 +7,18 @@ isolate, or belong to another interface.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 from fipop.cloudprovider.go_values import parse_bool
 from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, Family
 from fipop.ipam.assignment import AddressPool
 from fipop.ipam.guest_pool import parse_guest_pool
+from fipop.ipam.intervals import IntervalSet
 
 GLOBAL = "global"
 DHCP_TEXTS = frozenset({"0.0.0.0/32", "::/128"})
@@ -61,6 +65,21 @@ class PoolKeys:
         """Give the pools of the first MOST_SHOWN keys, in their order."""
         keys = sorted(key for key in self._data if key.partition("-")[0] in _POOL_KINDS)
         return tuple(self._read_pool(key, key.partition("-")[2]) for key in keys[:MOST_SHOWN])
+
+    def have(self, address: Address) -> bool:
+        """Whether an address lies in one of `pools`."""
+        sets = (found for (family, _), found in self._in_pools.items() if family is address.family)
+        return any(address.value in each for each in sets)
+
+    @cached_property
+    def _in_pools(self) -> dict[tuple[Family, int], IntervalSet]:
+        """The addresses of all pools by family and kind, so that it costs no more to ask many pools than one."""
+        found: dict[tuple[Family, int], list[tuple[int, int]]] = defaultdict(list)
+        for pool in (each.pool for each in self.pools() if each.pool is not None):
+            for family in Family:
+                for first, last, kind in pool.addresses.of(family).intervals:
+                    found[family, kind].append((first, last))
+        return {key: IntervalSet.of(pairs, key[1]) for key, pairs in found.items()}
 
     def allows_sharing(self, namespace: str) -> bool:
         """Whether Services of a namespace may share addresses, whichever pool serves them."""

@@ -133,7 +133,11 @@ SERVICE_BUGS = (
     _bug(
         "label-means-chosen",
         "an annotation of a user's counts as chosen where the former provider put its label on the Service",
-        Edit(scope="carried_by", before="is_chosen=address in chosen", after="is_chosen=service.is_marked"),
+        Edit(
+            scope="carried_by",
+            before="service.is_chosen and address in service.annotated",
+            after="service.is_marked",
+        ),
         "test_no_service_that_has_what_it_asks_for_is_written_when_the_provider_takes_over"
         "[A only: two of one family, both wanted]",
         "test_what_a_user_edits_in_an_annotation_of_his_own_after_that_stays[an address of the pool]",

@@ -127,3 +127,20 @@ def test_pools_by_the_thousand_serve_and_the_first_thousand_are_told_of() -> Non
     last = keys.pool_of("04999")
     assert last is not None
     assert last.pool is not None
+
+
+@pytest.mark.parametrize(
+    "value", [0x0A000100, 0x0A000105, 0x0A0001FF, 0x0A000200, 0x0A000300, 0x0A0003FF, 0x0A000500]
+)
+def test_an_address_is_in_the_pools_exactly_where_one_of_them_has_it(value: int) -> None:
+    keys = PoolKeys(
+        {
+            "cidr-shop": "10.0.1.0/24",
+            "range-other": "10.0.1.200-10.0.2.0",
+            "cidr-x": "10.0.3.0/24,fd00::/120",
+            "cidr-y": "x",
+        }
+    )
+    for address in (Address(Family.IPV4, value), Address(Family.IPV6, 0xFD << 120 | value & 0xFFF)):
+        has = [each.pool is not None and address in each.pool.addresses for each in keys.pools()]
+        assert keys.have(address) is any(has)

@@ -131,3 +131,21 @@ async def test_a_service_that_lacks_a_family_at_the_take_over_gets_it() -> None:
     leave_behind(memory, "web", "10.0.0.5", "10.0.0.5", **BOTH)
     await Provider(memory, data=POOL).serve()
     assert addresses(memory, "web") == "10.0.0.5,2001:db8::1"
+
+
+async def test_what_a_service_had_at_the_take_over_and_lost_since_is_free_and_not_entered() -> None:
+    memory = Memory()
+    for name, address in (("gone", "10.0.0.1"), ("gone-too", "10.0.0.2")):
+        leave_behind(memory, name, address, address, **V4)
+    provider = Provider(memory, data={"cidr-global": "10.0.0.1-10.0.0.2"})
+    await provider.serve()
+    await provider.reconciler.assigner.get_ready()
+    for name in ("gone", "gone-too"):
+        memory.remove((SERVICES.plural, "shop", name))
+    await provider.prune()
+    for name in ("new", "newer"):
+        add(memory, name)
+        provider.see()
+        await provider.serve()
+    assert {addresses(memory, name) for name in ("new", "newer")} == {"10.0.0.1", "10.0.0.2"}
+    assert [reason for _, reason, _ in provider.said.events if reason == "AddressInUse"] == []
