@@ -14,8 +14,8 @@ from fipop.cloudprovider.ledger import FULL, UNKNOWN, Entry, Ledger, entry_of
 from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.pools import PoolKeys
-from fipop.cloudprovider.services import Service, State, parse_service
-from fipop.errors import ApiConflictError, ApiForbiddenError, ApiInvalidError, ApiNotFoundError
+from fipop.cloudprovider.services import Service, State
+from fipop.errors import ApiConflictError, ApiError, ApiInvalidError, ApiNotFoundError
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import SERVICES, Resource
@@ -64,34 +64,30 @@ class AddressAssigner:
         """
         ledger = await self.ledger.known()
         found: Sequence[Service] = self.unstamped
-        unstamped = []
         if not ledger.is_known:
             return
         if ledger.uid != self._claims_by:
             found = () if ledger.is_open else await self.list_live()
-        for service in found:
-            try:
-                await self._stamp(service, ledger.uid)
-            except (ApiForbiddenError, ApiInvalidError):
-                unstamped.append(service)
-        self.unstamped, self._claims_by = unstamped, ledger.uid
+        self.unstamped = [each for each in found if not await self._stamp(each, ledger.uid)]
+        self._claims_by = ledger.uid
 
-    async def _stamp(self, service: Service, ledger_uid: str) -> None:
-        """Write a Service anew that may be written by what the former ledger said; what it says then is known.
+    async def _stamp(self, service: Service, ledger_uid: str) -> bool:
+        """Write a Service anew that may be written by what the former ledger said; tell whether that fails now.
 
-        By its status, since policies are made for the rest of it; that makes a new version as well.
+        It does where the Service is another than in the list, whoever wrote it: what it says then is known. By its
+        status, since policies are made for the rest of it; that makes a new version as well.
         """
-
-        def is_due(each: Service) -> bool:
-            return each.may_be_written and each.ledger != ledger_uid
-
-        live = await self._read(service) if is_due(service) else None
-        if live is not None and is_due(parse_service(live)):
-            try:
-                await self.client.replace(SERVICES, stamped(live, ledger_uid), subresource="status")
-            except (ApiConflictError, ApiNotFoundError):
-                # Such a write fails now, or it was just this one that came first.
-                await self._read(service)
+        if not service.may_be_written or service.ledger == ledger_uid:
+            return True
+        live = await self._read(service)
+        if live is None or not is_current(service, live):
+            return True
+        try:
+            await self.client.replace(SERVICES, stamped(live, ledger_uid), subresource="status")
+        except ApiError:
+            live = await self._read(service)
+            return live is None or not is_current(service, live)
+        return True
 
     async def _read(self, service: Service) -> Json | None:
         return await self.client.get(SERVICES, service.name, namespace=service.namespace)
@@ -147,6 +143,10 @@ class AddressAssigner:
         is_new = not set(choice.addresses) <= set(service.annotated)
         interface = self.occupancy.keys.interface_of(service.namespace) if is_new else None
         try:
+            if not service.shows_claim:
+                # Who makes the ledger anew sees by this that it may be written; then it is chosen for again.
+                await self.client.replace(SERVICES, stamped(live, self._claims_by), subresource="status")
+                return None
             return await self.client.replace(SERVICES, assigned(live, choice.addresses, interface=interface))
         except (ApiConflictError, ApiNotFoundError):
             return None

@@ -45,9 +45,19 @@ class Round:
 
     occupancy: Occupancy
     held_back: Sequence[Service] = ()
-    """Services into which a former write may still put an unknown address of their pools."""
+    """Services into which a former write may still put an unknown address."""
     chosen: list[Choice] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    _pools_held: list[tuple[AddressPool, Service]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Find the pools that are held back: that of the namespace, and those that have what the Service carries."""
+        for other in self.held_back:
+            own = self.occupancy.keys.pool_of(other.namespace)
+            for each in (own, *self.occupancy.keys.pools()):
+                pool = each.pool if each is not None else None
+                if pool and (each is own or any(address in pool.addresses for address in other.carried)):
+                    self._pools_held.append((pool, other))
 
     def serve(self, waiting: Iterable[tuple[Service, State]], ledger: Ledger) -> Ledger:
         """Choose for Services in their order, and give the ledger with what was chosen; not for what is out of date."""
@@ -79,17 +89,16 @@ class Round:
         """Refuse an address of a pool if a former write may still assign one to another Service."""
         if isinstance(answer, Refused):
             return answer
-        service, keys = answer.service, self.occupancy.keys
+        service = answer.service
         known = service.carried | self.occupancy.entries_of(service.uid).keys()
-        for other in self.held_back:
-            theirs = keys.pool_of(other.namespace) if other.uid != service.uid else None
-            if (
-                theirs
-                and theirs.pool
-                and any(each in theirs.pool.addresses for each in {*answer.addresses} - known)
+        for pool, other in self._pools_held:
+            if other.uid != service.uid and any(
+                each in pool.addresses for each in {*answer.addresses} - known
             ):
                 name = "/".join(other.key)
-                message = f"{theirs.key} gives out nothing new while the API server refuses writes of Service {name}"
+                message = (
+                    f"{pool.key} gives out nothing new while the API server refuses writes of Service {name}"
+                )
                 return Refused(service=service, reason=HELD_BACK, message=message)
         return answer
 
@@ -148,13 +157,13 @@ class Round:
 
         `wanted` is asked for by the user.
         """
+        held = self.occupancy.entries_of(service.uid)
+        latest = sorted(held, key=lambda address: int(held[address].version))
+        free = (each for each in latest if not self.occupancy.has_clash(service.uid, each))
+        kept = {address.family: address for address in free}
         if state in {State.CHOSEN, State.MOVING}:
-            kept = {address.family: address for address in reversed(service.annotated)}
-        else:
-            held = self.occupancy.entries_of(service.uid)
-            latest = sorted(held, key=lambda address: int(held[address].version))
-            free = (each for each in latest if not self.occupancy.has_clash(service.uid, each))
-            kept = {address.family: address for address in free}
+            own = {address.family: address for address in reversed(service.annotated)}
+            kept = kept | own if service.families else own
         if wanted is not None:
             kept[wanted.family] = wanted
         return kept

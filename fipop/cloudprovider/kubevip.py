@@ -121,11 +121,11 @@ class ServiceReconciler:
 
     async def _choose(self, waiting: Sequence[Service]) -> list[Answer]:
         await self.assigner.get_ready()
-        self.notices.tell_unstamped(self.assigner.unstamped)
         # What changed since it was submitted is chosen for as it is now.
         fresh = (self.services.by_uid(service.uid) for service in waiting)
         known = [(service, self._state(service)) for service in fresh if service is not None]
         answers = await self.assigner.choose([each for each in known if each[1] in CLAIMING])
+        self.notices.tell_unstamped(self.assigner.unstamped)
         return [answers.get(service.uid) for service in waiting]
 
     async def _serve(self, service: Service) -> RetryAfter | None:

@@ -11,10 +11,11 @@ that of a provider that was frozen for an hour. No clock and no Lease is needed 
 A ledger that was deleted takes its entries along, while writes that rely on them may be under way. So a new one is made
 with what live Services carry; and before a provider claims by a ledger that it did not know, it stamps every Service
 that may still be written with another address than it carries: its status is written, with the ledger's uid among its
-annotations. A write that was decided by the former ledger then fails on
-the Service's version. What Services carry after that, also by such a write that was faster, is entered with the first
-claim, and from then on the ledger is open (`is_open`): who comes to know it relies on it alone. A Service that the API
-server refuses to have stamped keeps the ledger from being open, and nothing new of its pool is given out meanwhile.
+annotations. A write that was decided by the former ledger then fails on the Service's version. That such a write may
+come shows on the Service: it has no annotation, our condition, or a stamp, which is written first where it has none of
+these. What Services carry by the first claim, also by such a write that was faster, is entered with it, and from then
+on the ledger is open (`is_open`): who comes to know it relies on it alone. A Service that the API server does not take
+the stamp of keeps the ledger from being open, and nothing new of its pools is given out while it is the same.
 """
 
 from __future__ import annotations

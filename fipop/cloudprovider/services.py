@@ -28,7 +28,7 @@ LEGACY_LABEL = "ipam-address"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 LEDGER = "kubefip.k8s.binbash.org/ledger"
-"""Annotation of a Service that was not settled: the uid of the ledger that knows of it."""
+"""Annotation of a Service that was not settled, or is about to be written: the uid of the ledger that knows of it."""
 LOAD_BALANCER = "LoadBalancer"
 ANOTHER_CONTROLLER = "AnotherController"
 """The reason of a Service that is left alone: see `quarrels`."""
@@ -157,17 +157,22 @@ class Service:
         return self.word is not None and self.word.reason == ANOTHER_CONTROLLER
 
     @property
-    def may_be_written(self) -> bool:
-        """Whether a provider may be about to write an address into it that it does not carry, as far as it shows.
+    def shows_claim(self) -> bool:
+        """Whether it shows that a provider may be about to write an address into it.
 
-        Into what a user wrote none is written, unless it was chosen before.
+        Of one that does not the status is written first (`AddressAssigner.write`). One of a class that has an address
+        by its status alone is served by another.
         """
+        is_bare = not self.has_annotation and not (self.class_name and self.announced)
+        return is_bare or self.was_assigned or bool(self.ledger)
+
+    @property
+    def may_be_written(self) -> bool:
+        """Whether a provider may be about to write an address into it that it does not carry, as far as it shows."""
         wanted = set(Family) if self.policy is not FamilyPolicy.SINGLE_STACK else {*self.families[:1]}
         lacks_family = not (wanted or {Family.IPV4}) <= {address.family for address in self.annotated}
         is_settled = self.annotated == (DHCP,) or (self.has_own_first and not lacks_family)
-        return self.is_load_balancer and (
-            not self.has_annotation or ((self.is_chosen or self.was_assigned) and not is_settled)
-        )
+        return self.is_load_balancer and not self.is_deleting and self.shows_claim and not is_settled
 
 
 def parse_service(obj: JsonView) -> Service:

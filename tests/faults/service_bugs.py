@@ -94,9 +94,9 @@ SERVICE_BUGS = (
         "ledger-claimed-at-once",
         "a new ledger gives out addresses while writes by the former one are under way",
         Edit(
-            scope="AddressAssigner._stamp.is_due",
-            before="each.may_be_written and each.ledger != ledger_uid",
-            after="False",
+            scope="AddressAssigner._stamp",
+            before="not service.may_be_written or service.ledger == ledger_uid",
+            after="True",
         ),
         "delete_the_ledger_while_frozen",
     ),
@@ -152,7 +152,7 @@ SERVICE_BUGS = (
     _bug(
         "nothing-is-held-back",
         "an address is given out while a Service that cannot be stamped may still get it",
-        Edit(scope="Round._hold_back", before="self.held_back", after="()"),
+        Edit(scope="Round._hold_back", before="self._pools_held", after="()"),
         "test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so[ApiForbiddenError]",
     ),
     _bug(
@@ -165,13 +165,42 @@ SERVICE_BUGS = (
         "only-waiting-ones-are-stamped",
         "a new ledger gives out addresses while one that has an address may be given another by the former one",
         Edit(
-            scope="Service.may_be_written",
-            before="(self.is_chosen or self.was_assigned) and not is_settled",
-            after="False",
+            scope="Service.shows_claim",
+            before="is_bare or self.was_assigned or bool(self.ledger)",
+            after="is_bare",
         ),
         _STORY.format("give_the_other_family_while_frozen"),
         _STORY.format("move_to_another_family_while_frozen"),
         _STORY.format("restore_while_frozen"),
+    ),
+    _bug(
+        "unmarked-is-written",
+        "an address is written into a Service that does not show that a write may come",
+        Edit(scope="AddressAssigner.write", before="not service.shows_claim", after="False"),
+        "test_what_is_under_way_for_a_service_that_was_taken_over_and_edited_is_not_given_out_by_a_new_ledger"
+        "[both families are wanted]",
+        file=_TAKING_OVER,
+    ),
+    _bug(
+        "refused-stamp-counts",
+        "a stamp that was refused with a conflict counts though the Service is the same",
+        Edit(
+            scope="AddressAssigner._stamp",
+            before="live is None or not is_current(service, live)",
+            after="True",
+            nth=2,
+        ),
+        "test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so[ApiConflictError]",
+    ),
+    _bug(
+        "held-back-by-keys",
+        "of a Service that cannot be stamped only the pool of its namespace is held back, not that of what it has",
+        Edit(
+            scope="Round.__post_init__",
+            before="any(address in pool.addresses for address in other.carried)",
+            after="False",
+        ),
+        "test_a_service_that_cannot_be_written_holds_back_the_pools_of_what_it_has_whatever_the_keys_say_by_now",
     ),
     _bug(
         "quarrel-without-end",

@@ -15,7 +15,14 @@ from fipop.cloudprovider.assigning import AddressAssigner
 from fipop.cloudprovider.choosing import Round
 from fipop.cloudprovider.ledger import Entry, Ledger, parse_ledger, render_ledger
 from fipop.cloudprovider.services import ADDRESSES, Service
-from fipop.errors import ApiError, ApiForbiddenError, ApiInvalidError, FipopError
+from fipop.errors import (
+    ApiConflictError,
+    ApiError,
+    ApiForbiddenError,
+    ApiInvalidError,
+    ApiServerError,
+    FipopError,
+)
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from tests.harness.memory import Json, Memory
@@ -695,7 +702,7 @@ async def test_a_policy_that_refuses_one_waiting_service_keeps_no_other_without_
     assert addresses(memory, "web") == "10.0.0.2"
 
 
-@pytest.mark.parametrize("error", [ApiForbiddenError, ApiInvalidError])
+@pytest.mark.parametrize("error", [ApiForbiddenError, ApiInvalidError, ApiConflictError, ApiServerError])
 async def test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so(
     error: type[ApiError],
 ) -> None:
@@ -730,6 +737,41 @@ async def test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_a
     await provider.serve(only="web".__ne__)
     assert addresses(memory, "other") == "10.0.0.2"
     assert parse_ledger(memory.objects[LEDGER]).is_open
+
+
+async def test_a_service_that_cannot_be_written_holds_back_the_pools_of_what_it_has_whatever_the_keys_say_by_now() -> (
+    None
+):
+    memory = Memory()
+    add(
+        memory,
+        "web",
+        loadBalancerIP="10.0.0.5",
+        ipFamilyPolicy="RequireDualStack",
+        ipFamilies=["IPv4", "IPv6"],
+    )
+    add(memory, "other", namespace="lab", ipFamilies=["IPv6"])
+    add(memory, "apart", namespace="castle")
+    data = DATA | {"cidr-shop": "10.1.0.1-10.1.0.9", "cidr-castle": "10.2.0.1-10.2.0.9"}
+    policy = Refusing(memory, ApiForbiddenError, name="web", by_status=True)
+    provider = Provider(memory, data=data, client=policy)
+    await provider.serve(only="web".__ne__)
+    assert provider.waiting["other"].reason == "PoolHeldBack"
+    assert addresses(memory, "apart", "castle") == "10.2.0.1"
+
+
+async def test_while_the_api_server_is_away_no_service_is_told_that_it_cannot_be_written() -> None:
+    memory = Memory()
+    add(memory, "web")
+    provider = Provider(memory)
+    provider.client.trouble = 1.0
+    with pytest.raises(FipopError):
+        await provider.serve()
+    assert provider.said.events == []
+    provider.client.trouble = 0.0
+    await provider.serve()
+    assert addresses(memory, "web") == "10.0.0.1"
+    assert [reason for _, reason, _ in provider.said.events] == ["AddressAssigned"]
 
 
 async def test_a_pool_that_was_held_back_serves_who_waits_once_the_policy_is_lifted() -> None:

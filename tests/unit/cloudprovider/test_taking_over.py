@@ -1,5 +1,7 @@
 """Taking over from kube-vip-cloud-provider: its Services as it leaves them, with whatever their users wrote into A."""
 
+import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -7,8 +9,8 @@ import pytest
 from fipop.cloudprovider.ledger import parse_ledger
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import SERVICES
-from tests.harness.memory import Memory, copy_json
-from tests.harness.small_provider import LEDGER, Provider, add, addresses, change
+from tests.harness.memory import Json, Memory, copy_json
+from tests.harness.small_provider import LEDGER, Judge, Loop, Provider, add, addresses, change
 from tests.unit.cloudprovider.services import LABEL, A, F
 
 V4 = {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]}
@@ -31,6 +33,68 @@ def leave_behind(memory: Memory, name: str, a: str, l: str = "", **spec: Any) ->
     }
     ingress = [{"ip": each.strip()} for each in a.split(",") if each.strip()]
     memory.put(key, found | {"status": {"loadBalancer": {"ingress": ingress}}})
+
+
+class Frozen(Loop):
+    """An API server that writes of Services reach only when they are let go on; `reached`: one is under way."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory, Random(1), trouble=0.0)
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def replace(self, resource: Any, body: Json, *, subresource: str | None = None) -> Json:
+        if resource is SERVICES and subresource is None:
+            self.reached.set()
+            await self.go_on.wait()
+        return await super().replace(resource, body, subresource=subresource)
+
+
+EDITS: dict[str, tuple[Json, str | None, Json]] = {
+    "L names another address": (PREFERS, None, {"loadBalancerIP": "10.0.0.8"}),
+    "L is taken away": (PREFERS, None, {"loadBalancerIP": ""}),
+    "A becomes a host name": (PREFERS, "lb.example.org", {}),
+    "the other family is wanted": (V4, None, V6),
+    "both families are wanted": (V4, None, BOTH),
+}
+
+
+@pytest.mark.parametrize(("spec", "a", "edit"), EDITS.values(), ids=EDITS)
+async def test_what_is_under_way_for_a_service_that_was_taken_over_and_edited_is_not_given_out_by_a_new_ledger(
+    spec: Json, a: str | None, edit: Json
+) -> None:
+    memory = Memory()
+    judge = Judge(memory)
+    leave_behind(memory, "web", "10.0.0.5", "10.0.0.5", **spec)
+    await Provider(memory, data={"cidr-global": "10.0.0.1-10.0.0.9"}).serve()
+    change(memory, "web", a=a, **edit)
+    frozen = Frozen(memory)
+    slow = Provider(memory, data=POOL, client=frozen)
+    running = asyncio.create_task(slow.serve())
+    await asyncio.wait_for(frozen.reached.wait(), 30)
+    memory.remove(LEDGER)
+    add(memory, "new", **BOTH)
+    await Provider(memory, data=POOL).serve(only="new".__eq__)
+    frozen.go_on.set()
+    await running
+    await Provider(memory, data=POOL).serve()
+    assert judge.violations == []
+    assert all(addresses(memory, name) for name in ("web", "new"))
+
+
+async def test_what_has_all_that_its_pool_can_give_or_is_served_by_another_is_not_written_at_the_take_over() -> (
+    None
+):
+    memory = Memory()
+    leave_behind(memory, "web", "10.0.0.5", "10.0.0.5", **PREFERS)
+    add(memory, "theirs", loadBalancerClass="example.org/other")
+    key = (SERVICES.plural, "shop", "theirs")
+    status = {"loadBalancer": {"ingress": [{"ip": "192.168.1.9"}]}}
+    memory.put(key, {**memory.objects[key], "status": status})
+    before = [memory.objects[SERVICES.plural, "shop", name] for name in ("web", "theirs")]
+    add(memory, "new")
+    await Provider(memory, data={"cidr-global": "10.0.0.1-10.0.0.9"}).serve()
+    assert [memory.objects[SERVICES.plural, "shop", name] for name in ("web", "theirs")] == before
+    assert addresses(memory, "new") == "10.0.0.1"
 
 
 CHOSEN = {
