@@ -15,7 +15,7 @@ from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.services import Service, State
-from fipop.errors import ApiConflictError, ApiError, ApiInvalidError, ApiNotFoundError
+from fipop.errors import ApiConflictError, ApiError, ApiForbiddenError, ApiInvalidError, ApiNotFoundError
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import SERVICES, Resource
@@ -121,7 +121,7 @@ class AddressAssigner:
 
         try:
             await self.ledger.swap(change)
-        except ApiInvalidError:
+        except (ApiForbiddenError, ApiInvalidError):
             if len(ordered) > 1:
                 return dict(ChainMap(*[await self.choose([each]) for each in ordered]))
             attempt.refuse(ordered, LEDGER_FULL, FULL)

@@ -17,7 +17,7 @@ from fipop.ipam.assignment import AddressPool, Request, Tenant
 from fipop.ipam.intervals import AddressSet
 
 LEDGER_FULL, LEDGER_UNKNOWN, HELD_BACK = "LedgerFull", "LedgerFormatUnknown", "PoolHeldBack"
-UNHEARD = frozenset({LEDGER_UNKNOWN, HELD_BACK})
+UNHEARD = frozenset({LEDGER_FULL, LEDGER_UNKNOWN, HELD_BACK})
 """Reasons of those that wait for something of which no watch tells."""
 
 
@@ -74,6 +74,7 @@ class Round:
             needed = sum(ledger.cost(address, entry) for address, entry in entries)
             if needed > room:
                 self.refused.append(Refused(service=service, reason=LEDGER_FULL, message=FULL))
+                self.occupancy.refresh([service.uid])
                 continue
             room -= needed
             new += entries
@@ -113,7 +114,7 @@ class Round:
         wanted = service.requested if state is State.MOVING else None
         if is_overwritten(service, occupancy.entries_of(service.uid)):
             state, wanted = State.STRIPPED, service.requested
-        if wanted is not None:
+        if wanted not in (None, DHCP):
             tenancy.enter(wanted, service.uid, tenant)
             clashing = tenancy.clashing(wanted, service.uid)
             if clashing:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,9 @@ SOON = RetryAfter(0.05)
 """Looked at again when what is known has caught up with what is so."""
 LATER = RetryAfter(30.0)
 """Looked at again, as no change is heard of that would end the wait."""
+
+OTHERS_FIRST = timedelta(minutes=3)
+"""So long another cloud provider, which has the same finalizer, has time to take it off a Service that is deleted."""
 
 Answer = Choice | Refused | None
 
@@ -76,9 +80,18 @@ class ServiceReconciler:
         self.waiting.pop(name, None)
         self._since.pop(service.uid, None)
         self._suspect_stray(service)
+        if state is State.FOREIGN and service.is_deleting and service.has_finalizer:
+            return await self._release_late(service)
         if state is not State.FOREIGN:
             return await self._settle(service, state)
         return None
+
+    async def _release_late(self, service: Service) -> RetryAfter | None:
+        """Take F off a Service that shows nothing else of ours, after some minutes: it may be another provider's."""
+        left = OTHERS_FIRST - (self.notices.now() - (service.deleted or self.notices.now()))
+        if left > timedelta():
+            return RetryAfter(left.total_seconds())
+        return await self._rewrite(service, released)
 
     @asynccontextmanager
     async def _turn(self, namespace: str) -> AsyncIterator[None]:
@@ -135,6 +148,9 @@ class ServiceReconciler:
         if answer is None:
             return SOON
         service = answer.service
+        if isinstance(answer, Refused) and answer.reason in UNHEARD and service.lacks_nothing:
+            self.waiting.pop(service.key, None)
+            return LATER
         if isinstance(answer, Refused):
             before = self.waiting.get(service.key)
             if before is None or (before.reason, before.message) != (answer.reason, answer.message):

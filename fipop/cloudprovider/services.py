@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 from functools import cached_property
 from itertools import islice
 
-from fipop.api.conditions import Verdict
+from fipop.api.conditions import Verdict, parse_time
 from fipop.cloudprovider.conditions import Word, read_word
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
@@ -78,6 +79,7 @@ class Service:
     is_load_balancer: bool
     class_name: str | None
     is_deleting: bool
+    deleted: datetime | None
     policy: FamilyPolicy
     families: tuple[Family, ...]
     ports: frozenset[Port]
@@ -137,6 +139,12 @@ class Service:
         return sorted(found) == sorted(Family) and first in (None, found[0])
 
     @property
+    def lacks_nothing(self) -> bool:
+        """Whether it has all that it must have, as a provider writes it; that a second family is preferred can wait."""
+        has_families = self.has_one_of_each_family or self.policy is FamilyPolicy.PREFER_DUAL_STACK
+        return self.has_own_first and self.has_finalizer and has_families
+
+    @property
     def is_chosen(self) -> bool:
         """Whether it has the mark of one whose addresses a provider chose, and A is such as a provider writes it.
 
@@ -189,6 +197,7 @@ def parse_service(obj: JsonView) -> Service:
         is_load_balancer=spec.get("type") == LOAD_BALANCER,
         class_name=as_text(spec.get("loadBalancerClass")) or None,
         is_deleting=bool(meta.get("deletionTimestamp")),
+        deleted=parse_time(meta.get("deletionTimestamp")),
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=_read_families(spec.get("ipFamilies")),
         ports=few_ports(_read_ports(spec.get("ports"))),

@@ -186,7 +186,7 @@ class ProviderTerm:
 
     def _look_at_all(self) -> None:
         for service in self._services.store.all():
-            if service.is_load_balancer or self._occupancy.entries_of(service.uid):
+            if service.is_holder or self._occupancy.entries_of(service.uid):
                 self._queue.add(service.key, priority=Priority.BACKGROUND)
 
     def _retry_waiting(self) -> None:

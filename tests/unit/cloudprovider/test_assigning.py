@@ -585,29 +585,85 @@ async def test_of_a_deleted_service_of_another_class_by_now_the_finalizer_goes_a
     assert await provider.prune() == 1
 
 
+LEFT_WITH_F: dict[str, dict[str, Any]] = {
+    "a ClusterIP without anything": {"type": "ClusterIP"},
+    "a ClusterIP with L": {"type": "ClusterIP", "loadBalancerIP": "10.0.0.1"},
+    "another class": {"loadBalancerClass": "example.org/other"},
+    "no class where one is served": {},
+}
+
+
+@pytest.mark.parametrize("spec", LEFT_WITH_F.values(), ids=LEFT_WITH_F)
+async def test_the_finalizer_goes_from_every_deleted_service_a_little_later_where_it_may_be_another_provider_s(
+    spec: dict[str, Any],
+) -> None:
+    memory = Memory()
+    key = (SERVICES.plural, "shop", "web")
+    add(memory, "web", **spec)
+    found = memory.objects[key]
+    finalizers = ["service.kubernetes.io/load-balancer-cleanup", "example.org/held"]
+    memory.put(key, {**found, "metadata": {**found["metadata"], "finalizers": finalizers}})
+    memory.delete(key)
+    provider = Provider(memory, class_name=None if spec else "kube-vip.io/kube-vip-class")
+    await provider.serve()
+    if "loadBalancerClass" not in spec:
+        assert memory.objects[key]["metadata"]["finalizers"] == finalizers
+    memory.pass_time(600)
+    await provider.serve()
+    assert memory.objects[key]["metadata"]["finalizers"] == ["example.org/held"]
+
+
+async def test_what_a_provider_made_is_not_kept_from_going_where_all_of_it_but_the_finalizer_was_taken_away() -> (
+    None
+):
+    memory = Memory()
+    add(memory, "web")
+    await Provider(memory).serve()
+    key = (SERVICES.plural, "shop", "web")
+    found = memory.objects[key]
+    spec = {"type": "ClusterIP", "ports": found["spec"]["ports"]}
+    memory.put(
+        key,
+        {
+            **found,
+            "metadata": {**found["metadata"], "annotations": {}, "labels": {}},
+            "spec": spec,
+            "status": {},
+        },
+    )
+    provider = Provider(memory)
+    provider.see()
+    await provider.prune()
+    memory.delete(key)
+    memory.pass_time(600)
+    await provider.serve()
+    assert key not in memory.objects
+
+
 class Small(Loop):
     """An API server that refuses a ledger that it finds too large: `most` bytes of keys and values."""
 
-    def __init__(self, memory: Memory, most: int) -> None:
+    def __init__(self, memory: Memory, most: int, error: type[ApiError] = ApiInvalidError) -> None:
         super().__init__(memory, Random(1), trouble=0.0)
-        self.most, self.swaps = most, 0
+        self.most, self.swaps, self.error = most, 0, error
 
     async def replace(self, resource: Any, body: Json, *, subresource: str | None = None) -> Json:
         if resource is CONFIG_MAPS:
             self.swaps += 1
             if sum(len(key) + len(text) for key, text in body["data"].items()) > self.most:
-                raise ApiInvalidError(verb="replace", kind="ConfigMap", name=LEDGER[2], status=422)
+                raise self.error(verb="replace", kind="ConfigMap", name=LEDGER[2], status=422)
         return await super().replace(resource, body, subresource=subresource)
 
 
-async def test_where_a_write_of_the_ledger_is_refused_those_that_it_has_room_for_are_served_and_others_told() -> (
-    None
-):
+@pytest.mark.parametrize("error", [ApiForbiddenError, ApiInvalidError])
+async def test_where_a_write_of_the_ledger_is_refused_those_that_it_has_room_for_are_served_and_others_told(
+    error: type[ApiError],
+) -> None:
     memory = Memory()
     for name in ("a", "b" * 60, "c"):
         add(memory, name)
         memory.pass_time(1)
-    provider = Provider(memory, client=Small(memory, most=215))
+    provider = Provider(memory, client=Small(memory, 215, error))
     await provider.serve()
     assert (addresses(memory, "a"), addresses(memory, "c")) == ("10.0.0.1", "10.0.0.2")
     assert provider.waiting["b" * 60].reason == condition(memory, "b" * 60)["reason"] == "LedgerFull"
@@ -638,6 +694,54 @@ async def test_a_full_ledger_refuses_those_that_need_room_and_nobody_else() -> N
     assert memory.objects[SERVICES.plural, "shop", "web"]["spec"]["loadBalancerIP"] == "10.0.0.1"
 
 
+async def test_who_finds_no_room_in_the_ledger_leaves_the_address_that_it_tried_to_the_next() -> None:
+    memory = Memory()
+    provider = Provider(memory, data={"cidr-global": "10.0.0.1/32"})
+    await provider.ledger.read()
+    left = parse_ledger(memory.objects[LEDGER]).room - 300
+    notes = {f"note-{number}": "x" * (left // 10 - len(f"note-{number}")) for number in range(10)}
+    memory.put(LEDGER, {**memory.objects[LEDGER], "data": notes})
+    add(memory, "wide", ports=tuple(range(1, 400, 2)))
+    memory.pass_time(1)
+    add(memory, "narrow")
+    provider.see()
+    await provider.serve()
+    assert [addresses(memory, name) for name in ("wide", "narrow")] == ["", "10.0.0.1"]
+
+
+async def test_who_was_taken_over_and_finds_no_room_in_the_ledger_is_not_told() -> None:
+    memory = Memory()
+    add(memory, "settled", loadBalancerIP="10.0.0.8")
+    key = (SERVICES.plural, "shop", "settled")
+    found = memory.objects[key]
+    marks = {
+        "annotations": {ADDRESSES: "10.0.0.8"},
+        "labels": {"implementation": "kube-vip"},
+        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+    }
+    settled = memory.put(key, {**found, "metadata": {**found["metadata"], **marks}})
+    provider = Provider(memory, client=Small(memory, 0))
+    memory.put(LEDGER, {"metadata": {"namespace": LEDGER[1], "name": LEDGER[2]}, "data": {}})
+    await provider.serve()
+    assert memory.objects[key] == settled
+    assert provider.said.events == []
+    assert provider.waiting == {}
+
+
+async def test_who_asks_for_0_0_0_0_has_it_beside_others() -> None:
+    memory = Memory()
+    for name in ("web", "other"):
+        add(memory, name)
+    provider = Provider(memory)
+    await provider.serve()
+    for name in ("web", "other"):
+        change(memory, name, loadBalancerIP="0.0.0.0")
+    provider.see()
+    await provider.serve()
+    assert [addresses(memory, name) for name in ("web", "other")] == ["0.0.0.0", "0.0.0.0"]
+    assert {reason for _, reason, _ in provider.said.events} == {"AddressAssigned"}
+
+
 async def test_services_with_thousands_of_ports_all_find_room_in_the_ledger() -> None:
     memory = Memory()
     for number in range(30):
@@ -658,6 +762,17 @@ async def test_by_a_ledger_of_a_newer_format_nothing_is_assigned_or_removed_and_
     before = memory.objects[LEDGER]
     annotations = {**before["metadata"]["annotations"], "kubefip.k8s.binbash.org/format": "2"}
     newer = memory.put(LEDGER, {**before, "metadata": {**before["metadata"], "annotations": annotations}})
+    add(memory, "settled", loadBalancerIP="10.0.0.8")
+    key = (SERVICES.plural, "shop", "settled")
+    marks = {
+        "annotations": {ADDRESSES: "10.0.0.8"},
+        "labels": {"implementation": "kube-vip"},
+        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+    }
+    settled = memory.put(
+        key, {**memory.objects[key], "metadata": {**memory.objects[key]["metadata"], **marks}}
+    )
+    newer = memory.put(LEDGER, newer | {"data": {"z": "of the newer format"}})
     add(memory, "new")
     change(memory, "web", ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv4", "IPv6"])
     for each in (provider, Provider(memory)):
@@ -667,6 +782,7 @@ async def test_by_a_ledger_of_a_newer_format_nothing_is_assigned_or_removed_and_
         assert addresses(memory, "web") == "10.0.0.1"
         assert each.waiting["new"].reason == condition(memory, "new")["reason"] == "LedgerFormatUnknown"
     assert memory.objects[LEDGER] == newer
+    assert memory.objects[key] == settled, "only who waits is told"
     assert LEDGER[2] in condition(memory, "new")["message"]
     memory.put(LEDGER, before)
     await provider.ledger.read()
