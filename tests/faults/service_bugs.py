@@ -165,9 +165,9 @@ SERVICE_BUGS = (
         "only-waiting-ones-are-stamped",
         "a new ledger gives out addresses while one that has an address may be given another by the former one",
         Edit(
-            scope="Service.shows_claim",
-            before="is_bare or self.was_assigned or bool(self.ledger)",
-            after="is_bare",
+            scope="Service.may_be_written",
+            before="self.shows_claim",
+            after="not self.has_annotation",
         ),
         _STORY.format("give_the_other_family_while_frozen"),
         _STORY.format("move_to_another_family_while_frozen"),
