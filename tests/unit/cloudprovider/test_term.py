@@ -164,3 +164,17 @@ async def test_who_comes_while_another_namespace_has_hundreds_is_served_before_m
             add(memory, name, namespace="busy")
         await until(lambda: "late" in served, "who came last to be served")
     assert served.index("late") < len(busy) / 2
+
+
+async def test_a_deleted_service_that_shows_nothing_but_the_finalizer_is_let_go_after_a_restart_too() -> None:
+    memory = Memory()
+    client = Guest(memory)
+    key = (SERVICES.plural, "shop", "web")
+    add(memory, "web", type="ClusterIP")
+    finalizers = ["service.kubernetes.io/load-balancer-cleanup"]
+    found = memory.objects[key]
+    memory.put(key, {**found, "metadata": {**found["metadata"], "finalizers": finalizers}})
+    memory.delete(key)
+    memory.pass_time(600)
+    async with running(build(client).run(KEYS)):
+        await until(lambda: key not in memory.objects, "it to go")
