@@ -64,7 +64,7 @@ class LeaderTerm:
         self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
         self.guests = GuestDirectory(cache=self.cache, client=estate.client)
         self.reach = Reach(cache=self.cache, guests=self.guests)
-        self.gate = AllocationGate(self.reach.could_serve, self.reach.reaches)
+        self.gate = AllocationGate(self.reach.could_serve)
         self.waiting_guests = WaitingGuests()
         self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
         self.notices = Notices(

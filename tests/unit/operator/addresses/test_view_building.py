@@ -61,7 +61,7 @@ class Bench:
         self._views = ViewBuilder(
             cache=self.cache,
             reservation_store=self.reservation_store,
-            gate=AllocationGate(reach.could_serve, reach.reaches, adopted=True, is_shut=False),
+            gate=AllocationGate(reach.could_serve, adopted=True, is_shut=False),
             guests=guests,
             carrier_of=lambda _name: None,
         )

@@ -57,7 +57,7 @@ class Looking:
         at_once = Backoff(first_seconds=0.0, limit_seconds=0.0)
         self.scan = GuestScan(
             cache=cache,
-            gate=AllocationGate(reach.could_serve, reach.reaches, adopted=True),
+            gate=AllocationGate(reach.could_serve, adopted=True),
             unowned=UnownedAddresses(
                 cache=cache,
                 reservation_store=ReservationStore(
