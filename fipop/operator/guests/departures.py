@@ -22,8 +22,9 @@ class Departures:
 
     An option that somebody deleted by mistake must not uninstall a fleet: of more guests than few, none is touched
     until `confirmed` becomes their number. A confirmation holds for the guests that people had been told of by then,
-    once: `tell` brings their number to people, also where the same number stands there from before. A guest of which nothing is known counts as one with releases, and what was once seen there
-    holds until something else is: guests that are out of reach in turns must not pass a few at a time.
+    once: `tell` brings their number to people, also where the same number stands there from before. A guest of which
+    nothing is known counts as one with releases, and what was once seen there holds until something else is: guests
+    that are out of reach in turns must not pass a few at a time.
     """
 
     settings: Callable[[], Settings]
