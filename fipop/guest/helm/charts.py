@@ -63,11 +63,12 @@ class ChartSource:
         return URL(self.ref.replace("oci://", "https://", 1) or self.repo_url)
 
     @property
-    def probe_url(self) -> URL:
-        """What helm asks for first."""
+    def probe_urls(self) -> tuple[URL, ...]:
+        """What helm asks for first; a registry may want to know who asks for the one and not for the other."""
         if not self.ref:
-            return self.url / "index.yaml"
-        return self.url.with_path(f"/v2{self.url.path}/tags/list")
+            return (self.url / "index.yaml",)
+        paths = ("tags/list", f"manifests/{self.version.replace('+', '_') or 'latest'}")
+        return tuple(self.url.with_path(f"/v2{self.url.path}/{path}") for path in paths)
 
     def __str__(self) -> str:
         return self.ref or f"{self.repo_url.rstrip('/')}/{self.name}"
