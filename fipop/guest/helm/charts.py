@@ -159,13 +159,14 @@ def with_object_name(values: Values, name: str) -> dict[str, Any]:
 def object_name_candidates(wanted: WantedRelease, taken: frozenset[str]) -> tuple[str, ...]:
     """Give the names to try for a new release's objects: the admin's own alone, else the release's and variants.
 
-    `taken` are names that objects of others were seen to have; helm finds those that were not seen.
+    `taken` are names that objects of others were seen to have; helm finds those that were not seen, and decides where
+    all of them are.
     """
     if wanted.object_name is not None:
         return (wanted.object_name,)
     variants = [wanted.name, f"{wanted.name}-fipop"]
     variants += [f"{wanted.name}-fipop-{number}" for number in range(2, _LAST_NAME_SUFFIX + 1)]
-    return tuple(name for name in variants if name not in taken)
+    return tuple(name for name in variants if name not in taken) or tuple(variants)
 
 
 def digest(chart: ChartIdentity, values: Values) -> str:
