@@ -12,10 +12,10 @@ from fipop.api.models import Reservation
 class AllocationGate:
     """The state of the start, shared by the reconcilers.
 
-    `could_serve` tells whether a range could serve a guest. `adopted`: every floating IP that already has an address has
-    claimed it. `is_shut`: the guests to wait for are not known yet. `awaited`: those guests, each with the time until
-    which the gate waits for it. What could be in use there is not assigned, and not written to other guests, before they
-    answered.
+    `could_serve` tells whether a range could serve a guest. `adopted`: every floating IP that already has an address
+    has claimed it. `is_shut`: the guests to wait for are not known yet. `awaited`: those guests, each with the time
+    until which the gate waits for it. What could be in use there is not assigned, and not written to other guests,
+    before they answered.
 
     For each range the gate remembers one guest that it waits for, or that there is none: with hundreds of ranges and
     thousands of guests, asking for all pairs takes seconds.
