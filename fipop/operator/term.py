@@ -79,6 +79,7 @@ class LeaderTerm:
             known=self.cache,
             now=estate.client.server_now,
             monotonic=self.cache.monotonic,
+            look_again=lambda reservation: self.quarantine.look(reservation),
             lives=self.guests.exists,
             is_contested=lambda address, floating_ip: self.conflicts.is_contested(address, floating_ip),
             count_release=estate.metrics.count_release,

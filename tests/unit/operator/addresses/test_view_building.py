@@ -28,7 +28,7 @@ from tests.harness.objects import (
     newer,
     reservation,
 )
-from tests.harness.reservation_store import Reservations
+from tests.harness.reservation_store import Reservations, look_never
 
 V4 = Family.IPV4
 POOL = build_range("pool", "10.0.0.1-10.0.0.3,fd00::1")
@@ -55,6 +55,7 @@ class Bench:
             known=self.cache,
             now=lambda: NOW,
             monotonic=lambda: self.clock,
+            look_again=look_never,
         )
         guests = GuestDirectory(cache=self.cache, client=client)
         reach = Reach(cache=self.cache, guests=guests)
