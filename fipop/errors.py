@@ -415,14 +415,20 @@ class InstallBlockedError(GuestError):
 
 
 class ForeignReleaseError(InstallBlockedError):
-    """A release has our labels in a namespace where fipop has none: nothing is installed beside it."""
+    """A release has our labels in a namespace where fipop has none: nothing is installed beside it.
+
+    Without a name: not all releases elsewhere can be read, so that one may.
+    """
 
     condition = "ForeignRelease"
 
-    def __init__(self, *, namespace: str, name: str) -> None:
+    def __init__(self, *, namespace: str = "", name: str = "") -> None:
         super().__init__(
             f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use: delete it, "
             f"or add {namespace} to kubevipReleaseNamespaces if fipop installed it"
+            if name
+            else "there are more records of releases in namespaces that fipop does not use than it reads, and one may "
+            "have the labels of fipop: delete Secrets with the label owner=helm there"
         )
 
 

@@ -25,6 +25,7 @@ settings.register_profile(
 """For tests that are to fail: the first example will do, nobody reads the smallest one."""
 settings.load_profile("repeatable")
 
+GC_THRESHOLDS = gc.get_threshold()
 LONGEST_ID = 200
 """Characters. Some tests have values of many MiB."""
 
@@ -45,8 +46,9 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    # A command, which a test may run in this process, switches it off until its process ends.
+    # A command or an operator, which a test may run in this process, changes both until its process ends.
     gc.enable()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 @pytest.hookimpl(tryfirst=True)

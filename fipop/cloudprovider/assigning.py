@@ -140,6 +140,7 @@ class AddressAssigner:
         live = await self._read(service)
         if live is None or not is_current(service, live):
             return None
+        live["metadata"].pop("managedFields", None)  # of a large Service most of it, and not sent
         is_new = not set(choice.addresses) <= set(service.annotated)
         interface = self.occupancy.keys.interface_of(service.namespace) if is_new else None
         try:

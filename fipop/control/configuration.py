@@ -68,6 +68,8 @@ class ConfigMapFollower:
                     making = group.create_task(self._make_again())
                 else:
                     self._take(version)
+                    # Versions that came in one read come without a pause, and each may cost milliseconds.
+                    await asyncio.sleep(0)
 
     async def _make_again(self) -> None:
         """Make the ConfigMap; the watch tells only once that it is gone, so a failure is tried again here."""

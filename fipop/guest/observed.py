@@ -11,7 +11,7 @@ from fipop.api import names
 from fipop.errors import ApiAnswerError, ApiInvalidError, FipopError, ForeignReleaseError, ReleaseTakenError
 from fipop.guest.configmap.plan import parse_config_map
 from fipop.guest.helm.charts import Role, WantedRelease
-from fipop.guest.helm.releases import SELECTOR, ReleaseState, build_states, parse_record
+from fipop.guest.helm.releases import SELECTOR, ReleaseRecord, ReleaseState, build_states, parse_record
 from fipop.guest.in_use import InUseAddresses, addresses_in, parse_ledger, parse_service
 from fipop.guest.memory import GuestNotes
 from fipop.guest.release_ownership import (
@@ -114,11 +114,9 @@ async def read_observed_state(
     client: KubeReader, wanted: Sequence[WantedRelease], notes: GuestNotes, scope: ReleaseScope
 ) -> ObservedState:
     """Read releases (metadata only) and workloads: three requests where nothing is missing or new."""
-    secrets, listed = await asyncio.gather(
-        client.list(SECRETS, label_selector=SELECTOR, metadata_only=True, project=parse_record),
-        client.list(DAEMON_SETS, project=parse_daemon_set),
+    (records, scope), listed = await asyncio.gather(
+        _read_records(client, scope), client.list(DAEMON_SETS, project=parse_daemon_set)
     )
-    records = [record for record in secrets.items if record is not None]
     daemon_sets: tuple[Workload, ...] = listed.items
     notes.keep_only(records)
     search = _ReleaseSearch(notes=notes, states=_describe(build_states(records), notes), scope=scope)
@@ -203,7 +201,24 @@ class _ReleaseSearch:
                 return ReleaseTakenError(namespace=namespace, name=name, role=wanted.role.value)
             if ownership is Ownership.FOREIGN:
                 return ForeignReleaseError(namespace=namespace, name=name)
-        return None
+        return ForeignReleaseError() if self.scope.is_all else None
+
+
+async def _read_records(client: KubeReader, scope: ReleaseScope) -> tuple[list[ReleaseRecord], ReleaseScope]:
+    """Give the records of all releases; where those are more than we take, of the ones that may count."""
+
+    async def read(namespace: str | None) -> list[ReleaseRecord]:
+        listing = await client.list(
+            SECRETS, namespace=namespace, label_selector=SELECTOR, metadata_only=True, project=parse_record
+        )
+        return [record for record in listing.items if record is not None]
+
+    try:
+        return await read(None), scope
+    except ApiAnswerError:
+        # Whoever may create Secrets in one namespace must not stop what is done for releases elsewhere.
+        found = await asyncio.gather(*map(read, sorted(scope.namespaces)))
+        return [record for each in found for record in each], replace(scope, is_all=True)
 
 
 def _describe(

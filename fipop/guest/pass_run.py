@@ -83,6 +83,7 @@ class PassRun:
             self.reachable = True
             home = find_namespace(config_maps)
             wanted_home = self.task.settings.kubevip_namespace
+            is_unknown = "kubevipNamespace" in self.task.settings.unknown_options
             if self.task.opted_in or self.task.leaving or home not in (None, wanted_home):
                 # The cloud provider reads the namespace of its release, which need not be the wanted one.
                 await self._read_observed_state(client)
@@ -94,7 +95,7 @@ class PassRun:
                     provider = self.observed.unknown.get(Role.CLOUD_PROVIDER)
                 if provider is not None:
                     home = provider.latest.namespace
-                elif self.observed is not None:
+                elif self.observed is not None and not is_unknown:
                     home = None
             self.config_map = await settle_config_maps(client, self.task, config_maps, home or wanted_home)
             self.note(self.config_map.error)

@@ -42,11 +42,12 @@ class ReleaseScope:
     """Where releases of one guest count.
 
     `namespaces`: those in which fipop's labels are believed. `reported`: what the status of the guest's floating IPs
-    names, as (namespace, name).
+    names, as (namespace, name). `is_all`: nothing elsewhere was read, for there is too much.
     """
 
     namespaces: frozenset[str]
     reported: frozenset[tuple[str, str]] = frozenset()
+    is_all: bool = False
 
 
 def build_scope(settings: Settings, reported: frozenset[tuple[str, str]]) -> ReleaseScope:

@@ -132,13 +132,15 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
     annotations = as_mapping(metadata.get("annotations"))
     name, namespace = annotations.get(ANNOTATION_RELEASE_NAME), annotations.get(ANNOTATION_RELEASE_NAMESPACE)
     pod = as_mapping(as_mapping(as_mapping(item.get("spec")).get("template")).get("spec"))
-    place = namespace if isinstance(namespace, str) else metadata.get("namespace")
+    place = metadata.get("namespace")
+    # Whoever may create workloads in one namespace may annotate them with a release of another.
+    is_here = namespace in (place, None) and is_namespace(place) and is_release_name(name)
     return Workload(
         kind=kind,
         namespace=clean(metadata.get("namespace"), LONGEST_WORD),
         name=clean(metadata.get("name"), _LONGEST_NAME),
         resource_version=clean(metadata.get("resourceVersion"), LONGEST_WORD),
-        release=(str(place), str(name)) if is_namespace(place) and is_release_name(name) else None,
+        release=(str(place), str(name)) if is_here else None,
         wanted=wanted,
         ready=ready,
         observed=_count(as_mapping(item.get("status")), "observedGeneration")

@@ -20,6 +20,8 @@ from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
+_ANEW = ", after taking away the one that stands there for an earlier loss"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notices:
@@ -67,7 +69,7 @@ class Notices:
             f'to release them set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here'
         )
         if self.confirmed_releases() == count:
-            message += ", after taking away the one that served for an earlier loss"
+            message += _ANEW
         self.configuration.complain("MassReleaseWithheld", message)
 
     def tell_mass_removal(self, count: int) -> None:
@@ -76,6 +78,8 @@ class Notices:
             f"{count} guests are to lose what fipop installed there: so many at once lose nothing; to remove it all "
             f'the same set annotation {names.ANNOTATION_CONFIRM_REMOVE}: "{count}" here'
         )
+        if self.confirmed_removals() == count:
+            message += _ANEW
         self.configuration.complain("MassRemovalWithheld", message)
 
     def confirmed_releases(self) -> int:

@@ -64,7 +64,7 @@ class LeaderTerm:
         self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
         self.guests = GuestDirectory(cache=self.cache, client=estate.client)
         self.reach = Reach(cache=self.cache, guests=self.guests)
-        self.gate = AllocationGate(self.reach.could_serve, self.reach.reaches)
+        self.gate = AllocationGate(self.reach.could_serve)
         self.waiting_guests = WaitingGuests()
         self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
         self.notices = Notices(
@@ -79,6 +79,7 @@ class LeaderTerm:
             known=self.cache,
             now=estate.client.server_now,
             monotonic=self.cache.monotonic,
+            look_again=lambda reservation: self.quarantine.look(reservation),
             lives=self.guests.exists,
             is_contested=lambda address, floating_ip: self.conflicts.is_contested(address, floating_ip),
             count_release=estate.metrics.count_release,

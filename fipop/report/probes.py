@@ -58,7 +58,7 @@ async def _may_get_secrets(client: KubeClient, account: str, namespace: str) -> 
 
 async def probe_charts(facts: Facts, helm: str | None) -> list[Check]:
     """Fetch the charts of the options as the operator does, from here; `helm` is the program, None: there is none."""
-    if facts.installation.has_settings is not True:
+    if facts.installation.has_settings is not True or facts.installation.settings.unknown_options:
         return []
     if helm is None:
         text = "not tried: there is no helm program here (--helm)"
@@ -84,7 +84,8 @@ async def probe_credential(client: KubeClient, facts: Facts) -> list[Check]:
     """Compare the credential for charts with the sources of the options: one that it does not go to may stop."""
     reader = ChartAccessReader(client=client, namespace=facts.installation.namespace)
     name = "the credential for charts goes to their sources"
-    found = [each.source for each in wanted_releases(facts.installation.settings) if each.source.secret]
+    sources = [each.source for each in wanted_releases(facts.installation.settings)]
+    found = [each for each in sources if each.secret and each.url.host]
     try:
         problems = dict.fromkeys([(await reader.read(each)).problem_with(each.url) for each in found])
     except ChartAccessError as error:

@@ -61,8 +61,8 @@ CANARIES, MAX_CONCURRENCY, NO_FAILURES = Amount(2), Amount(10, is_percent=True),
 class Settings:
     """Every option of kube-fip-config.
 
-    `unknown_options` names those with a bad value of which no good one is known: they have their default, and while
-    there are any nothing is installed, upgraded or removed.
+    `unknown_options` names those with a bad value of which no good one is known: they have their default, the
+    repository none, and while there are any nothing is installed, upgraded or removed.
     """
 
     log_level: LogLevel
@@ -155,10 +155,15 @@ def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settin
             values[option.field] = getattr(last_good, option.field)
             bad.append(BadOption(option=option.name, value=_shown(option, text), reason=str(error)))
     settings = replace(DEFAULTS, **values)
+    unknown = last_good.unknown_options
     if not settings.kubevip_chart_repo_url and not _needs_no_repository(settings):
-        settings = replace(settings, kubevip_chart_repo_url=_last_repo_url(last_good))
-        bad.append(BadOption(option="kubevipChartRepoUrl", value="", reason=REPO_URL_REASON))
-    unknown = last_good.unknown_options & {each.option for each in bad}
+        # Who leaves it empty wants nothing from the public default, be it that it served until now.
+        known = {last_good.kubevip_chart_repo_url} - {DEFAULTS.kubevip_chart_repo_url, ""}
+        settings = replace(settings, kubevip_chart_repo_url="".join(known))
+        reason = f"{REPO_URL_REASON} while a chart has no reference"
+        bad.append(BadOption(option="kubevipChartRepoUrl", value="", reason=reason))
+        unknown |= frozenset() if known else {"kubevipChartRepoUrl"}
+    unknown &= {each.option for each in bad}
     known = {option.name for option in _OPTIONS}
     bad += [
         BadOption(option=_clean(name), value=_withheld(data[name]), reason=_no_option(name, known))
@@ -229,11 +234,6 @@ def _image_version(values: ChartValues) -> tuple[int, ...] | None:
     tag = image.get("tag") if isinstance(image, Mapping) else None
     match = _IMAGE_TAG.fullmatch(tag) if isinstance(tag, str) else None
     return tuple(int(part) for part in match.groups()) if match else None
-
-
-def _last_repo_url(last_good: Settings) -> str:
-    # The last good one may be none, from when both charts came from elsewhere.
-    return last_good.kubevip_chart_repo_url or DEFAULTS.kubevip_chart_repo_url
 
 
 def _needs_no_repository(settings: Settings) -> bool:

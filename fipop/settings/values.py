@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from yarl import URL
+
 from fipop.api.names import parse_go_bool
 from fipop.errors import FipopError
 from fipop.local_addresses import is_link_host
@@ -40,6 +42,7 @@ _CHART_REF = re.compile(
 )
 # A path without anything that a shell, a URL or a log would read otherwise.
 _CHART_FILE = re.compile(r"file://(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)+\.tgz")
+_PORT = re.compile(r":([0-9]+)/")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_URL = 2048
 REPO_URL_REASON = "must be the http:// or https:// URL of a chart repository"
@@ -209,7 +212,8 @@ def parse_repo_url(text: str) -> str:
         return ""
     try:
         parts = urlsplit(url)
-        legal = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        # yarl refuses more than the standard library, and it is what the charts are fetched with.
+        legal = parts.scheme in {"http", "https"} and bool(parts.hostname) and URL(url).port != 0
     except ValueError:
         legal = False
     if not legal or len(url) > _MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
@@ -235,6 +239,9 @@ def parse_chart_ref(text: str) -> str:
         raise SettingsError(
             "must be oci://<registry>/<path>/<chart> without a tag, file:///<path>.tgz, or empty"
         )
+    port = _PORT.search(ref)
+    if port and not 1 <= int(port[1]) <= MAX_PORT:
+        raise SettingsError(f"its port must be from 1 to {MAX_PORT}")
     _refuse_link(urlsplit(ref).hostname or "")
     return ref
 

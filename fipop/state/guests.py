@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from fipop.kube.client import KubeClient
@@ -66,16 +66,21 @@ class GuestDirectory:
                 self._partly_known.pop(guest_id, None)
                 return None
             found = await discover_guest(self._reader, links)
-            if links.is_unknown_kind and isinstance(found, Guest) and guest_id not in self._known:
+            if links.is_unknown_kind and isinstance(found, Guest) and not self._was_served(guest_id):
                 found = wait_for_provider(links) if await self.is_harvester(found) else found
             if self._links(guest_id) == links:
                 self._note(guest_id, found)
                 break
         return found
 
-    def glimpse(self, guest_id: str) -> Guest | None:
-        """Give a guest as far as it can be told without a request; None where there is none to be asked."""
+    def glimpse(self, guest_id: str, *, of_any_kind: bool = False) -> Guest | None:
+        """Give a guest as far as it can be told without a request; None where there is none to be asked.
+
+        `of_any_kind`: also an imported cluster of which Rancher does not know (yet) what it is. It may carry addresses.
+        """
         links = self._links(guest_id)
+        if links is not None and of_any_kind:
+            links = replace(links, is_unknown_kind=True)
         found = glimpse_guest(links) if links is not None else None
         return found if isinstance(found, Guest) else None
 
@@ -97,10 +102,15 @@ class GuestDirectory:
         """Whether an imported cluster was served as one of no known kind, or could be by now."""
         if management is None or management.provider or not cluster.is_imported:
             return False
-        if cluster.cluster_name in self._known:
+        if self._was_served(cluster.cluster_name):
             return True
         ready = management.ready_since
         return ready is not None and self.client.server_now() - ready >= UNKNOWN_AFTER
+
+    def _was_served(self, guest_id: str) -> bool:
+        """Whether passes were made over a guest, by this process or a former one."""
+        floating_ips = self.cache.floating_ips_of(guest_id)
+        return guest_id in self._known or any(each.status.guest is not None for each in floating_ips)
 
     def _management(self, name: str) -> ManagementCluster | None:
         return self.cache.management.get("", name)

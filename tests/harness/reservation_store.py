@@ -59,3 +59,8 @@ class Reservations:
                 verb=verb, kind="FloatingIPReservation", name=name, reason="ConnectionCut"
             )
         return copy.deepcopy(self.objects[name])
+
+
+async def look_never(reservation: object) -> None:
+    """Stand for a look at an offer where nothing is offered."""
+    raise AssertionError(f"{reservation} was never offered")

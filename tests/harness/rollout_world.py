@@ -107,15 +107,19 @@ class FakeStore:
 
 
 class FakeCharts:
-    """Any chart; `content` changes with the source's version, `away` makes it unreachable."""
+    """Any chart; `content` changes with the source's version, `away` makes it unreachable.
+
+    `keeps`: this process has kept what it got before, and has no need of the source.
+    """
 
     def __init__(self) -> None:
         self.away = False
+        self.keeps = False
         self.newest = "1.0.0"
 
     async def get(self, source: ChartSource, *, content: str = "") -> Any:
         del content
-        if self.away:
+        if self.away and not self.keeps:
             raise ChartError(source=str(source), version=source.version, reason="away")
         version = source.version or self.newest
         identity = ChartIdentity(name=source.name, version=version, content=f"content-{version}")
@@ -268,6 +272,8 @@ class World:
                 guest.failed[role] = False
             return
         if not gate.is_open or gate.aim is None or guest.is_locked or guest.is_in_line:
+            return
+        if self.sessions.charts.away and not self.sessions.charts.keeps:
             return
         aim = gate.aim.target.name
         for role in Role:

@@ -197,6 +197,71 @@ async def test_who_lost_a_duplicate_of_the_predecessor_gets_it_when_the_other_is
     assert operator.held() == {NAME: B}
 
 
+# Two families
+
+V = "fd00::10"
+NAME_V = "default.fd000000000000000000000000000010"
+
+
+async def waiting_for_both(gap: int, *, iprange: str = f"{X}-{Y},{V}-fd00::20") -> Watched:
+    """Have B carry what A and C had, and ask for both; the two quarantines begin with a gap and are over soon."""
+    operator = build(A, B, C, iprange=f"{X}-{Y},{V}-fd00::20")
+    await operator.start()
+    operator.ask(A, X)
+    operator.ask(C, V, ipFamilies=["IPv6"])
+    await operator.settle()
+    operator.carried.config_maps[B] = f"{X}/32,{V}/128"
+    operator = Watched(operator)
+    await operator.start()
+    operator.ask(B, f"{X},{V}", ipFamilyPolicy="RequireDualStack")
+    await operator.settle()
+    operator.change_range(iprange=iprange)
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(gap)
+    operator.give_up(C)
+    await operator.settle()
+    return operator
+
+
+@pytest.mark.parametrize("gap", [0, 1, 5, 13, 29, 30, 31, 40, 77, 100, 120])
+async def test_who_carries_and_names_both_families_gets_both_whenever_each_became_free(gap: int) -> None:
+    operator = await waiting_for_both(gap)
+    await operator.pass_time(QUARANTINE + 60)
+    assert operator.held() == {NAME: B, NAME_V: B}
+    assert allocated(operator, B)[0] == "Allocated"
+
+
+async def test_who_carries_both_and_may_have_but_one_gets_none_and_causes_no_writes() -> None:
+    operator = await waiting_for_both(40, iprange=f"{X}-{Y}")
+    await operator.pass_time(QUARANTINE + 60)
+    version, told = operator.memory.version, allocated(operator, B)
+    await operator.pass_time(HOUR)
+    assert (operator.memory.version - version, allocated(operator, B)) == (0, told)
+    operator = Watched(operator)
+    await operator.start()
+    await operator.pass_time(HOUR)
+    assert (operator.memory.version - version, allocated(operator, B)) == (0, told)
+    assert operator.held() == {}
+
+
+@pytest.mark.parametrize("before", [60, 7, 1])
+async def test_who_waits_for_the_second_family_gets_neither_once_another_carries_the_first(
+    before: int,
+) -> None:
+    """Also if it does so just before the second can be had, between two looks at the first."""
+    operator = await waiting_for_both(120)
+    await operator.pass_time(QUARANTINE - before)
+    assert operator.held() == {}
+    operator.carried.services[A] = X
+    await operator.pass_time(QUARANTINE)
+    assert operator.held() == {}
+    assert A in allocated(operator, B)[1]
+    operator.carried.services[A] = ""
+    await operator.pass_time(60)
+    assert operator.held() == {NAME: B, NAME_V: B}
+
+
 # Several that carry it, or that cannot be asked
 
 

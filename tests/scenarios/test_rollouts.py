@@ -471,9 +471,47 @@ async def test_a_repository_that_goes_away_in_the_middle_does_not_stop_what_was_
     target = await changed(world, "v1.0.0")
     while len(world.got(target)) < 3:
         await world.run(1)
+    world.sessions.charts.keeps = True
     world.sessions.charts.away = True
     await world.run_until("Completed")
     assert world.holding(target) == set(world.guests)
+
+
+@pytest.mark.parametrize("reached", ["canaries", "waves"])
+async def test_a_new_leader_that_cannot_have_the_charts_waits_and_says_so_instead_of_passing_guests_over(
+    reached: str,
+) -> None:
+    """Its disk is empty. Every guest was passed over in time, and the rollout was completed with what it had."""
+    world, _ = await fleet()
+    target = await changed(world, "v1.0.0")
+    while len(world.got(target)) < (1 if reached == "canaries" else 3):
+        await world.run(1)
+    got, told = len(world.got(target)), len(world.notices)
+    world.sessions.charts.away = True
+    world.lead()
+    await world.run(4 * 600)
+
+    assert world.reasons()[told:] == ["RolloutBlocked"]
+    assert world.state is not None
+    assert world.state.phase.value == ("Canary" if reached == "canaries" else "Wave")
+    assert len(world.got(target)) == got
+    gates = [world.leader.gate(guest) for guest in world.fleet().values()]
+    assert all(set(gate.problems) == set(Role) for gate in gates), "the condition of each guest tells it"
+
+    world.sessions.charts.away = False
+    await world.run_until("Completed")
+    assert world.holding(target) == set(world.guests)
+    assert not {"GuestsPassedOver", "RolloutStopped"} & set(world.reasons())
+    assert not world.leader.gate(world.fleet()["c-000"]).problems
+
+
+async def test_charts_that_nobody_needs_any_more_are_not_missed_by_a_new_leader() -> None:
+    world, _ = await fleet()
+    world.sessions.charts.away = True
+    world.lead()
+    await world.run(600)
+    assert world.reasons() == []
+    assert not world.leader.gate(world.fleet()["c-000"]).problems
 
 
 async def test_where_no_canary_can_be_reached_it_waits_and_says_so() -> None:

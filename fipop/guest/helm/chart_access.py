@@ -47,7 +47,7 @@ class ChartAccess:
         """Say why the credential does not go to a URL; "" where it does, or where there is none."""
         if not (self.username or self.token):
             return ""
-        if url.host_port_subcomponent not in self.hosts:
+        if not {url.host_port_subcomponent, f"{url.host_subcomponent}:{url.port}"} & self.hosts:
             return f"the credential is not for {url.host_port_subcomponent}: hosts in its Secret may name it"
         if url.scheme != "https" and not self.allow_http:
             return 'the credential does not go over http: allowHTTP: "true" in its Secret would allow it'
@@ -83,7 +83,7 @@ def parse_credential(name: str, secret: JsonView | None, host: str) -> ChartAcce
         username=username,
         password=password,
         token=token,
-        hosts=frozenset(each.strip().lower().removesuffix(":443") for each in (hosts or host).split(",")),
+        hosts=frozenset(each.strip().lower() for each in (hosts or host).split(",")),
         allow_http=parse_go_bool(allow_http.strip()) is True,
     )
 

@@ -155,7 +155,7 @@ class ChartCache:
         if problem := access.problem_with(source.url):
             access = ChartAccess(authority=access.authority)
         elif access.username or access.token:
-            detour = await find_detour(source.probe_url, access, f"chart {source}")
+            detour = await find_detour(source, access)
             if detour:
                 raise chart_problem(source, f"it leads elsewhere: {detour}", "ChartUnauthorized")
         try:

@@ -63,11 +63,12 @@ class ChartSource:
         return URL(self.ref.replace("oci://", "https://", 1) or self.repo_url)
 
     @property
-    def probe_url(self) -> URL:
-        """What helm asks for first."""
+    def probe_urls(self) -> tuple[URL, ...]:
+        """What helm asks for first; a registry may want to know who asks for the one and not for the other."""
         if not self.ref:
-            return self.url / "index.yaml"
-        return self.url.with_path(f"/v2{self.url.path}/tags/list")
+            return (self.url / "index.yaml",)
+        paths = ("tags/list", f"manifests/{self.version.replace('+', '_') or 'latest'}")
+        return tuple(self.url.with_path(f"/v2{self.url.path}/{path}") for path in paths)
 
     def __str__(self) -> str:
         return self.ref or f"{self.repo_url.rstrip('/')}/{self.name}"
@@ -158,13 +159,14 @@ def with_object_name(values: Values, name: str) -> dict[str, Any]:
 def object_name_candidates(wanted: WantedRelease, taken: frozenset[str]) -> tuple[str, ...]:
     """Give the names to try for a new release's objects: the admin's own alone, else the release's and variants.
 
-    `taken` are names that objects of others were seen to have; helm finds those that were not seen.
+    `taken` are names that objects of others were seen to have; helm finds those that were not seen, and decides where
+    all of them are.
     """
     if wanted.object_name is not None:
         return (wanted.object_name,)
     variants = [wanted.name, f"{wanted.name}-fipop"]
     variants += [f"{wanted.name}-fipop-{number}" for number in range(2, _LAST_NAME_SUFFIX + 1)]
-    return tuple(name for name in variants if name not in taken)
+    return tuple(name for name in variants if name not in taken) or tuple(variants)
 
 
 def digest(chart: ChartIdentity, values: Values) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from fipop.api.models import Reservation
 from fipop.errors import IpamError
@@ -13,12 +14,14 @@ from fipop.ipam.addresses import Address, format_address, parse_address
 class Blocker:
     """Why a floating IP has not all that it asks for; `reason` is that of its condition.
 
-    One that is `tolerable` leaves the wish fulfilled as long as there is an address: one family is enough.
+    One that is `tolerable` leaves the wish fulfilled as long as there is an address: one family is enough. From
+    `looked_at` on it is looked whether it still stands.
     """
 
     reason: str
     message: str
     tolerable: bool = False
+    looked_at: datetime | None = None
 
 
 def blocker_of(error: IpamError) -> Blocker:
@@ -37,7 +40,8 @@ def describe_holder(reservation: Reservation, carrier: str | None = None) -> Blo
     until = reservation.quarantined_until.strftime("%Y-%m-%d %H:%M:%S UTC")
     message = f"address {text} is in quarantine until {until}"
     message += f" and as long as {carrier}" if carrier else f" or later, after {holder}{cluster}"
-    return Blocker(reason="AddressQuarantined", message=message)
+    looked_at = None if carrier else reservation.quarantined_until
+    return Blocker(reason="AddressQuarantined", message=message, looked_at=looked_at)
 
 
 def describe_conflicting_owner(holder: tuple[str, str], address: Address) -> Blocker:

@@ -129,7 +129,7 @@ class QuarantineReconciler:
             return RetryAfter(rest)
         if not self._surroundings.were_looked_at():
             return RetryAfter(LEAST_LOOK_SECONDS)
-        if await self._look(reservation) is not None:
+        if await self.look(reservation) is not None:
             return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
         self._carriers.pop(reservation.name, None)
         if not await self._reservation_store.free(reservation):
@@ -154,8 +154,11 @@ class QuarantineReconciler:
         since = max(released, self._gone_since.setdefault(guest_id, self._now()))
         return max(until, since + timedelta(hours=IMPORTED_HOURS))
 
-    async def _look(self, reservation: Reservation) -> str | None:
-        """Ask who may carry it: a guest that cannot be asked counts as carrying. Its own gets a pass that cleans it."""
+    async def look(self, reservation: Reservation) -> str | None:
+        """Ask who may carry it: a guest that cannot be asked counts as carrying. Its own gets a pass that cleans it.
+
+        It is offered to the only one that carries it and waits for it.
+        """
         address, guest_id = address_of(reservation), reservation.owner.namespace
         waiting = self._surroundings.waiting(address)
         carriers: dict[str, str] = {}
@@ -170,14 +173,15 @@ class QuarantineReconciler:
             is_told = isinstance(error, GuestUnreadableError)
             carrier = str(error) if is_told else f"guest {guest_id} cannot be asked: {error}"
             carriers = {}
+        only = next(iter(carriers)) if len(carriers) == 1 else ""
+        asking = [each.meta.key for each in waiting if each.namespace == only]
+        self._reservation_store.offer(reservation, only if asking else "")
+        for key in asking:
+            self._surroundings.owner_changed(key)
         if not carrier:
             return None
-        if len(carriers) == 1:
+        if only:
             carrier += "; a floating IP of that guest that names it gets it"
-            for each in waiting:
-                if each.namespace in carriers:
-                    self._reservation_store.offer(reservation, each.namespace)
-                    self._surroundings.owner_changed(each.meta.key)
         if self._carriers.get(reservation.name) != carrier:
             self._carriers[reservation.name] = carrier
             logger.info(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -52,7 +52,8 @@ class ReservationStore:
     """Creates, swaps, quarantines and frees reservations.
 
     `now` is the API server's time, `monotonic` this process's clock in seconds; `lives` tells whether a guest exists,
-    `is_contested` whether another guest than that of a floating IP was seen to carry an address.
+    `is_contested` whether another guest than that of a floating IP was seen to carry an address. `look_again` looks
+    who carries an address in quarantine, and renews or withdraws its offer.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class ReservationStore:
         known: ClusterCache,
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
+        look_again: Callable[[Reservation], Awaitable[object]],
         lives: Callable[[str], bool] = lambda _guest_id: False,
         is_contested: Callable[[Address, tuple[str, str]], bool] = lambda _address, _floating_ip: False,
         count_release: Callable[[str], None] = lambda _result: None,
@@ -72,6 +74,7 @@ class ReservationStore:
         self._now = now
         self._lives = lives
         self._is_contested = is_contested
+        self._look_again = look_again
         self._offers: dict[str, tuple[int, str, float]] = {}
         self._written: dict[str, tuple[int, float]] = {}
         self._monotonic = monotonic
@@ -93,13 +96,17 @@ class ReservationStore:
         return is_gone and is_former_owner(known, owner, claim.range)
 
     def offer(self, quarantined: Reservation, guest_id: str) -> None:
-        """Let the only guest that carries an address claim it, for a moment: by a swap, so that it is never free."""
+        """Let the only guest that carries an address claim it, until a look finds otherwise; "" lets none.
+
+        It is claimed by a swap, so that it is never free. Who names two addresses may have to wait for the other.
+        """
         self._offers[quarantined.name] = quarantined.resource_version, guest_id, self._monotonic()
 
     def _is_offered(self, known: Reservation, guest_id: str) -> bool:
-        version, offered_to, at = self._offers.get(known.name, (-1, "", 0.0))
-        is_same = (version, offered_to) == (known.resource_version, guest_id)
-        return is_same and self._monotonic() - at < PERMIT_SECONDS
+        return self._offers.get(known.name, ())[:2] == (known.resource_version, guest_id)
+
+    def _is_offer_old(self, known: Reservation) -> bool:
+        return self._monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS
 
     async def claim(self, claim: Claim) -> Granted | Denied | None:
         """Make the address the claimant's, or tell who has it.
@@ -129,6 +136,10 @@ class ReservationStore:
             if not self.may_take(live, claim):
                 return Denied(reservation=live)
             known = live
+        if self._is_offered(known, claim.owner.namespace) and self._is_offer_old(known):
+            await self._look_again(known)
+            if not self.may_take(known, claim):
+                return Denied(reservation=known)
         wanted = _granted(known, claim, self._now())
         if wanted == known:
             return Granted(reservation=known, is_new=False)

@@ -45,8 +45,8 @@ class Target:
     """What a floating IP is to hold in the end, what it still has to claim for that, and what stands in the way.
 
     `held_now` is what it holds, `owner` how it is named as an owner. `is_standstill`: what is held stays, whatever is
-    wished for. `names_spec`: the spec may be brought in line. `awaits_guest`: no range can be found before the guest is
-    known.
+    wished for. `names_spec`: the spec may be brought in line. `awaits_guest`: before the guest is known no
+    range can be found, or it cannot be told whether the range serves that guest.
     """
 
     owner: Owner
@@ -87,8 +87,7 @@ class _Case:
         if isinstance(view.request, Blocker):
             return self._stand_still([view.request], names_spec=False)
         if isinstance(view.range, Blocker):
-            awaits_guest = not view.is_guest_known and view.binding.cluster is not None
-            return self._stand_still([view.range], awaits_guest=awaits_guest)
+            return self._stand_still([view.range], awaits_guest=not view.is_guest_known)
         return self._follow(view.request, view.range)
 
     def _target(self, **known: Any) -> Target:
@@ -125,7 +124,8 @@ class _Case:
             made_by_us=is_made_by_us(self._floating_ip),
         )
         plan = plan_allocation(request, facts)
-        target = self._target(blockers=list(plan.blockers))
+        awaits_guest = bool(plan.blockers) and where.restricted is not None and not self._view.is_guest_known
+        target = self._target(blockers=list(plan.blockers), awaits_guest=awaits_guest)
         _keep(target, plan.keep)
         # What was its own before is not for the rest to decide on: no wish that is not to be had takes it away.
         for desired in sorted(plan.claim, key=lambda desired: not desired.confirms):

@@ -45,7 +45,7 @@ class View:
     must not be released yet. `denied` are the reservations that the API server itself named as the reason why a claim
     failed, by name. `written` are the addresses that this process wrote into the spec last, which was changed back
     `write_backs` times. `is_live`: the floating IP was just read. `is_inherited`: the addresses of its spec came from
-    the predecessor.
+    the predecessor. `is_guest_known`: also that there is none.
     """
 
     floating_ip: FloatingIP

@@ -73,7 +73,7 @@ class ViewBuilder:
             request=request,
             range=found,
             binding=bind_guest(self.cache, floating_ip),
-            is_guest_known=guest is not None,
+            is_guest_known=guest is not None or self.guests.glimpse(floating_ip.namespace) is None,
             observation=self.guests.observation(floating_ip.namespace),
             is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeView) else None),
             holders=_Holders(cache=self.cache, reservation_store=store, carrier_of=self.carrier_of),

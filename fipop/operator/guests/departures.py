@@ -21,9 +21,10 @@ class Departures:
     """Knows of each guest that is to have no releases whether it still has ours, as passes of this process saw it.
 
     An option that somebody deleted by mistake must not uninstall a fleet: of more guests than few, none is touched
-    until `confirmed` is their number. The confirmation holds for the guests that there were then. `tell` brings the
-    number to people. A guest of which nothing is known counts as one with releases, and what was once seen there
-    holds until something else is: guests that are out of reach in turns must not pass a few at a time.
+    until `confirmed` becomes their number. A confirmation holds for the guests that people had been told of by then,
+    once: `tell` brings their number to people, also where the same number stands there from before. A guest of which
+    nothing is known counts as one with releases, and what was once seen there holds until something else is: guests
+    that are out of reach in turns must not pass a few at a time.
     """
 
     settings: Callable[[], Settings]
@@ -33,7 +34,9 @@ class Departures:
     _has_ours: dict[str, bool | None] = field(default_factory=dict)
     _removing: set[str] = field(default_factory=set)
     _granted: set[str] = field(default_factory=set)
-    _told: int = 0
+    _told: set[str] = field(default_factory=set)
+    _used: int = 0
+    """The number that stood there before these guests were told of, or that served: it says nothing of them."""
 
     def is_leaving(self, guest: Guest) -> bool:
         """Whether a guest is to lose what fipop installed there, as far as is known."""
@@ -81,15 +84,18 @@ class Departures:
         return False
 
     def _are_confirmed(self, leaving: set[str], fleet: int) -> bool:
-        asked = leaving - self._granted
+        asked, confirmed = leaving - self._granted, self.confirmed()
+        if confirmed != self._used:
+            self._used = 0
         if len(asked) <= min(MOST_UNCONFIRMED, max(1, math.ceil(fleet / 10))):
-            self._told = 0
+            self._told = set()
             return True
-        if self.confirmed() == len(asked):
+        if asked <= self._told and len(self._told) == confirmed != self._used:
             self._granted |= asked
+            self._used = confirmed
             return True
-        if self._told != len(asked):
-            self._told = len(asked)
+        if self._told != asked:
+            self._told, self._used = asked, confirmed
             logger.error("mass removal withheld", extra={"guests": len(asked), "fleet": fleet})
             self.tell(len(asked))
         return False

@@ -16,6 +16,9 @@ from fipop.rancher.discovery import NotAGuest
 from fipop.rancher.matching import Guest
 from fipop.state.guests import GuestDirectory
 
+MAX_PROBING = 4
+"""So many rounds wait at once for the nodes of guests: all rounds share 32 workers."""
+
 
 @dataclass(slots=True, kw_only=True)
 class GuestInspector:
@@ -25,6 +28,7 @@ class GuestInspector:
     guests: GuestDirectory
     sessions: GuestSessions
     _under_way: dict[str, frozenset[str]] = field(default_factory=dict)
+    _probing: int = 0
 
     @contextmanager
     def pass_under_way(self, guest_id: str, addresses: frozenset[str]) -> Iterator[None]:
@@ -56,19 +60,24 @@ class GuestInspector:
         if not (floating_ips and all(each.range or each.status.range for each in floating_ips)):
             # What a range is chosen by is known before the first round over a floating IP, whose status says so.
             await self.guests.discover(guest_id)
-        guest = self.guests.glimpse(guest_id)
+        guest = self.guests.glimpse(guest_id, of_any_kind=True)
         return guest is not None and guest.connected
 
     async def is_harvester(self, guest: Guest) -> bool:
-        """Whether a guest's nodes are Harvester's, or cannot be looked at."""
+        """Whether a guest's nodes are Harvester's, or cannot be looked at, or others are being looked at."""
+        if self._probing >= MAX_PROBING:
+            return True
+        self._probing += 1
         try:
             return await self.sessions.is_harvester(guest.id, await read_kubeconfig(self.client, guest))
         except (ApiError, GuestError, KubeAccessError, PassTimeoutError):
             return True
+        finally:
+            self._probing -= 1
 
     async def read_in_use(self, guest_id: str) -> InUseAddresses:
         """Give all that a guest carries; GuestError where it cannot be asked, ApiError where our API server fails."""
-        guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id)
+        guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
         if guest is None:
             if isinstance(await self.guests.discover(guest_id), NotAGuest):
                 return InUseAddresses()  # no pass is ever made there, nothing was written

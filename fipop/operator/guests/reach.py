@@ -34,10 +34,11 @@ class Reach:
         """
         return tuple(self._serving(guest_id, self.cache.ranges.all()))
 
-    def could_serve(self, range_name: str, guest_ids: Iterable[str]) -> bool:
-        """Whether a range, or one that shares addresses with it, could serve one of these guests."""
-        sharing = self.cache.allocations.ranges.sharing(range_name)
-        return any(any(self._serving(guest_id, sharing)) for guest_id in guest_ids)
+    def could_serve(self, range_name: str, guest_id: str) -> bool:
+        """Whether a range, or one that shares addresses with it, could serve a guest; True where the range is gone."""
+        if self.cache.ranges.get("", range_name) is None:
+            return True
+        return any(self._serving(guest_id, self.cache.allocations.ranges.sharing(range_name)))
 
     def _serving(self, guest_id: str, ranges: Iterable[FloatingIPRange]) -> Iterator[FloatingIPRange]:
         named = {
@@ -46,7 +47,7 @@ class Reach:
         for index in (BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE):
             named |= {each.range for each in self.cache.reservations.by_index(index, guest_id)}
         # Before its first round its links are not resolved, but its labels are known.
-        guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id)
+        guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
         # Which Harvester it is on may not be known (yet): then it may be any.
         anywhere = guest is not None and guest.on_harvester and not self.guests.is_resolved(guest_id)
         for each in ranges:

@@ -39,6 +39,7 @@ GATHER_SECONDS = 0.2
 """So long answers are gathered that are taken in together."""
 RESOLVE_SECONDS = 2.0
 """Whose answer takes longer is looked into: which Harvester it is on tells which ranges need not wait for it."""
+RESOLVE_CONCURRENCY = 20
 LOOK_CONCURRENCY = 320
 
 
@@ -65,6 +66,7 @@ class GuestScan:
     _ranges_changed: bool = False
     _until: float = 0.0
     _resolve_at: float = math.inf
+    _resolving: asyncio.Task[None] | None = None
     _due: dict[str, float] = field(default_factory=dict)
     """When guests are to be asked."""
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -98,12 +100,13 @@ class GuestScan:
 
         It may have connected only now, or its labels may make it a guest of other ranges.
         """
+        self.gate.note_changed(guest_id)
         if guest_id in self._seen:
             self._changed.add(guest_id)
         if may_carry and guest_id not in self._fresh and guest_id not in self._asking:
             self._due[guest_id] = self._now() + LATE_SECONDS
             if not self.gate.looked:
-                self.gate.awaited.setdefault(guest_id, self._until)
+                self.gate.wait_for([guest_id], self._until)
         self._wake.set()
 
     def forget(self, guest_id: str) -> None:
@@ -127,13 +130,14 @@ class GuestScan:
                 await self._rest()
                 await self._step()
         finally:
-            for task in self._asking.values():
+            tasks = [*self._asking.values(), *([self._resolving] if self._resolving else [])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._asking.clear()
 
     def _shut(self) -> None:
-        self.gate.is_shut = True
+        self.gate.shut()
         self._open = frozenset()
         self._wake.set()
 
@@ -161,18 +165,19 @@ class GuestScan:
             logger.info("guests are not waited for any longer", extra={"guests": sorted(late)[:10]})
         await self._take_in(changed | heard | late)
         if self._resolve_at <= self._now():
-            await self._resolve_slow()
+            self._resolve_at = math.inf
+            self._resolving = asyncio.create_task(self._resolve_slow())
         if self._rescan_required:
             return
         for guest_id in heard | late:
             self.gate.awaited.pop(guest_id, None)
         if not self._ranges_changed:
-            self._open_gate()
+            await self._open_gate()
 
     def _begin(self) -> None:
         """Wait for all guests: those that Rancher is not connected to are sorted out before they are asked."""
         self._rescan_required = self._ranges_changed = False
-        for task in self._asking.values():
+        for task in (*self._asking.values(), *([self._resolving] if self._resolving else [])):
             task.cancel()
         self._asking.clear()
         self._heard.clear()
@@ -180,7 +185,8 @@ class GuestScan:
         guest_ids = {each.cluster_name for each in self.cache.clusters.all() if each.cluster_name}
         self._until, self._resolve_at = self._now() + LOOK_SECONDS, self._now() + RESOLVE_SECONDS
         self._due = dict.fromkeys(guest_ids, self._now())
-        self.gate.awaited = dict.fromkeys(guest_ids, self._until)
+        self.gate.awaited.clear()
+        self.gate.wait_for(guest_ids, self._until)
 
     def _compare_with_ranges(self) -> None:
         """Ask those again of whose addresses some would be given out now: the last look may be months old.
@@ -193,14 +199,20 @@ class GuestScan:
         for guest_id, addresses in self._seen.items():
             if self.unowned.is_suspect(guest_id, addresses):
                 self._due[guest_id] = self._now()
-                self.gate.awaited.setdefault(guest_id, self._now() + LOOK_SECONDS)
+                self.gate.wait_for([guest_id], self._now() + LOOK_SECONDS)
             else:
                 self._changed.add(guest_id)
 
-    def _open_gate(self) -> None:
+    async def _open_gate(self) -> None:
         self.gate.is_shut = False
-        before = self._open
-        self._open = frozenset(each.name for each in self.cache.ranges.all() if self.gate.is_open(each.name))
+        before, opened = self._open, set()
+        for each in self.cache.ranges.all():
+            if self.gate.is_open(each.name):
+                opened.add(each.name)
+            await asyncio.sleep(0)  # one range among thousands of guests takes milliseconds
+        if self.gate.is_shut:
+            return
+        self._open = frozenset(opened)
         if self.gate.looked:
             self._open |= {""}  # beyond all ranges
         if self._open - before:
@@ -246,11 +258,16 @@ class GuestScan:
 
     async def _resolve_slow(self) -> None:
         """Find out which Harvester those are on that take long: the ranges of others need not wait for them."""
-        self._resolve_at = math.inf
-        for guest_id in sorted(self.gate.awaited):
-            if not self.guests.is_resolved(guest_id):
-                with contextlib.suppress(FipopError):
-                    await self.guests.discover(guest_id)
+        slots = asyncio.Semaphore(RESOLVE_CONCURRENCY)
+
+        async def resolve(guest_id: str) -> None:
+            async with slots:
+                if guest_id in self.gate.awaited and not self.guests.is_resolved(guest_id):
+                    with contextlib.suppress(FipopError):
+                        await self.guests.discover(guest_id)
+                    self._wake.set()
+
+        await asyncio.gather(*map(resolve, sorted(self.gate.awaited)))
 
     async def _retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
         """Do a step until our API server lets us; None where something else is in the way."""

@@ -143,8 +143,9 @@ class RolloutController:
         target = None
         if settings.kubevip_update and fleet:
             target = await self.targets.find(settings, self.state.target if self.state is not None else "")
-        else:
-            self.targets.problems = {}
+        done = self.state.target if self.state is not None and not self.state.phase.is_active else ""
+        if not (settings.kubevip_update and fleet) or (target is not None and target.name == done):
+            self.targets.problems = {}  # nobody needs a chart
         self._tell_blocked(fleet)
         if target is None:
             return
@@ -152,7 +153,8 @@ class RolloutController:
         if state.phase is not Phase.COMPLETED and self._may_choose(state, fleet):
             elapsed = self.now() - self._advanced_at if self._advanced_at is not None else 0.0
             members = self._members(state, fleet)
-            state, more = advance(state, members, settings, self.now(), elapsed=elapsed)
+            blocked = bool(self.targets.problems)
+            state, more = advance(state, members, settings, self.now(), elapsed=elapsed, blocked=blocked)
             notices = (*notices, *more)
         self._advanced_at = self.now()
         await self._publish(state, notices)

@@ -85,11 +85,18 @@ def complete(state: RolloutState, message: str) -> tuple[RolloutState, tuple[Not
 
 
 def advance(
-    state: RolloutState, fleet: Mapping[str, Member], settings: Settings, now: float, *, elapsed: float
+    state: RolloutState,
+    fleet: Mapping[str, Member],
+    settings: Settings,
+    now: float,
+    *,
+    elapsed: float,
+    blocked: bool = False,
 ) -> tuple[RolloutState, tuple[Notice, ...]]:
     """Take in what is known of the fleet; give the state from now on, and what is to be told.
 
-    `elapsed`: seconds since it was asked last, for clocks that stand still.
+    `elapsed`: seconds since it was asked last, for clocks that stand still. `blocked`: the target's charts cannot be
+    had: who fails without them fails, and nobody is late.
     """
     if state.phase is Phase.COMPLETED:
         return state, ()
@@ -104,7 +111,7 @@ def advance(
     guests = {}
     for guest_id, one in state.guests.items():
         member = fleet.get(guest_id)
-        stands_still = member is not None and _vanished_with_others(member, lost_at, untouched)
+        stands_still = blocked or (member is not None and _vanished_with_others(member, lost_at, untouched))
         timed = _wait(one, elapsed) if stands_still else one
         guests[guest_id] = _judge(timed, member, settings, now, phase=state.phase)
     state = replace(state, guests=guests)
@@ -113,7 +120,7 @@ def advance(
     failed = state.count(Step.FAILED)
     if failed > _allowed(state, settings):
         return _stop(state, failed, settings)
-    if not all(one.step.is_final for one in state.of_wave().values()):
+    if blocked or not all(one.step.is_final for one in state.of_wave().values()):
         return state, ()
     return _next_wave(state, fleet, settings, now)
 

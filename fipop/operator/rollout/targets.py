@@ -46,7 +46,7 @@ class Targets:
             except ChartError as error:
                 problems[one.role] = error
         kept_one = before if before is not None and before.asked == asked else None
-        self.problems = problems if kept_one is None else {}
+        self.problems = problems
         if problems:
             return kept_one
         found = build_target(settings, charts)

@@ -34,14 +34,25 @@ BASIC = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
 class Stranger:
     """Another host, over TLS; it notes what it is told, and answers with what it is given."""
 
-    def __init__(self, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, headers: dict[str, str] | None = None, *, asks_for: str = "", takes_basic: bool = False
+    ) -> None:
         self.authorizations: set[str] = set()
         self.headers = headers or {}
-        self.port = 0
+        self.asks_for = asks_for
+        """It has `headers` only for paths with this text, and where `takes_basic` only for those who are unknown."""
+        self.takes_basic = takes_basic
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.authorizations.add(request.headers.get("Authorization", ""))
-        return web.json_response({"token": "t"}, status=401 if self.headers else 200, headers=self.headers)
+        authorization = request.headers.get("Authorization", "")
+        self.authorizations.add(authorization)
+        if (
+            not self.headers
+            or self.asks_for not in request.path
+            or (self.takes_basic and authorization == BASIC)
+        ):
+            return web.json_response({"token": "t", "name": "charts/kube-vip", "tags": ["0.11.0"]})
+        return web.json_response({}, status=401, headers=self.headers)
 
 
 @asynccontextmanager
@@ -163,6 +174,36 @@ async def test_where_a_registry_sends_for_tokens_the_password_goes_only_if_its_s
     assert caught.value.condition == "ChartUnauthorized"
     assert (BASIC in realm.authorizations) is is_named
     assert (realm_host in str(caught.value)) is not is_named
+
+
+CHALLENGES = {
+    "to who is unknown alone": ('Bearer realm="{realm}",service="charts"', {"takes_basic": True}),
+    "for manifests alone": ('Bearer realm="{realm}",service="charts"', {"asks_for": "/manifests/"}),
+    "behind a tab": ('Bearer\trealm="{realm}"', {}),
+    "with spaces": ('Bearer realm = "{realm}"', {}),
+    "behind much": ('Bearer scope="' + "x" * 1100 + '",realm="{realm}"', {}),
+    "without quotes": ("Bearer realm={realm}", {}),
+    "behind another": ('Basic realm="x", Bearer realm="{realm}"', {}),
+    "behind an escape": ('Bearer service="a\\"b", realm="{realm}"', {}),
+}
+
+
+@pytest.mark.parametrize("version", ["", "0.11.0"])
+@pytest.mark.parametrize("challenge", CHALLENGES)
+async def test_a_realm_that_its_secret_does_not_name_gets_no_password_however_a_registry_asks(
+    charts: Charts, authority: CertificateAuthority, challenge: str, version: str
+) -> None:
+    text, how = CHALLENGES[challenge]
+    realm = Stranger()
+    async with serving(realm, authority) as realm_url:
+        asks = {"WWW-Authenticate": text.format(realm=f"{realm_url}/token")}
+        registry = Stranger(asks, **how)
+        async with serving(registry, authority) as url:
+            host = url.removeprefix("https://")
+            with pytest.raises(ChartError) as caught:
+                await charts.get(kubevipChartRef=f"oci://{host}/charts/kube-vip", kubevipChartVersion=version)
+    assert realm.authorizations <= {""}
+    assert caught.value.condition == "ChartUnauthorized"
 
 
 async def test_over_http_a_password_goes_only_where_its_secret_allows_that(

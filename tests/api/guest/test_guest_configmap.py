@@ -15,6 +15,7 @@ from fipop.errors import (
     PassTimeoutError,
 )
 from fipop.guest.configmap.keys import WantedAddress
+from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, EventResult
 from fipop.metrics import GuestEvent
 from localfleet.chartrepo import ChartRepository
@@ -198,6 +199,23 @@ async def test_another_namespace_is_made_and_what_stands_in_the_former_ones_is_r
     await bench.run()
     assert await bench.data("second-home") == {"cidr-global": "10.0.0.1/32"}
     assert await bench.data("first-home") == {}
+
+
+@pytest.mark.parametrize("opted_in", [False, True])
+async def test_while_no_good_value_of_the_namespace_is_known_the_config_map_stays_where_it_is(
+    bench: GuestBench, opted_in: bool
+) -> None:
+    """fipop-last-settings was deleted, and the option has a typing error: the default is nobody's wish."""
+    bench.opted_in = False
+    bench.settings = settings_with(kubevipNamespace="first-home")
+    await bench.run()
+    unknown = frozenset({"kubevipNamespace"})
+    bench.settings = replace(bench.settings, kubevip_namespace="kube-system", unknown_options=unknown)
+    bench.opted_in, bench.gate = opted_in, ReleaseGate(is_open=False)
+    bench.addresses, bench.retired = ("10.0.0.2",), frozenset({"10.0.0.1"})
+    await bench.run()
+    assert await bench.data("first-home") == {"cidr-global": "10.0.0.2/32"}
+    assert not await bench.data()
 
 
 async def test_a_config_map_of_that_name_elsewhere_that_is_not_ours_is_left_alone(bench: GuestBench) -> None:

@@ -198,3 +198,36 @@ async def test_a_kube_vip_of_the_guests_own_is_neither_adopted_nor_upgraded_nor_
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     container = (await bench.client.get(daemon_set))["spec"]["template"]["spec"]["containers"][0]
     assert {"name": "cp_enable", "value": "true"} in container["env"]
+
+
+async def forge_large(bench: GuestBench) -> None:
+    """Forge more releases than fipop reads of a guest."""
+    await make_namespace(bench)
+    for number in range(24):
+        forged = forged_release()
+        forged["metadata"] |= {"name": f"large-{number}", "annotations": {"large": "x" * 250_000}}
+        await bench.client.create(SECRETS, forged)
+
+
+async def test_large_forged_releases_in_one_namespace_stop_no_upgrade_elsewhere(
+    bench: GuestBench, repository: ChartRepository
+) -> None:
+    await bench.settle()
+    await forge_large(bench)
+    bench.settings = settings_with(
+        kubevipChartRepoUrl=repository.url, kubevipUpdate="true", kubevipChartValues=OTHER_VALUES
+    )
+    await bench.run()
+    report = await bench.settle()
+    assert [each.revision for each in report.releases] == [2, 1]
+
+
+async def test_beside_releases_that_cannot_all_be_read_nothing_is_installed_for_the_first_time(
+    bench: GuestBench,
+) -> None:
+    await forge_large(bench)
+    runs = bench.helm_runs
+    report = await bench.run()
+    assert all(isinstance(each.error, ForeignReleaseError) for each in report.releases)
+    assert len(report.releases) == len(Role)
+    assert bench.helm_runs == runs

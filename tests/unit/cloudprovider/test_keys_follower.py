@@ -1,10 +1,14 @@
 """The kubevip ConfigMap as it is followed: what its keys say, and which cannot be read."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fipop.cloudprovider.keys_follower import KeysFollower
 from fipop.cloudprovider.pools import PoolKeys
+from fipop.kube.client import Listing, WatchEvent
 from tests.harness.answering_client import AnsweringClient
+from tests.harness.background import running
 from tests.harness.recorded_events import RecordedEvents
 
 
@@ -20,17 +24,17 @@ class Followed:
         self.taken: list[PoolKeys] = []
         self.events = RecordedEvents()
         self.follower = KeysFollower(
-            client=AnsweringClient(get=self._get, create=self._create),
+            client=AnsweringClient(get=self.read, create=self.create),
             events=self.events,
             namespace="kube-system",
             name="kubevip",
             take=self.taken.append,
         )
 
-    async def _get(self, *_: object, **__: object) -> Any:
+    async def read(self, *_: object, **__: object) -> Any:
         return self.object
 
-    async def _create(self, _resource: object, body: dict[str, Any]) -> Any:
+    async def create(self, _resource: object, body: dict[str, Any]) -> Any:
         self.created.append(body)
         return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "1"}}
 
@@ -66,3 +70,32 @@ async def test_data_of_any_shape_is_taken() -> None:
     followed = Followed(["no", "mapping"])
     await followed.follower.load()
     assert followed.taken[0].problems() == {}
+
+
+async def test_between_versions_that_come_at_once_others_have_their_turn() -> None:
+    """Each may take milliseconds: hundreds in a row would keep everybody from an answer."""
+    followed = Followed({})
+
+    async def list_all(*_: object, **__: object) -> Any:
+        return Listing(items=(), resource_version=1)
+
+    class Watching(AnsweringClient):
+        async def watch(self, *_: object, **__: object) -> AsyncGenerator[WatchEvent, None]:
+            for version in range(2, 52):
+                metadata = followed.object["metadata"] | {"resourceVersion": str(version)}
+                yield WatchEvent(type="MODIFIED", object={"metadata": metadata, "data": {"a": str(version)}})
+            await asyncio.Event().wait()
+
+    follower = KeysFollower(
+        client=Watching(get=followed.read, create=followed.create, list=list_all),
+        events=followed.events,
+        namespace="kube-system",
+        name="kubevip",
+        take=followed.taken.append,
+    )
+    turns = 0
+    async with running(follower.follow()):
+        while len(followed.taken) < 50:
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns >= 50

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+from fipop.errors import HelmError, HelmFailure
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm_turn import Outcome
 from fipop.guest.release_gate import ReleaseGate, Return
 from fipop.guest.release_work import IN_TURN_SECONDS, ReleaseWork
 from tests.unit.guest.turns import AnyTarget, Turn, state
+from tests.unit.guest.workloads import daemon_set
 
 ANYTHING = AnyTarget()
 
@@ -22,6 +24,19 @@ async def test_both_releases_are_installed_kube_vip_first() -> None:
     found = await work(turn)
     assert [each.ran for each in found.values()] == [True, True]
     assert [each.split()[1] for each in turn.done] == [role.value for role in Role]
+
+
+async def test_where_every_name_is_seen_taken_helm_decides_and_no_success_is_told_of_nothing() -> None:
+    """A developer has DaemonSets of all the names: an install was told though helm had never run."""
+    names = ("kube-vip", "kube-vip-fipop", *(f"kube-vip-fipop-{number}" for number in range(2, 6)))
+    taken = tuple(daemon_set(1, 1, name=name, release=None) for name in names)
+    turn = Turn(workloads=taken)
+    assert (await work(turn))[Role.KUBE_VIP].error is None
+    assert turn.done[0] == "upgrade kube-vip kube-vip"
+
+    turn = Turn(workloads=taken)
+    turn.helm.error = HelmError(action="upgrade", subject="kube-vip", failure=HelmFailure.NAME_TAKEN)
+    assert (await work(turn))[Role.KUBE_VIP].error is turn.helm.error
 
 
 async def test_the_provider_follows_when_kube_vip_serves() -> None:

@@ -65,6 +65,15 @@ def test_workloads_are_found_by_their_release_and_by_what_they_run() -> None:
     assert running_releases(found, Role.CLOUD_PROVIDER) == (("kube-system", "p"),)
 
 
+def test_a_workload_counts_for_a_release_only_in_the_namespace_of_that_release() -> None:
+    """A developer annotates a DaemonSet in a namespace of his own: it made ours ready, or unready."""
+    foreign = manifest()
+    foreign["metadata"]["namespace"] = "a-tenant"
+    assert of_release([parse_daemon_set(foreign)], ("kube-system", "kube-vip")) == ()
+    assert of_release([parse_daemon_set(foreign)], ("a-tenant", "kube-vip")) == ()
+    assert running_releases([parse_daemon_set(foreign)], Role.KUBE_VIP) == ()
+
+
 _JSON = st.recursive(
     st.none() | st.integers() | st.text(max_size=3),
     lambda inner: (

@@ -17,7 +17,7 @@ from tests.harness.objects import build_floating_ip, build_reservation, cache_of
 
 def gate_of(cache: ClusterCache) -> AllocationGate:
     reach = Reach(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
-    return AllocationGate(reach.could_serve, reach.reaches)
+    return AllocationGate(reach.could_serve)
 
 
 async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stops_nobody() -> None:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.settings.options import DEFAULTS, BadOption, Settings, parse_settings, settings_data, warnings
+from fipop.settings.options import (
+    DEFAULTS,
+    BadOption,
+    Settings,
+    parse_last_good,
+    parse_settings,
+    settings_data,
+    warnings,
+)
 from fipop.settings.values import Amount, FailureStrategy, GuestInstall, LogLevel, RolloutType
 from tests.harness.steps import count_steps
 
@@ -184,11 +192,14 @@ def test_a_good_value_is_taken(option: str, text: str, field: str, value: object
         ("kubevipChartRef", "oci://169.254.169.254/charts/kube-vip"),
         ("kubevipChartRepoUrl", "https://example.org:99999/"),
         ("kubevipChartRepoUrl", "https://[::1/"),
+        ("kubevipChartRepoUrl", "https://[::]]9"),
+        ("kubevipChartRepoUrl", "https://charts.example\\stable"),
         ("kubevipChartRepoUrl", "https://example.org/a b"),
         ("kubevipChartRepoUrl", "--post-renderer=/bin/sh"),
-        ("kubevipChartRepoUrl", ""),
         ("kubevipChartRef", "https://example.org/kube-vip"),
         ("kubevipChartRef", "oci://example.org"),
+        ("kubevipChartRef", "oci://example.org:75000/charts/kube-vip"),
+        ("kubevipCloudProviderChartRef", "oci://example.org:0/charts/kube-vip"),
         ("kubevipChartRef", "oci://example.org/kube-vip:0.9.9"),
         ("kubevipChartRef", "oci://user:word@example.org/kube-vip"),
         ("kubevipChartRef", "oci://example.org/../kube-vip"),
@@ -324,7 +335,46 @@ def test_the_repository_may_be_empty_only_while_both_charts_come_from_elsewhere(
     assert (without.kubevip_chart_repo_url, bad) == ("", ())
 
     again, bad = parse_settings({"kubevipChartRepoUrl": ""}, without)
-    assert again.kubevip_chart_repo_url == DEFAULTS.kubevip_chart_repo_url
+    assert again.unknown_options == {"kubevipChartRepoUrl"}
+    assert [each.option for each in bad] == ["kubevipChartRepoUrl"]
+
+
+OWN_REGISTRY = {
+    "kubevipChartRef": "oci://registry.example/charts/kube-vip",
+    "kubevipCloudProviderChartRef": "oci://registry.example/charts/kube-vip-cloud-provider",
+    "kubevipChartRepoUrl": "",
+    "kubevipChartSecret": "chart-registry",
+}
+
+
+@pytest.mark.parametrize("mistyped", ["kubevipChartRef", "kubevipCloudProviderChartRef"])
+@pytest.mark.parametrize("before", [OWN_REGISTRY, {}, {"kubevipChartRepoUrl": ""}, None])
+def test_without_a_repository_and_with_one_reference_mistyped_no_chart_comes_from_the_public_default(
+    mistyped: str, before: dict[str, str] | None
+) -> None:
+    """The charts of kube-vip.io were installed, and the registry's password was allowed to go there."""
+    last_good = parse_last_good({})
+    if before is not None:
+        last_good, _ = parse_settings(before, DEFAULTS)
+    data = {("mistyped" if option == mistyped else option): text for option, text in OWN_REGISTRY.items()}
+
+    settings, bad = parse_settings(data, last_good)
+    again, _ = parse_settings(data, settings)
+
+    assert "kubevipChartRepoUrl" in [each.option for each in bad]
+    for each in (settings, again):
+        assert each.unknown_options == {"kubevipChartRepoUrl"}
+        assert each.kubevip_chart_repo_url == ""
+    mended, bad = parse_settings(OWN_REGISTRY, again)
+    assert (mended.unknown_options, bad) == (frozenset(), ())
+
+
+def test_an_emptied_repository_keeps_the_last_one_that_the_admin_set_while_a_chart_needs_it() -> None:
+    good = taken("kubevipChartRepoUrl", "https://charts.example/stable")
+
+    settings, bad = parse_settings({"kubevipChartRepoUrl": ""}, good)
+
+    assert settings == good
     assert [each.option for each in bad] == ["kubevipChartRepoUrl"]
 
 
@@ -383,7 +433,8 @@ def test_whatever_stands_in_the_config_map_settings_come_out(data: dict[str, str
     settings, bad = parse_settings(data, DEFAULTS)
 
     again, still_bad = parse_settings(settings_data(settings), DEFAULTS)
-    assert (again, still_bad) == (settings, ())
+    assert again == settings
+    assert {each.option for each in still_bad} == settings.unknown_options
     assert {each.option for each in bad} <= {*data} | {
         "".join(c if c.isprintable() else "?" for c in k) for k in data
     }

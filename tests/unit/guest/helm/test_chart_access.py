@@ -55,6 +55,9 @@ def test_a_credential_is_for_the_host_of_kube_vips_chart_alone(options: dict[str
         ({"hosts": "auth.example, Mirror.example:5000"}, "https://mirror.example:5000/charts", True),
         ({"hosts": "auth.example"}, "https://registry.example/v2/", False),
         ({"hosts": "auth.example:443"}, "https://auth.example/token", True),
+        ({"hosts": "auth.example:443", "allowHTTP": "true"}, "http://auth.example/token", False),
+        ({"hosts": "auth.example:80", "allowHTTP": "true"}, "http://auth.example/token", True),
+        ({"hosts": "auth.example:80", "allowHTTP": "true"}, "https://auth.example/token", False),
     ],
 )
 def test_it_goes_to_no_other_host_and_over_http_only_where_that_is_said(

@@ -46,6 +46,15 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+async def is_gone(pid: int) -> None:
+    """Wait until a process that was killed is gone: the kernel ends those of a group one after the other."""
+
+    async def ended() -> bool:
+        return not is_alive(pid)
+
+    await eventually(ended, what=f"process {pid} to be gone")
+
+
 async def test_input_outputs_and_the_exit_code_pass_through(tmp_path: Path) -> None:
     ended = await run("cat; echo $ONLY; pwd; echo no >&2; exit 3", tmp_path, stdin=b"in\n")
     assert ended == Finished(
@@ -77,7 +86,7 @@ async def test_a_program_and_its_children_that_ignore_the_deadline_are_killed(tm
     ended = await run(f"trap '' TERM; sleep 60 & echo $! > {path}; wait; wait", tmp_path, deadline=0.3)
     assert ended.timed_out
     assert ended.returncode == -signal.SIGKILL
-    assert not is_alive(int(path.read_text()))
+    await is_gone(int(path.read_text()))
 
 
 async def test_a_cancelled_task_returns_when_the_program_is_gone(tmp_path: Path) -> None:
@@ -180,8 +189,4 @@ async def test_the_program_dies_with_us_even_if_we_are_killed(tmp_path: Path) ->
     pid = await started_pid(path)
     ours.kill()
     await ours.wait()
-
-    async def is_gone() -> bool:
-        return not is_alive(pid)
-
-    await eventually(is_gone, what="the program to have died")
+    await is_gone(pid)

@@ -9,7 +9,7 @@ from fipop.ipam.addresses import parse_address
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.state.claims import Claim
 from tests.harness.objects import NOW, Json
-from tests.harness.reservation_store import Reservations
+from tests.harness.reservation_store import Reservations, look_never
 
 
 class Operator:
@@ -23,6 +23,7 @@ class Operator:
             known=self,
             now=lambda: now,
             monotonic=time.monotonic,
+            look_again=look_never,
         )
 
     def look(self) -> None:

@@ -28,7 +28,7 @@ from tests.harness.objects import (
     newer,
     reservation,
 )
-from tests.harness.reservation_store import Reservations
+from tests.harness.reservation_store import Reservations, look_never
 
 V4 = Family.IPV4
 POOL = build_range("pool", "10.0.0.1-10.0.0.3,fd00::1")
@@ -55,13 +55,14 @@ class Bench:
             known=self.cache,
             now=lambda: NOW,
             monotonic=lambda: self.clock,
+            look_again=look_never,
         )
         guests = GuestDirectory(cache=self.cache, client=client)
         reach = Reach(cache=self.cache, guests=guests)
         self._views = ViewBuilder(
             cache=self.cache,
             reservation_store=self.reservation_store,
-            gate=AllocationGate(reach.could_serve, reach.reaches, adopted=True, is_shut=False),
+            gate=AllocationGate(reach.could_serve, adopted=True, is_shut=False),
             guests=guests,
             carrier_of=lambda _name: None,
         )

@@ -16,7 +16,7 @@ from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 from tests.harness.objects import NOW, Json, build_range, cache_of
-from tests.harness.reservation_store import Reservations
+from tests.harness.reservation_store import Reservations, look_never
 
 
 class Looking:
@@ -57,7 +57,7 @@ class Looking:
         at_once = Backoff(first_seconds=0.0, limit_seconds=0.0)
         self.scan = GuestScan(
             cache=cache,
-            gate=AllocationGate(reach.could_serve, reach.reaches, adopted=True),
+            gate=AllocationGate(reach.could_serve, adopted=True),
             unowned=UnownedAddresses(
                 cache=cache,
                 reservation_store=ReservationStore(
@@ -65,6 +65,7 @@ class Looking:
                     known=cache,
                     now=lambda: NOW,
                     monotonic=time.monotonic,
+                    look_again=look_never,
                 ),
                 conflicts=conflicts,
                 reach=reach,

@@ -114,13 +114,76 @@ def test_more_than_few_lose_nothing_until_their_number_is_confirmed() -> None:
 def test_a_confirmation_does_not_hold_for_guests_that_come_later() -> None:
     fleet = Fleet(0, 40)
     fleet.look()
-    fleet.confirmed = 40
     fleet.removable()
+    fleet.confirmed = 40
+    assert len(fleet.removable()) == 40
     fleet.look(False)
     fleet.guests = [replace(guest_of(f"later-{number}"), opted_in=False) for number in range(30)]
     fleet.look()
     assert fleet.removable() == []
-    assert fleet.told == [30]
+    assert fleet.told == [40, 30]
+
+
+def test_a_confirmation_that_served_is_none_for_a_later_removal_of_as_many_guests() -> None:
+    """The annotation stayed, and a month later somebody deletes the option by mistake."""
+    fleet = Fleet(0, 40)
+    fleet.look()
+    fleet.removable()
+    fleet.confirmed = 40
+    assert len(fleet.removable()) == 40
+    fleet.look(False)
+    for each in fleet.guests:
+        fleet.departures.forget(each.id)
+    assert fleet.removable() == []
+    fleet.look()
+    assert fleet.removable() == []
+    assert fleet.told == [40, 40]
+    fleet.confirmed = 0
+    assert fleet.removable() == []
+    fleet.confirmed = 40
+    assert len(fleet.removable()) == 40
+
+
+def test_an_older_number_confirms_nothing_when_so_many_are_left_of_those_that_leave() -> None:
+    fleet = Fleet(0, 60)
+    fleet.look()
+    fleet.confirmed = 20
+    assert fleet.removable() == []
+    for number in range(54):
+        fleet.guests[number] = replace(fleet.guests[number], opted_in=True)
+        fleet.departures.forget(fleet.guests[number].id)
+        few = 60 - number - 1 <= 6
+        assert len(fleet.removable()) == (6 if few else 0)
+
+
+def test_a_number_that_stood_there_before_the_process_began_confirms_nothing() -> None:
+    fleet = Fleet(20, 40)
+    fleet.look()
+    fleet.confirmed = 40
+    assert fleet.removable() == []
+    assert fleet.told == [40]
+    fleet.confirmed = 0
+    assert fleet.removable() == []
+    fleet.confirmed = 40
+    assert len(fleet.removable()) == 40
+
+
+def test_a_confirmation_holds_for_those_that_were_told_of_where_fewer_leave_by_now_and_for_no_others() -> (
+    None
+):
+    fleet = Fleet(20, 40)
+    fleet.look()
+    assert fleet.removable() == []
+    fleet.confirmed = 40
+    fleet.guests[-1] = replace(guest_of("another"), opted_in=False)
+    fleet.look()
+    assert fleet.removable() == []
+    assert fleet.told == [40, 40]
+    fleet.confirmed = 0
+    fleet.removable()
+    fleet.confirmed = 40
+    fleet.guests = fleet.guests[:-1]
+    assert len(fleet.removable()) == 39
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,22 @@ def test_while_it_is_paused_nothing_is_judged_and_clocks_stand_still() -> None:
     )
 
 
+def test_while_the_charts_cannot_be_had_nobody_is_late_or_passed_over_and_who_failed_stops_it() -> None:
+    late = NOW - DEADLINE - 1
+    state = wave(a=at(Step.ADMITTED, since=late), b=at(Step.UPGRADING, since=late))
+    fleet = {"a": replace(WELL, turn_since=0.0), "b": replace(WELL, helm_began=late)}
+    after, notices = advance(state, fleet, DEFAULTS, NOW, elapsed=5.0, blocked=True)
+    assert notices == ()
+    assert after.guests == {"a": at(Step.ADMITTED, since=late + 5), "b": at(Step.UPGRADING, since=late + 5)}
+
+    ended = wave(a=at(Step.SUCCEEDED), b=at(Step.SUCCEEDED))
+    assert advance(ended, {"a": DONE, "b": DONE}, DEFAULTS, NOW, elapsed=5.0, blocked=True) == (ended, ())
+
+    fleet["b"] = replace(WELL, helm_began=late, helm_failures=HELM_ATTEMPTS)
+    after, notices = advance(state, fleet, DEFAULTS, NOW, elapsed=5.0, blocked=True)
+    assert [each.reason for each in notices] == ["RolloutStopped"]
+
+
 def test_it_is_complete_when_all_have_it_and_not_while_somebody_was_not_asked() -> None:
     state = wave(a=at(Step.SUCCEEDED))
     after, reasons = step(state, a=DONE, b=DONE)
