@@ -21,7 +21,8 @@ from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
 from fipop.kube.limits import MIB, ReadLimits
-from fipop.metrics import MetricsPage, ServiceMetrics, ServiceSnapshot
+from fipop.metrics.server import MetricsPage
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 
 LIMITS = ReadLimits(answer_bytes=8 * MIB, list_bytes=sys.maxsize)
 """A list may be as long as it is: of each Service little is kept. Pages that are too large are asked for smaller."""

@@ -23,7 +23,7 @@ from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.metrics import ServiceMetrics, ServiceSnapshot
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 
 logger = logging.getLogger(__name__)
 

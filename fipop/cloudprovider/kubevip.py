@@ -27,7 +27,7 @@ from fipop.control.store import Name
 from fipop.errors import ApiConflictError, ApiNotFoundError
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import SERVICES
-from fipop.metrics import ServiceMetrics
+from fipop.metrics.services import ServiceMetrics
 
 logger = logging.getLogger(__name__)
 

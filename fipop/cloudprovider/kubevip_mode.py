@@ -16,7 +16,7 @@ from fipop.cloudprovider.term import ProviderEstate, ProviderTerm
 from fipop.control.configuration import ConfigMap, ConfigMapFollower
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
-from fipop.metrics import ServiceMetrics, ServiceSnapshot
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 
 
 class KubevipMode:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from fipop.kube.client import KubeClient
-from fipop.metrics import ServiceSnapshot
+from fipop.metrics.services import ServiceSnapshot
 
 
 class Mode(Protocol):

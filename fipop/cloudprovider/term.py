@@ -30,7 +30,7 @@ from fipop.ipam.intervals import IntervalSet
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
-from fipop.metrics import PoolSample, ServiceMetrics, ServiceSnapshot
+from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from fipop.metrics import MetricsPortError, MetricsServer
+from fipop.metrics.server import MetricsPortError, MetricsServer
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from fipop.guest.observed import ObservedState
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, EventResult, ReleaseReport
 from fipop.guest.workloads import Readiness, judge_readiness
-from fipop.metrics import GuestEvent
+from fipop.metrics.samples import GuestEvent
 
 SOONEST_SECONDS = 2.0
 """How long pods that are about to start are given before they are looked at again."""

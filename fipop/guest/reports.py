@@ -19,7 +19,7 @@ from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.workloads import Readiness
-from fipop.metrics import GuestEvent
+from fipop.metrics.samples import GuestEvent
 from fipop.settings.options import Settings
 
 _LASTING = (ChartError, HelmError, ReleaseRecordError, InstallBlockedError, ApiInvalidError)

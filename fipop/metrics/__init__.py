@@ -4,23 +4,3 @@ Gauges about objects are rendered from a snapshot when they are scraped, so that
 object; counters and histograms are counted here as things happen. No address is ever a label. Nothing else in
 fipop imports prometheus_client.
 """
-
-from fipop.metrics.exposition import Metrics
-from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample, RolloutSample
-from fipop.metrics.server import MetricsPage, MetricsPortError, MetricsServer
-from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
-
-__all__ = [
-    "FleetSnapshot",
-    "GuestEvent",
-    "GuestSample",
-    "Metrics",
-    "MetricsPage",
-    "MetricsPortError",
-    "MetricsServer",
-    "PoolSample",
-    "RangeSample",
-    "RolloutSample",
-    "ServiceMetrics",
-    "ServiceSnapshot",
-]

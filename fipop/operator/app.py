@@ -27,7 +27,9 @@ from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseClient
 from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
-from fipop.metrics import FleetSnapshot, Metrics, MetricsPage, MetricsServer
+from fipop.metrics.exposition import Metrics
+from fipop.metrics.samples import FleetSnapshot
+from fipop.metrics.server import MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate

@@ -9,7 +9,7 @@ from fipop.control.leadership import Leadership
 from fipop.guest.guest_pass import GuestSessions
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
-from fipop.metrics import Metrics
+from fipop.metrics.exposition import Metrics
 from fipop.operator.configuration import Configuration
 from fipop.state.cache import ClusterCache
 

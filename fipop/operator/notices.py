@@ -9,7 +9,7 @@ from fipop.api import names
 from fipop.api.models import FloatingIP, Reservation
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
 from fipop.kube.resources import FLOATING_IPS
-from fipop.metrics import Metrics
+from fipop.metrics.exposition import Metrics
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.range_choice import describe_mismatch
 from fipop.operator.configuration import Configuration

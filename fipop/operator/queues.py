@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fipop.backoff import Backoff
 from fipop.control.runs import Outcome, Run
 from fipop.control.workqueue import WorkQueue
-from fipop.metrics import Metrics
+from fipop.metrics.exposition import Metrics
 
 
 class Kind(StrEnum):

@@ -26,7 +26,8 @@ from fipop.jsons import Json
 from fipop.kube.client import KubeClient, Listing
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
-from fipop.metrics import FleetSnapshot, Metrics
+from fipop.metrics.exposition import Metrics
+from fipop.metrics.samples import FleetSnapshot
 from fipop.operator.configuration import Configuration
 from fipop.operator.estate import Estate
 from fipop.operator.queues import build_queues

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fipop.api.conditions import ConditionType, Verdict
 from fipop.ipam.ledger import Usage
-from fipop.metrics import FleetSnapshot, GuestSample, RangeSample, RolloutSample
+from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache

@@ -8,7 +8,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fipop.metrics import GuestEvent, PoolSample, ServiceMetrics, ServiceSnapshot
+from fipop.metrics.samples import GuestEvent
+from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 from tests.golden.normal import to_yaml
 from tests.unit.metrics.samples import Fleet
 

@@ -20,7 +20,7 @@ from fipop.control.runs import RetryAfter
 from fipop.errors import ApiServerError, ApiUnreachableError, FipopError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.metrics import ServiceMetrics, ServiceSnapshot
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from tests.harness.memory import Json, Memory, MemoryClient, copy_json
 
 LEDGER = (CONFIG_MAPS.plural, NAMESPACE, NAME)

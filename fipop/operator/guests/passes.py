@@ -17,7 +17,8 @@ from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import parse_address
 from fipop.kube.client import KubeClient
-from fipop.metrics import GuestEvent, Metrics
+from fipop.metrics.exposition import Metrics
+from fipop.metrics.samples import GuestEvent
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.departures import Departures

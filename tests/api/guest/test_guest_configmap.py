@@ -17,7 +17,7 @@ from fipop.errors import (
 from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, EventResult
-from fipop.metrics import GuestEvent
+from fipop.metrics.samples import GuestEvent
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault
 from tests.api.guest.guest_bench import CONFIG_MAP, TOKEN, GuestBench, settings_with

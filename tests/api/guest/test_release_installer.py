@@ -16,7 +16,7 @@ from fipop.errors import ChartError, HelmError, HelmFailure, ReleaseTakenError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import EventResult, PassReport
 from fipop.jsons import Json
-from fipop.metrics import GuestEvent
+from fipop.metrics.samples import GuestEvent
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault, SeenRequest
 from localfleet.waiting import eventually

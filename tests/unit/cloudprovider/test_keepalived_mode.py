@@ -8,7 +8,7 @@ from fipop.cloudprovider.keepalived_mode import KeepalivedMode
 from fipop.cloudprovider.options import KeepalivedOptions
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.metrics import ServiceMetrics, ServiceSnapshot
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from tests.harness.background import running, until
 from tests.harness.memory import Memory
 from tests.unit.cloudprovider.ledgers import Prompt

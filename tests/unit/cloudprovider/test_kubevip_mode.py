@@ -10,7 +10,7 @@ from fipop.cloudprovider.options import KubevipOptions
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.cloudprovider.term import ProviderEstate
-from fipop.metrics import ServiceMetrics, ServiceSnapshot
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.recorded_events import RecordedEvents
 

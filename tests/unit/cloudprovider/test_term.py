@@ -11,7 +11,7 @@ from fipop.cloudprovider.term import ProviderEstate, ProviderTerm
 from fipop.errors import ApiServerError
 from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.metrics import ServiceMetrics, ServiceSnapshot
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from tests.harness.background import running, until
 from tests.harness.field_managers import change_as
 from tests.harness.memory import Memory, copy_json

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from fipop.control.metrics_port import MetricsPort
-from fipop.metrics import MetricsPortError
+from fipop.metrics.server import MetricsPortError
 from tests.harness.virtual_time import in_virtual_time
 
 

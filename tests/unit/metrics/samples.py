@@ -1,12 +1,7 @@
 """A fleet whose metrics are looked at."""
 
-from fipop.metrics import (
-    FleetSnapshot,
-    GuestSample,
-    Metrics,
-    RangeSample,
-    RolloutSample,
-)
+from fipop.metrics.exposition import Metrics
+from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 
 RANGE = RangeSample(
     name="guest-vlan",

@@ -4,11 +4,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from fipop.metrics import (
-    GuestEvent,
-    ServiceMetrics,
-    ServiceSnapshot,
-)
+from fipop.metrics.samples import GuestEvent
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from tests.unit.metrics.samples import FLEET, GUEST, Fleet
 
 

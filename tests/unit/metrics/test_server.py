@@ -9,12 +9,8 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from fipop.metrics import (
-    GuestEvent,
-    MetricsPage,
-    MetricsPortError,
-    MetricsServer,
-)
+from fipop.metrics.samples import GuestEvent
+from fipop.metrics.server import MetricsPage, MetricsPortError, MetricsServer
 from tests.harness.background import until
 from tests.harness.steps import count_steps
 from tests.unit.metrics.samples import FLEET, GUEST, Fleet

@@ -1,10 +1,6 @@
 """What a scrape shows of the cloud provider."""
 
-from fipop.metrics import (
-    PoolSample,
-    ServiceMetrics,
-    ServiceSnapshot,
-)
+from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 
 
 def test_the_pools_of_a_guest_are_shown_by_their_keys() -> None:

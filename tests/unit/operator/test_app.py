@@ -17,7 +17,7 @@ from aiohttp import web
 from fipop.control import role
 from fipop.errors import AuthorityReplacedError
 from fipop.kube.connection import Connection
-from fipop.metrics import MetricsServer
+from fipop.metrics.server import MetricsServer
 from fipop.operator.app import Operator
 from fipop.operator.options import OperatorOptions
 from localfleet.certificates import CertificateAuthority, build_authority
