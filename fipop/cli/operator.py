@@ -10,6 +10,7 @@ import socket
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -89,18 +90,7 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
 @click.option("--helm", envvar="FIPOP_HELM", help="The helm program; default: the one on PATH.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 def operator(
-    *,
-    kubeconfig: Path | None,
-    namespace: str,
-    health_port: int,
-    settings_defaults: Path | None,
-    crds: Path | None,
-    no_crd_update: bool,
-    no_leader_election: bool,
-    allow_loopback_guests: bool,
-    resync_seconds: float,
-    helm: str | None,
-    log_format: str,
+    *, kubeconfig: Path | None, no_crd_update: bool, no_leader_election: bool, log_format: str, **others: Any
 ) -> None:
     """Give the guest clusters of this Rancher floating IPs, and keep kube-vip in them.
 
@@ -114,15 +104,9 @@ def operator(
             connection=connection,
             identity=_build_identity(),
             version=importlib.metadata.version("fipop"),
-            namespace=namespace,
-            health_port=health_port,
-            settings_defaults=settings_defaults,
-            crds=crds,
             update_crds=not no_crd_update,
             leader_election=not no_leader_election,
-            allow_loopback_guests=allow_loopback_guests,
-            resync_seconds=resync_seconds,
-            helm=helm,
+            **others,
         )
         asyncio.run(_run(options))
     except (FipopError, OSError) as error:

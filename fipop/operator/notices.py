@@ -68,9 +68,7 @@ class Notices:
             f"{count} held addresses have lost their floating IPs unseen, their clusters are still there; "
             f'to release them set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here'
         )
-        if self.confirmed_releases() == count:
-            message += _ANEW
-        self.configuration.complain("MassReleaseWithheld", message)
+        self._withhold("MassReleaseWithheld", message, is_set=self.confirmed_releases() == count)
 
     def tell_mass_removal(self, count: int) -> None:
         """Tell that guests are not left, and how that is confirmed."""
@@ -78,9 +76,10 @@ class Notices:
             f"{count} guests are to lose what fipop installed there: so many at once lose nothing; to remove it all "
             f'the same set annotation {names.ANNOTATION_CONFIRM_REMOVE}: "{count}" here'
         )
-        if self.confirmed_removals() == count:
-            message += _ANEW
-        self.configuration.complain("MassRemovalWithheld", message)
+        self._withhold("MassRemovalWithheld", message, is_set=self.confirmed_removals() == count)
+
+    def _withhold(self, reason: str, message: str, *, is_set: bool) -> None:
+        self.configuration.complain(reason, message + (_ANEW if is_set else ""))
 
     def confirmed_releases(self) -> int:
         """Give the number of releases that people confirmed; 0 where there is none."""
