@@ -36,6 +36,7 @@ from tests.harness.history import History, RecordedGuest, Recorder
 pytestmark = pytest.mark.xdist_group("restored-store")
 
 TENANT = "tenant"
+LABELS = {"net": "restored"}
 INHERITED = "10.0.0.1"
 """What the restored store says is one guest's, and another carries by now."""
 CARRIED = {
@@ -111,7 +112,7 @@ class Fleet:
 
     async def create_guest(self, name: str) -> None:
         plan = self.stack.player.plan_guest(
-            name, annotations={"kubefip.k8s.binbash.org/floating-ip": "false"}
+            name, labels=LABELS, annotations={"kubefip.k8s.binbash.org/floating-ip": "false"}
         )
         self.targets[name] = RecordedGuest(latency_seconds=0.0, guest_id=plan.cluster_id)
         self.guests[name] = await self.stack.player.create_guest(plan, self.targets[name])
@@ -234,7 +235,13 @@ async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
     async with open_stack(fleet, f"restored-{when.name.lower()}") as stack:
         there, plane = Fleet(stack), stack.plane
         await plane.create_namespace(TENANT)
-        pool = build_range("pool", "10.0.0.1-10.0.0.7", quarantineSeconds=QUARANTINE_SECONDS)
+        # No floating IP of the restored store names the range for some of the guests: its selector does.
+        pool = build_range(
+            "pool",
+            "10.0.0.1-10.0.0.7",
+            clusterSelector={"matchLabels": LABELS},
+            quarantineSeconds=QUARANTINE_SECONDS,
+        )
         await stack.client.create(RANGES, pool)
         operator = await stack.start_operator(RESYNC)
         for name in ("early", "late", "later", "asking", "heir"):

@@ -209,7 +209,8 @@ class GuestScan:
         for each in self.cache.ranges.all():
             if self.gate.is_open(each.name):
                 opened.add(each.name)
-            await asyncio.sleep(0)  # one range among thousands of guests takes milliseconds
+            if self.gate.awaited:
+                await asyncio.sleep(0)  # one range among thousands of guests takes milliseconds
         if self.gate.is_shut:
             return
         self._open = frozenset(opened)
