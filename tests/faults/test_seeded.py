@@ -1,4 +1,4 @@
-"""The seeded bugs are bugs of this source, and a few of them are caught in every test run."""
+"""The seeded bugs are bugs of this source, and the tests catch a few of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 ALWAYS = (
     *("no-quarantine", "left-is-free", "nobody-is-suspected", "older-entry-replaces", "retry-overwrites"),
 )
-"""The bugs that every test run hunts, of each kind some that are quick; `make faults-seeded` hunts all."""
+"""The bugs that tests hunt, of each kind some that are quick; `make faults-seeded` hunts all."""
 CRASH = "free-0 ended by itself with [1]"
 QUARANTINE = next(bug for bug in BUGS if bug.name == "no-quarantine")
 GUARDED = next(bug for bug in BUGS if bug.name == "free-on-failed-list")
@@ -157,6 +157,7 @@ async def test_each_plan_is_run_once_without_a_bug(tmp_path: Path) -> None:
     assert sum("-control-" in name for name in hunt.runs) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in ALWAYS], ids=lambda bug: bug.name)
 async def test_a_seeded_bug_is_caught(lane: Lane, bug: Bug, tmp_path: Path) -> None:
     found = await Hunt(tmp_path).catch(lane, bug)

@@ -188,7 +188,7 @@ CHALLENGES = {
 }
 
 
-@pytest.mark.parametrize("version", ["", "0.11.0"])
+@pytest.mark.parametrize("version", ["", pytest.param("0.11.0", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("challenge", CHALLENGES)
 async def test_a_realm_that_its_secret_does_not_name_gets_no_password_however_a_registry_asks(
     charts: Charts, authority: CertificateAuthority, challenge: str, version: str

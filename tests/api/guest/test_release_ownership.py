@@ -155,6 +155,7 @@ async def test_beside_a_forged_release_fipops_own_is_upgraded_and_removed_as_eve
     await require_untouched(bench, forged)
 
 
+@pytest.mark.slow
 async def test_a_release_of_fipops_in_a_namespace_that_the_admin_names_counts(
     bench: GuestBench, repository: ChartRepository
 ) -> None:
@@ -209,6 +210,7 @@ async def forge_large(bench: GuestBench) -> None:
         await bench.client.create(SECRETS, forged)
 
 
+@pytest.mark.slow
 async def test_large_forged_releases_in_one_namespace_stop_no_upgrade_elsewhere(
     bench: GuestBench, repository: ChartRepository
 ) -> None:
@@ -222,6 +224,7 @@ async def test_large_forged_releases_in_one_namespace_stop_no_upgrade_elsewhere(
     assert [each.revision for each in report.releases] == [2, 1]
 
 
+@pytest.mark.slow
 async def test_beside_releases_that_cannot_all_be_read_nothing_is_installed_for_the_first_time(
     bench: GuestBench,
 ) -> None:
