@@ -198,6 +198,12 @@ class Story:
 
         await eventually(has_given_way, seconds=STEP_SECONDS, what="the first target to be dropped")
 
+        async def are_kept() -> bool:
+            found = await self.stack.client.get(f"{kept}/fipop-last-settings")
+            return "eth7" in found["data"]["kubevipChartValues"]
+
+        await eventually(are_kept, seconds=STEP_SECONDS, what="the options to be kept")
+
     async def write_again(self) -> None:
         """Have the guest written long after its address was claimed: its reservation is asked for first."""
         path = f"{ALL_FLOATING_IPS}"
