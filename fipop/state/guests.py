@@ -74,7 +74,7 @@ class GuestDirectory:
         return found
 
     def glimpse(self, guest_id: str, *, of_any_kind: bool = False) -> Guest | None:
-        """Give a guest as far as it can be told without a request; None where there is none to be asked.
+        """Return a guest as far as it is known without a request; None if no guest can be asked.
 
         `of_any_kind`: also an imported cluster of which Rancher does not know (yet) what it is. It may carry addresses.
         """

@@ -5,9 +5,10 @@ event arrives at once, `settle` works until nothing is left to do, `pass_time` m
 """
 
 import asyncio
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from random import Random
 from typing import Any
 
@@ -243,3 +244,15 @@ def _resource_of(change: Change) -> Resource | None:
     if change.plural == PROVISIONING_CLUSTERS.plural:
         return PROVISIONING_CLUSTERS if change.namespace else MANAGEMENT_CLUSTERS
     return _WATCHED.get(change.plural)
+
+
+@contextlib.asynccontextmanager
+async def leading(operator: SmallOperator) -> AsyncIterator[None]:
+    """Take the lead, knowing nothing, and ask the guests meanwhile."""
+    await operator.adopt()
+    scanning = asyncio.create_task(operator.term.scan.run())
+    try:
+        yield
+    finally:
+        scanning.cancel()
+        await asyncio.gather(scanning, return_exceptions=True)

@@ -1,13 +1,11 @@
 """What new addresses wait for after a start, and after each change of the leader: for the guests that matter."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
 from fipop.operator.queues import Key, Kind
-from tests.harness.small_operator import SmallOperator
+from tests.harness.small_operator import SmallOperator, leading
 from tests.harness.virtual_time import in_virtual_time
 
 A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"
@@ -36,18 +34,6 @@ def hold(operator: SmallOperator, guest_id: str, address: str) -> None:
 def ask_green(operator: SmallOperator, guest_id: str) -> None:
     operator.ask(guest_id)
     operator.ask_for_range(guest_id, "green")
-
-
-@contextlib.asynccontextmanager
-async def leading(operator: SmallOperator) -> AsyncIterator[None]:
-    """Take the lead, knowing nothing, and ask the guests meanwhile."""
-    await operator.adopt()
-    scanning = asyncio.create_task(operator.term.scan.run())
-    try:
-        yield
-    finally:
-        scanning.cancel()
-        await asyncio.gather(scanning, return_exceptions=True)
 
 
 async def go_on(operator: SmallOperator, seconds: float) -> None:

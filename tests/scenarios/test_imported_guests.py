@@ -1,12 +1,10 @@
 """Imported clusters: those of a kind that Rancher does not know are guests once they are ready and no Harvester."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.harness.small_operator import SmallOperator
+from tests.harness.small_operator import SmallOperator, leading
 from tests.harness.virtual_time import in_virtual_time
 
 A = "c-m-a"
@@ -23,18 +21,6 @@ async def imported(provider: str = "", *, harvester: bool = False, silent: bool 
         operator.carried.silent.add(A)
     await operator.start()
     return operator
-
-
-@contextlib.asynccontextmanager
-async def leading(operator: SmallOperator) -> AsyncIterator[None]:
-    """Take the lead, knowing nothing, and ask the guests meanwhile."""
-    await operator.adopt()
-    scanning = asyncio.create_task(operator.term.scan.run())
-    try:
-        yield
-    finally:
-        scanning.cancel()
-        await asyncio.gather(scanning, return_exceptions=True)
 
 
 async def test_a_cluster_of_a_known_kind_is_a_guest_at_once() -> None:

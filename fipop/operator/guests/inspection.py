@@ -17,7 +17,7 @@ from fipop.rancher.matching import Guest
 from fipop.state.guests import GuestDirectory
 
 MAX_PROBING = 4
-"""So many rounds wait at once for the nodes of guests: all rounds share 32 workers."""
+"""The most rounds that wait for the nodes of guests at the same time: all rounds share 32 workers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class GuestInspector:
         return guest is not None and guest.connected
 
     async def is_harvester(self, guest: Guest) -> bool:
-        """Whether a guest's nodes are Harvester's, or cannot be looked at, or others are being looked at."""
+        """Whether a guest's nodes are Harvester's; True also if they cannot be listed, or MAX_PROBING lists run."""
         if self._probing >= MAX_PROBING:
             return True
         self._probing += 1

@@ -258,7 +258,7 @@ class GuestScan:
         self._wake.set()
 
     async def _resolve_slow(self) -> None:
-        """Find out which Harvester those are on that take long: the ranges of others need not wait for them."""
+        """Resolve the links of guests that answer slowly: ranges of other Harvester clusters do not wait for them."""
         slots = asyncio.Semaphore(RESOLVE_CONCURRENCY)
 
         async def resolve(guest_id: str) -> None:

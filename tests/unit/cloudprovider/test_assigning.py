@@ -483,12 +483,8 @@ async def delete_the_ledger_while_frozen() -> Memory:
     return memory
 
 
-async def give_the_other_family_while_frozen() -> Memory:
-    """A Service is to have a family instead of the other; the ledger goes while that write is frozen."""
-    memory = Memory()
-    add(memory, "web", ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv4", "IPv6"])
-    await Provider(memory, data={"cidr-global": "2001:db8::1-2001:db8::9"}).serve()
-    change(memory, "web", ipFamilyPolicy="SingleStack", ipFamilies=["IPv4"])
+async def lose_the_ledger_while_frozen(memory: Memory) -> Memory:
+    """Freeze the next write of a Service, delete the ledger, serve another Service, and let the write go on."""
     slow = Slow(memory, SERVICES.plural)
     running = await slow.begin()
     memory.remove(LEDGER)
@@ -496,6 +492,15 @@ async def give_the_other_family_while_frozen() -> Memory:
     await Provider(memory).serve(only="other".__eq__)
     await slow.end(running)
     return memory
+
+
+async def give_the_other_family_while_frozen() -> Memory:
+    """A Service is to have a family instead of the other; the ledger goes while that write is frozen."""
+    memory = Memory()
+    add(memory, "web", ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv4", "IPv6"])
+    await Provider(memory, data={"cidr-global": "2001:db8::1-2001:db8::9"}).serve()
+    change(memory, "web", ipFamilyPolicy="SingleStack", ipFamilies=["IPv4"])
+    return await lose_the_ledger_while_frozen(memory)
 
 
 async def move_to_another_family_while_frozen() -> Memory:
@@ -504,13 +509,7 @@ async def move_to_another_family_while_frozen() -> Memory:
     add(memory, "web", ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv4", "IPv6"])
     await Provider(memory, data={"cidr-global": "2001:db8::1-2001:db8::9"}).serve()
     change(memory, "web", loadBalancerIP="2001:db8::7")
-    slow = Slow(memory, SERVICES.plural)
-    running = await slow.begin()
-    memory.remove(LEDGER)
-    add(memory, "other")
-    await Provider(memory).serve(only="other".__eq__)
-    await slow.end(running)
-    return memory
+    return await lose_the_ledger_while_frozen(memory)
 
 
 async def restore_while_frozen() -> Memory:
@@ -518,13 +517,7 @@ async def restore_while_frozen() -> Memory:
     memory = await with_ledger()
     await Provider(memory).serve()
     change(memory, "web", a="10.7.0.1", loadBalancerIP="")
-    slow = Slow(memory, SERVICES.plural)
-    running = await slow.begin()
-    memory.remove(LEDGER)
-    add(memory, "other")
-    await Provider(memory).serve(only="other".__eq__)
-    await slow.end(running)
-    return memory
+    return await lose_the_ledger_while_frozen(memory)
 
 
 @pytest.mark.parametrize("first", [10, 192], ids=["inside the pool", "outside all pools"])
