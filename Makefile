@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 
+# Each run starts dozens of programs: without bytecode Python would compile fipop and the tests in every one of them.
+export PYTHONDONTWRITEBYTECODE :=
+
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
