@@ -12,6 +12,8 @@ from localfleet.guard import guarded
 
 _POLL_SECONDS = 0.05
 _KEPT_VARIABLES = ("PATH", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+_GO = {"GOGC": "400"}
+"""A fleet lives for minutes on few cores: 100 MiB more for each API server save a fifth of its processor time."""
 _LOG_BYTES = 16_384
 
 
@@ -130,7 +132,7 @@ class Process:
 def build_environment(home: Path) -> dict[str, str]:
     """An environment in which a program finds nothing of the user's: no settings, no caches, no flags."""
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    return {**kept, "HOME": str(home)}
+    return {**kept, "HOME": str(home), **_GO}
 
 
 async def run_to_end(

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 _PRELOADED = [
-    *(f"fipop.cli.{name}" for name in ("main", "status", "who", "check", "adopt")),
+    *(f"fipop.cli.{name}" for name in ("main", "status", "who", "check", "adopt", "operator")),
     *("kubernetes.client", "kubernetes.config"),
     __name__,
 ]
