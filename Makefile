@@ -68,7 +68,7 @@ demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it r
 
 .PHONY: demo
 
-PYTEST := $(BIN)/pytest --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --max-worker-restart=0
+PYTEST := $(BIN)/pytest --numprocesses=5 --dist=loadgroup --no-loadscope-reorder --max-worker-restart=0
 
 # Checks leave a core idle that builds can use, the first time.
 test: setup ## Run the checks and all tests but the slow ones (under 8 minutes on 2 cores)
