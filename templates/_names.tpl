@@ -1,6 +1,13 @@
+{{- /* The name of the chart's objects: the release's, made fit for a Service, which starts with a letter and has no dots. */}}
+{{- define "fipop.name" -}}
+{{- $name := replace "." "-" .Release.Name -}}
+{{- if not (regexMatch "^[a-z]" $name) }}{{ .Chart.Name }}-{{ end -}}
+{{- $name -}}
+{{- end }}
+
 {{- define "fipop.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "fipop.labels" -}}
@@ -13,7 +20,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- /* The page's pods are none of the operator's. */}}
 {{- define "fipop.web.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}-web
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "fipop.web.labels" -}}
@@ -45,7 +52,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- with uniq (compact $names) }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}

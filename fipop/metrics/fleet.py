@@ -49,7 +49,7 @@ class FleetCollector(Collector):
         yield from _fleet_gauges(fleet)
         yield from _rollout_gauges(fleet)
         yield from _guest_gauges(fleet.guests)
-        yield _range_addresses(fleet.ranges)
+        yield from _range_gauges(fleet.ranges)
         info = GaugeMetricFamily("fipop_build_info", "The version that runs.", labels=("version", "python"))
         info.add_metric((self._version, platform.python_version()), 1)
         yield info
@@ -119,11 +119,6 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
         value=fleet.bad_options,
     )
     yield GaugeMetricFamily(
-        "fipop_predecessor_running",
-        "Whether kube-fip-operator has replicas, so that nothing is done here.",
-        value=float(fleet.predecessor_runs),
-    )
-    yield GaugeMetricFamily(
         "fipop_withheld_releases",
         "Held addresses that lost their floating IPs unseen and wait for a confirmation.",
         value=fleet.withheld_releases,
@@ -138,6 +133,13 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
 
 def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     if fleet.leading:
+        yield GaugeMetricFamily(
+            "fipop_predecessor_running",
+            "Whether kube-fip-operator has replicas, so that nothing is done here.",
+            value=float(fleet.predecessor_runs),
+        )
+    # A leader that waits for the end of kube-fip-operator is not expected to assign anything.
+    if fleet.leading and not fleet.predecessor_runs:
         yield GaugeMetricFamily(
             "fipop_allocation_open",
             "Whether the guests were looked at since the start, so that new addresses are given out.",
@@ -204,19 +206,25 @@ def _guest_gauges(guests: Iterable[GuestSample]) -> Iterator[Metric]:
     yield last
 
 
-def _range_addresses(ranges: Iterable[RangeSample]) -> Metric:
+def _range_gauges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
     addresses = GaugeMetricFamily(
         "fipop_range_addresses",
-        "Addresses of a range by state; used + free + quarantined is its capacity.",
-        labels=("range", "state"),
+        "Addresses of a range by family and state; used + free + quarantined is the capacity of the family.",
+        labels=("range", "family", "state"),
+    )
+    ready = GaugeMetricFamily(
+        "fipop_range_ready",
+        "Whether a range can assign addresses, with the reason of its condition Ready.",
+        labels=("range", "reason"),
     )
     for each in ranges:
-        free = each.capacity - each.reserved
-        for state, count in (
-            ("used", each.used),
-            ("free", free),
-            ("quarantined", each.quarantined),
-            ("out_of_range", each.out_of_range),
-        ):
-            addresses.add_metric((clean_label(each.name), state), count)
-    return addresses
+        name = clean_label(each.name)
+        ready.add_metric((name, each.reason), float(each.ready))
+        for family, usage in each.usage.items():
+            if family in each.families:
+                addresses.add_metric((name, family, "used"), usage.used)
+                addresses.add_metric((name, family, "free"), usage.free)
+                addresses.add_metric((name, family, "quarantined"), usage.quarantined)
+            addresses.add_metric((name, family, "out_of_range"), usage.out_of_range)
+    yield addresses
+    yield ready

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fipop.ipam.records import Usage
+
 
 class GuestEvent(StrEnum):
     """What the legacy counter of guest events counts."""
@@ -18,21 +20,30 @@ class GuestEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSample:
-    """One range as it stands; `iprange` is its text. capacity = used + free + quarantined."""
+    """One range as it stands; `iprange` is its text.
+
+    `ready` and `reason` are those of its condition Ready. `usage` is empty for a range that cannot be read. Otherwise
+    it has both families by their labels, and `families` names those that the range has addresses of.
+    """
 
     name: str
     iprange: str
     harvester_cluster: str
     harvester_network: str
-    capacity: int
-    used: int
-    quarantined: int
-    out_of_range: int = 0
+    ready: bool
+    reason: str
+    families: frozenset[str] = frozenset()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+
+    @property
+    def capacity(self) -> int:
+        """The addresses of both families that the range can assign in all."""
+        return sum(each.total for each in self.usage.values())
 
     @property
     def reserved(self) -> int:
-        """Held and quarantined addresses: capacity - reserved is what can be given out now."""
-        return self.used + self.quarantined
+        """Held and quarantined addresses: the range can assign capacity - reserved now."""
+        return sum(each.used + each.quarantined for each in self.usage.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

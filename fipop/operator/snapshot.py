@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fipop.api.conditions import ConditionType, Verdict
-from fipop.ipam.ledger import Usage
+from fipop.ipam.addresses import Family
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
+from fipop.operator.addresses.ranges import build_conditions
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
@@ -70,17 +71,18 @@ def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
 
 def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
     for each in cache.ranges.all():
-        usage = cache.allocations.ranges.usage(each.name)
-        whole = usage.whole if usage is not None else Usage()
+        ranges = cache.allocations.ranges
+        usage = ranges.usage(each.name)
+        ready, _ = build_conditions(each, cache.allocations, usage)
         yield RangeSample(
             name=each.name,
             iprange=each.iprange,
             harvester_cluster=each.harvester_cluster or "",
             harvester_network=each.harvester_network or "",
-            capacity=whole.total,
-            used=whole.used,
-            quarantined=whole.quarantined,
-            out_of_range=whole.out_of_range,
+            ready=ready.is_true,
+            reason=ready.reason,
+            families=frozenset(family.label for family in ranges.families(each.name)),
+            usage={} if usage is None else {Family.IPV4.label: usage.ipv4, Family.IPV6.label: usage.ipv6},
         )
 
 

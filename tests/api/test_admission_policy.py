@@ -11,7 +11,7 @@ import pytest_asyncio
 from localfleet.assets import ensure
 from localfleet.client import Json
 from localfleet.controlplane import ControlPlane
-from localfleet.errors import ApiError
+from localfleet.errors import ApiError, ToolFailedError
 from localfleet.waiting import eventually
 from tests.chart.rendering import ROOT, Chart
 
@@ -19,6 +19,9 @@ pytestmark = pytest.mark.xdist_group("management")
 
 RANGES = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+RESTORE = "system:serviceaccount:cattle-resources-system:rancher-backup"
+OTHER = "system:serviceaccount:default:rancher-backup"
 ALLOW = "kubefip.k8s.binbash.org/allow-delete"
 
 
@@ -131,6 +134,31 @@ async def test_no_other_word_lets_it_go(guarded: ControlPlane, annotations: dict
         await guarded.client.delete(path)
     assert refused.value.status == HTTPStatus.FORBIDDEN
     await force_delete(guarded, path)
+
+
+async def test_a_restore_by_rancher_backup_prunes_a_range_in_use_and_no_other_account_does(
+    guarded: ControlPlane,
+) -> None:
+    """With `prune`, it deletes what is not in the backup. By the account that its chart makes."""
+    path = await make_range(guarded, "not-in-the-backup", {"capacity": {"used": 3}})
+    await guarded.client.create(BINDINGS, binding_of(RESTORE, OTHER))
+    try:
+        with pytest.raises(ToolFailedError, match="still has 3 addresses held"):
+            await guarded.kubectl("delete", "fiprange", "not-in-the-backup", f"--as={OTHER}")
+        await guarded.kubectl("delete", "fiprange", "not-in-the-backup", f"--as={RESTORE}")
+    finally:
+        await guarded.client.delete(f"{BINDINGS}/restores")
+    assert await guarded.client.find(path) is None
+
+
+def binding_of(*users: str) -> Json:
+    """Return a binding by which users may do anything: that the policy refuses is what is tried."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "metadata": {"name": "restores"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user} for user in users],
+    }
 
 
 async def test_deleting_all_ranges_at_once_leaves_those_in_use(guarded: ControlPlane) -> None:

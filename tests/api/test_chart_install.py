@@ -17,8 +17,10 @@ from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.processes import run_to_end
 from localfleet.waiting import eventually
-from tests.chart.rendering import ROOT, Chart
+from tests.chart.legal_values import turns
+from tests.chart.rendering import ROOT, Chart, parse
 from tests.chart.test_catalog import all_questions, answers, nested
+from tests.chart.test_legal_values import with_everything_on
 
 NAMESPACE = "kube-fip"
 CONFIG_MAP = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -92,19 +94,8 @@ async def test_every_answer_to_a_question_gives_what_a_real_api_server_takes(
     rancher: ControlPlane, chart: Chart, tmp_path: Path
 ) -> None:
     """Each rendering answers all questions, until every answer was given once."""
-    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for kind in _STRANGERS:
-        await rancher.client.create(crds, _stranger(*kind))
-    for namespace in (NAMESPACE, "cattle-dashboards"):
-        if await rancher.client.find(f"/api/v1/namespaces/{namespace}") is None:
-            await rancher.create_namespace(namespace)
-
-    async def are_known() -> bool:
-        return all(
-            [await rancher.client.find(f"/apis/{group}/v1/{plural}") for group, _, plural, _ in _STRANGERS]
-        )
-
-    await eventually(are_known, what="the kinds of others are served")
+    await serve_strangers(rancher)
+    await create_namespaces(rancher, {NAMESPACE, "cattle-dashboards"})
     questions = list(all_questions())
     for turn in range(max(len(answers(each)) for each in questions)):
         values: dict[str, Any] = {}
@@ -115,6 +106,41 @@ async def test_every_answer_to_a_question_gives_what_a_real_api_server_takes(
         rendered = await asyncio.to_thread(chart.render, values)
         await asyncio.to_thread(path.write_text, yaml.safe_dump_all(rendered))
         await rancher.kubectl("apply", "--dry-run=server", "-f", str(path))
+
+
+async def serve_strangers(rancher: ControlPlane) -> None:
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for kind in (_stranger(*each) for each in _STRANGERS):
+        if await rancher.client.find(f"{crds}/{kind['metadata']['name']}") is None:
+            await rancher.client.create(crds, kind)
+
+    async def are_known() -> bool:
+        return all(
+            [await rancher.client.find(f"/apis/{group}/v1/{plural}") for group, _, plural, _ in _STRANGERS]
+        )
+
+    await eventually(are_known, what="the kinds of others are served")
+
+
+async def create_namespaces(rancher: ControlPlane, names: set[str]) -> None:
+    for name in names:
+        if await rancher.client.find(f"/api/v1/namespaces/{name}") is None:
+            await rancher.create_namespace(name)
+
+
+async def test_what_the_schema_takes_a_real_api_server_takes(
+    rancher: ControlPlane, chart: Chart, tmp_path: Path
+) -> None:
+    """Texts that look like numbers, booleans or null, the longest names, and release names that no Service may have."""
+    await serve_strangers(rancher)
+    text = ""
+    for turn in turns():
+        where = {"release": turn.release, "namespace": turn.namespace}
+        text += await asyncio.to_thread(chart.template, with_everything_on(turn.values), **where)
+    await create_namespaces(rancher, {each["metadata"].get("namespace", NAMESPACE) for each in parse(text)})
+    path = tmp_path / "rendered.yaml"
+    await asyncio.to_thread(path.write_text, text)
+    await rancher.kubectl("create", "--dry-run=server", "--validate=strict", "-f", str(path))
 
 
 def merge(target: dict[str, Any], values: dict[str, Any]) -> None:

@@ -55,7 +55,18 @@ class Chart:
         known: Iterable[str] = (),
     ) -> "Rendered":
         """Render the templates, in a cluster that also knows the API versions `known`."""
-        text = self.run(
+        return parse(self.template(values, release=release, namespace=namespace, known=known))
+
+    def template(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        release: str = "fipop",
+        namespace: str = NAMESPACE,
+        known: Iterable[str] = (),
+    ) -> str:
+        """Render the templates as helm writes them, which YAML readers of Python and Go understand differently."""
+        return self.run(
             "template",
             release,
             self.folder,
@@ -66,7 +77,10 @@ class Chart:
             *(f"--api-versions={version}" for version in known),
             values=values,
         )
-        return Rendered([obj for obj in yaml.safe_load_all(text) if obj])
+
+
+def parse(text: str) -> "Rendered":
+    return Rendered([obj for obj in yaml.safe_load_all(text) if obj])
 
 
 class Rendered(list[Object]):

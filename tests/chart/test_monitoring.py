@@ -38,11 +38,12 @@ def test_monitor_service_and_pod_find_each_other(chart: Chart) -> None:
     assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"] == "kube-fip"
 
 
-def test_the_pod_and_its_service_follow_the_port_that_the_settings_are_made_with(chart: Chart) -> None:
+def test_the_pod_and_its_service_keep_their_port_when_only_the_first_settings_change(chart: Chart) -> None:
+    """The operator listens where kube-fip-config says, which an upgrade leaves alone."""
     rendered = chart.render({"settings": {"metricsPort": 9090}})
     (port,) = rendered.only("Service")["spec"]["ports"]
-    assert port["targetPort"] == 9090
-    assert rendered.pod["spec"]["containers"][0]["ports"][0]["containerPort"] == 9090
+    assert port["targetPort"] == 8080
+    assert rendered.pod["spec"]["containers"][0]["ports"][0]["containerPort"] == 8080
 
 
 def test_a_network_policy_lets_in_who_scrapes_and_is_off_by_default(chart: Chart) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fipop.cli.status import status
 from tests.chart.rendering import Chart
 
 
@@ -90,6 +91,14 @@ def test_values_become_arguments(
     assert "--namespace=elsewhere" in arguments
     assert present <= set(arguments)
     assert not absent & set(arguments)
+
+
+def test_commands_that_are_run_in_the_pod_read_its_own_namespace(chart: Chart) -> None:
+    environment = {
+        each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in chart.render().container["env"]
+    }
+    assert environment["FIPOP_NAMESPACE"] == "metadata.namespace"
+    assert "FIPOP_NAMESPACE" in {each.envvar for each in status.params}
 
 
 @pytest.mark.parametrize(

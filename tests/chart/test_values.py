@@ -1,24 +1,26 @@
 """values.schema.json: what helm refuses before anything is installed."""
 
+import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fipop.cli.operator import operator
+from fipop.local_addresses import is_link_host
 from fipop.settings.options import DEFAULTS, parse_settings
+from tests.chart.legal_values import SCHEMA, VALIDATOR, merged
 from tests.chart.rendering import ROOT, Chart, HelmRefusedError
 
-SCHEMA = yaml.safe_load((ROOT / "values.schema.json").read_text())
 OPTIONS = {
     name: SCHEMA["definitions"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
     for name, found in SCHEMA["properties"]["settings"]["properties"].items()
 }
-WITH_PATTERN = {
-    name: form for name, form in OPTIONS.items() if "pattern" in form and name != "kubevipChartRepoUrl"
-}
-"""The options whose form the schema knows whole; of a URL it leaves the port to the operator."""
+WITH_PATTERN = {name: form for name, form in OPTIONS.items() if "pattern" in form}
+"""The options whose form the schema knows; that a host is none of the link it leaves to the operator."""
 
 REFUSED: dict[str, dict[str, Any]] = {
     "an unknown value": {"replica": 1},
@@ -52,6 +54,13 @@ REFUSED: dict[str, dict[str, Any]] = {
         "settings": {"kubevipChartRepoUrl": "https://charts.example.com/stable#secret"}
     },
     "chart values that are a list": {"settings": {"kubevipChartValues": []}},
+    "a repository at a port that is none": {
+        "settings": {"kubevipChartRepoUrl": "https://charts.example.com:99999/stable"}
+    },
+    "a repository at no address": {"settings": {"kubevipChartRepoUrl": "https://[fd00:::5]/stable"}},
+    "a repository for neither chart, and one reference": {
+        "settings": {"kubevipChartRepoUrl": "", "kubevipChartRef": "oci://registry.example.com/kube-vip"}
+    },
     "no namespace with secrets": {"secretNamespaces": []},
     "a wildcard for the namespaces with secrets": {"secretNamespaces": ["*"]},
     "a namespace with secrets twice": {"secretNamespaces": ["fleet-default", "fleet-default"]},
@@ -67,6 +76,20 @@ REFUSED: dict[str, dict[str, Any]] = {
     "an unknown pull policy": {"image": {"pullPolicy": "Sometimes"}},
     "a service monitor that is neither on nor off": {"serviceMonitor": {"enabled": "yes"}},
     "an interval of scrapes without its unit": {"serviceMonitor": {"interval": "30"}},
+    "an interval of scrapes in the wrong order": {"serviceMonitor": {"interval": "30s1m"}},
+    "an image with a blank": {"image": {"repository": "fipop "}},
+    "a Secret for images that is none": {"imagePullSecrets": [{"name": "My Secret"}]},
+    "a priority class that is none": {"priorityClassName": "Very High"},
+    "a label that the chart sets": {"podLabels": {"app.kubernetes.io/name": "other"}},
+    "a label that is none": {"serviceMonitor": {"labels": {"release": "a b"}}},
+    "an annotation that is none": {"service": {"annotations": {"a b": "c"}}},
+    "a resource that is none": {"resources": {"limits": {"ram": "1Gi"}}},
+    "an amount that is none": {"web": {"resources": {"limits": {"memory": "1 GB"}}}},
+    "no port of the operator": {"service": {"targetPort": None}},
+    "no section of the page": {"web": None},
+    "no place of the runbooks": {"prometheusRule": {"runbookUrlBase": None}},
+    "an argument that the operator does not know": {"extraArgs": ["--loglevel=debug"]},
+    "an argument that the chart sets": {"extraArgs": ["--namespace=other"]},
     "the port of the probes as the service's target": {"service": {"targetPort": 8081}},
     "a size without meaning": {"tmpSizeLimit": "big"},
     "a label that is no text": {"podLabels": {"a": 1}},
@@ -90,13 +113,23 @@ TAKEN: dict[str, dict[str, Any]] = {
     "chart values as a text": {"settings": {"kubevipChartValues": "image:\n  tag: v1.2.4\n"}},
     "values of a parent chart": {"global": {"cattle": {"systemDefaultRegistry": ""}}},
     "no operator for the time of a restore": {"replicas": 0},
+    "a scrape a day": {"serviceMonitor": {"interval": "1d"}},
+    "a repository at an IPv6 address": {
+        "settings": {"kubevipChartRepoUrl": "https://[fd00::5]:65535/stable"}
+    },
+    "an amount that is a number": {"resources": {"limits": {"cpu": 2}}},
 }
 
 
 @pytest.mark.parametrize("values", REFUSED.values(), ids=REFUSED)
-def test_helm_refuses(chart: Chart, values: dict[str, Any]) -> None:
+def test_the_schema_refuses(values: dict[str, Any]) -> None:
+    assert not VALIDATOR.is_valid(merged(values))
+
+
+@pytest.mark.parametrize("name", ["an unknown value", "no section of the page", "an amount that is none"])
+def test_helm_refuses_what_the_schema_refuses(chart: Chart, name: str) -> None:
     with pytest.raises(HelmRefusedError, match="values don't meet the specifications of the schema"):
-        chart.render(values)
+        chart.render(REFUSED[name])
 
 
 @pytest.mark.parametrize("values", TAKEN.values(), ids=TAKEN)
@@ -108,12 +141,52 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     values = yaml.safe_load((ROOT / "values.yaml").read_text())
     assert set(SCHEMA["properties"]) == set(values)
     assert set(OPTIONS) == set(values["settings"])
-    assert len(WITH_PATTERN) == 16
+    assert len(WITH_PATTERN) == 17
 
 
 @pytest.mark.parametrize("option", WITH_PATTERN)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_what_the_schema_lets_through_the_operator_takes(option: str, data: st.DataObject) -> None:
     longest = WITH_PATTERN[option].get("maxLength", 100)
-    text = data.draw(st.from_regex(WITH_PATTERN[option]["pattern"]).filter(lambda each: len(each) <= longest))
-    assert parse_settings({option: text}, DEFAULTS)[1] == ()
+    text = data.draw(
+        st.from_regex(WITH_PATTERN[option]["pattern"], fullmatch=True).filter(
+            lambda each: len(each) <= longest
+        )
+    )
+    assume("://" not in text or not is_link_host(urlsplit(text).hostname or ""))
+    # An empty repository is fine beside references, which the schema asks for.
+    references = {"kubevipChartRef": "oci://r/c", "kubevipCloudProviderChartRef": "oci://r/c"}
+    assert parse_settings({**references, option: text}, DEFAULTS)[1] == ()
+
+
+# Of the CRD of ServiceMonitors.
+DURATION = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
+
+
+@settings(max_examples=40)
+@given(text=st.from_regex(SCHEMA["definitions"]["duration"]["pattern"], fullmatch=True))
+def test_every_interval_of_scrapes_is_one_for_the_monitoring_operator(text: str) -> None:
+    assert re.fullmatch(DURATION, text)
+
+
+def test_every_argument_of_the_operator_is_set_by_the_chart_or_can_be_added(chart: Chart) -> None:
+    alone = {"leaderElection": False, "replicas": 1, "strategy": "Recreate", "crds": {"update": False}}
+    chart_sets = {each.partition("=")[0] for each in chart.render(alone).container["args"][1:]}
+    pattern = SCHEMA["properties"]["extraArgs"]["items"]["pattern"]
+    values = {
+        "--resync-seconds": "=1",
+        "--log-format": "=json",
+        "--helm": "=/helm",
+        "--kubeconfig": "=/config",
+    }
+    options = {name for each in operator.params for name in each.opts if name != "--help"}
+    assert {name for name in options if re.fullmatch(pattern, name + values.get(name, ""))} == (
+        options - chart_sets
+    )
+
+
+@pytest.mark.parametrize("text", ["[]", "just words", "a: b: c"])
+def test_chart_values_that_are_no_mapping_are_refused(chart: Chart, text: str) -> None:
+    with pytest.raises(HelmRefusedError, match=r"settings\.kubevipChartValues must be a YAML mapping"):
+        chart.render({"settings": {"kubevipChartValues": text}})

@@ -1,5 +1,6 @@
 """A fleet whose metrics are looked at."""
 
+from fipop.ipam.records import Usage
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 
@@ -8,10 +9,10 @@ RANGE = RangeSample(
     iprange="10.135.10.192/26",
     harvester_cluster="harv1",
     harvester_network="vlan10",
-    capacity=62,
-    used=3,
-    quarantined=1,
-    out_of_range=2,
+    ready=True,
+    reason="Ready",
+    families=frozenset({"IPv4"}),
+    usage={"IPv4": Usage(used=3, free=58, quarantined=1, out_of_range=2), "IPv6": Usage()},
 )
 
 
@@ -26,7 +27,6 @@ FLEET = FleetSnapshot(
     guests=(GUEST,),
     queue_depths={"guests": 7},
     bad_options=2,
-    predecessor_runs=True,
     withheld_releases=40,
     floating_ips={"True": 3, "False": 1, "Unknown": 0},
     gives_out=True,

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from fipop.ipam.records import Usage
 from fipop.metrics.samples import FleetSnapshot, GuestEvent
 from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet
 
@@ -52,13 +53,53 @@ def test_the_legacy_counter_has_no_total_in_any_line_and_is_a_counter(fleet: Fle
     assert "kubefipoperator_guestcluster_events_total" not in text
 
 
-def test_reserved_leaves_what_can_be_given_out_now(fleet: Fleet) -> None:
+def test_the_addresses_of_a_range_are_counted_for_each_family_that_it_has(fleet: Fleet) -> None:
     assert fleet.lines("fipop_range_addresses") == [
-        'fipop_range_addresses{range="guest-vlan",state="used"} 3.0',
-        'fipop_range_addresses{range="guest-vlan",state="free"} 58.0',
-        'fipop_range_addresses{range="guest-vlan",state="quarantined"} 1.0',
-        'fipop_range_addresses{range="guest-vlan",state="out_of_range"} 2.0',
+        'fipop_range_addresses{family="IPv4",range="guest-vlan",state="used"} 3.0',
+        'fipop_range_addresses{family="IPv4",range="guest-vlan",state="free"} 58.0',
+        'fipop_range_addresses{family="IPv4",range="guest-vlan",state="quarantined"} 1.0',
+        'fipop_range_addresses{family="IPv4",range="guest-vlan",state="out_of_range"} 2.0',
+        'fipop_range_addresses{family="IPv6",range="guest-vlan",state="out_of_range"} 0.0',
     ]
+
+
+def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: Fleet) -> None:
+    usage = {"IPv4": Usage(used=10), "IPv6": Usage(free=2**64)}
+    fleet.snapshot = replace(
+        FLEET, ranges=(replace(RANGE, families=frozenset({"IPv4", "IPv6"}), usage=usage),)
+    )
+
+    free = [line for line in fleet.lines("fipop_range_addresses") if 'state="free"' in line]
+    assert free == [
+        'fipop_range_addresses{family="IPv4",range="guest-vlan",state="free"} 0.0',
+        'fipop_range_addresses{family="IPv6",range="guest-vlan",state="free"} 1.8446744073709552e+19',
+    ]
+    (capacity,) = fleet.lines("kubefipoperator_fipranges_capacity")
+    assert float(capacity.rpartition(" ")[2]) == float(2**64)
+
+
+def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Fleet) -> None:
+    broken = replace(RANGE, ready=False, reason="Invalid", families=frozenset(), usage={})
+    fleet.snapshot = replace(FLEET, ranges=(broken,))
+
+    assert fleet.lines("fipop_range_addresses{") == []
+    assert fleet.lines("fipop_range_ready") == ['fipop_range_ready{range="guest-vlan",reason="Invalid"} 0.0']
+    for legacy in ("capacity", "reserved"):
+        (line,) = fleet.lines(f"kubefipoperator_fipranges_{legacy}")
+        assert line.endswith(" 0.0")
+
+
+def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Fleet) -> None:
+    """A replica that lost the Lease while kube-fip-operator ran knows no better than that it runs."""
+    gauges = ("fipop_predecessor_running", "fipop_allocation_open")
+    for leading, predecessor_runs, expected in (
+        (True, False, [["fipop_predecessor_running 0.0"], ["fipop_allocation_open 1.0"]]),
+        (True, True, [["fipop_predecessor_running 1.0"], []]),
+        (False, True, [[], []]),
+        (False, False, [[], []]),
+    ):
+        fleet.snapshot = replace(FLEET, leading=leading, predecessor_runs=predecessor_runs)
+        assert [fleet.lines(gauge) for gauge in gauges] == expected
 
 
 def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
@@ -66,7 +107,7 @@ def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
     fleet.snapshot = FleetSnapshot(leading=True)
 
     assert fleet.lines("kubefipoperator_") == []
-    assert fleet.lines("fipop_range_addresses{") == []
+    assert fleet.lines("fipop_range_") == []
     assert fleet.lines("fipop_guest_last_pass_timestamp_seconds{") == []
     assert fleet.lines("fipop_guests{") == [
         'fipop_guests{state="reachable"} 0.0',

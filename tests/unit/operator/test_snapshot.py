@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from fipop.metrics.samples import FleetSnapshot
 from fipop.operator.snapshot import build_snapshot
 from fipop.operator.term import LeaderTerm
@@ -26,7 +28,7 @@ async def test_a_leader_tells_of_ranges_guests_and_floating_ips() -> None:
     await operator.settle()
     found = snapshot(operator.cache, operator.term)
     (pool,) = found.ranges
-    assert (pool.name, pool.capacity, pool.used, pool.reserved) == ("pool", 4, 1, 1)
+    assert (pool.name, pool.capacity, pool.reserved) == ("pool", 4, 1)
     assert [each.guest for each in found.guests] == [A]
     assert sum((found.floating_ips or {}).values()) == 1
     assert found.gives_out is True
@@ -44,8 +46,22 @@ async def test_who_stands_by_tells_of_no_guest_and_no_queue() -> None:
     assert set(found.queue_depths.values()) == {0}
 
 
-async def test_a_range_that_cannot_be_read_has_no_addresses() -> None:
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, (True, "Ready", {"IPv4": 4})),
+        ({"iprange": "fd00::/126"}, (True, "Ready", {"IPv6": 3})),
+        ({"iprange": "10.0.0.1-10.0.0.4,fd00::/126"}, (True, "Ready", {"IPv4": 4, "IPv6": 3})),
+        ({"draining": True}, (False, "Draining", {"IPv4": 4})),
+        ({"iprange": "nonsense"}, (False, "Invalid", {})),
+    ],
+    ids=["IPv4", "IPv6", "dual stack", "draining", "invalid"],
+)
+async def test_a_range_has_addresses_of_its_families_and_says_whether_it_assigns_them(
+    spec: dict[str, Any], expected: tuple[bool, str, dict[str, int]]
+) -> None:
     operator = SmallOperator()
-    operator.add_range(iprange="nonsense")
+    operator.add_range(**spec)
     await operator.start()
-    assert [each.capacity for each in snapshot(operator.cache, operator.term).ranges] == [0]
+    (found,) = snapshot(operator.cache, operator.term).ranges
+    assert (found.ready, found.reason, {each: found.usage[each].total for each in found.families}) == expected
