@@ -104,6 +104,16 @@ class FloatingIPRange(_Named):
     observed_generation: int = 0
 
 
+class Removal(StrEnum):
+    """What the status of a floating IP records of the removal of its guest cluster's releases."""
+
+    ON_OPT_OUT = "OnOptOut"
+    """fipop saw the cluster opted in while `kubevipGuestRemove` is on: if it is opted out, its releases go."""
+    PENDING = "Pending"
+    """The cluster was opted out since: its releases are to be removed."""
+    DONE = "Done"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseStatus:
     """One helm release of ours in a guest, as the status of a floating IP shows it."""
@@ -119,12 +129,13 @@ class ReleaseStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStatus:
-    """What is known of the guest of a floating IP."""
+    """What is known of the guest of a floating IP; `reachable` is None while fipop has never tried to reach it."""
 
     cluster: str
     id: str
-    reachable: bool
+    reachable: bool | None
     releases: tuple[ReleaseStatus, ...] = ()
+    removal: Removal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from fipop.api.models import (
     Owner,
     PastOwner,
     ReleaseStatus,
+    Removal,
     Requested,
     Reservation,
     SearchOrder,
@@ -119,11 +120,11 @@ def _floating_ip_status(status: Mapping[str, Any]) -> FloatingIPStatus:
 
 
 def _guest_status(guest: Mapping[str, Any]) -> GuestStatus:
-    releases = guest.get("releases")
+    releases, reachable = guest.get("releases"), guest.get("reachable")
     return GuestStatus(
         cluster=str(guest.get("cluster") or ""),
         id=str(guest.get("id") or ""),
-        reachable=guest.get("reachable") is True,
+        reachable=reachable if isinstance(reachable, bool) else None,
         releases=tuple(
             ReleaseStatus(
                 role=str(release.get("role") or ""),
@@ -139,6 +140,7 @@ def _guest_status(guest: Mapping[str, Any]) -> GuestStatus:
         )
         if isinstance(releases, list)
         else (),
+        removal=next((each for each in Removal if each == guest.get("removal")), None),
     )
 
 

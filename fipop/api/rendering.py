@@ -84,6 +84,7 @@ def _guest(guest: GuestStatus) -> Json:
             for release in guest.releases
         ]
         or None,
+        "removal": guest.removal.value if guest.removal is not None else None,
     }
 
 

@@ -228,7 +228,7 @@ class Operator:
         if after.metrics_port != before.metrics_port:
             self._metrics_port.move()
         if self._term is not None and after != before:
-            self._term.pass_everywhere()
+            self._term.settings_changed(before, after)
         resized = [self._limits.helm.resize]
         if self._term is not None:
             resized.append(self._term.queues.installs.resize)

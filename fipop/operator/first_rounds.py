@@ -36,10 +36,14 @@ class FirstRounds:
             self.router.add_floating_ip(owner)
         for reservation in self.cache.reservations.all():
             self.router.add_reservation(reservation)
+        self.enqueue_unserved()
+        self._is_settled_left = True
+
+    def enqueue_unserved(self) -> None:
+        """Enqueue the guests without a floating IP: they may get one."""
         for cluster in self.cache.clusters.all():
             if cluster.cluster_name and not self.cache.floating_ips_of(cluster.cluster_name):
                 self.queues.objects.add(Key(Kind.GUEST, "", cluster.cluster_name))
-        self._is_settled_left = True
 
     def enqueue_settled(self) -> None:
         """Enqueue what was left for later, once."""

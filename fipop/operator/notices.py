@@ -6,12 +6,13 @@ import logging
 from dataclasses import dataclass
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, Reservation
+from fipop.api.models import FloatingIP, FloatingIPStatus, Removal, Reservation
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
 from fipop.kube.resources import FLOATING_IPS
 from fipop.metrics.exposition import Metrics
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.range_choice import describe_mismatch
+from fipop.operator.addresses.status import REMOVAL_PENDING, own_releases
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.discovery import reference_to_cluster
 from fipop.operator.guests.reach import MAX_CLAIMS
@@ -41,14 +42,21 @@ class Notices:
         message = describe_mismatch(self.cache, guest, reservation.range)
         if message is None:
             return
-        about = ObjectReference(
-            api_version=FLOATING_IPS.api_version,
-            kind=FLOATING_IPS.kind,
-            name=floating_ip.name,
-            namespace=floating_ip.namespace,
-            uid=floating_ip.uid,
-        )
-        self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
+        self.events.record(_reference(floating_ip), EventType.WARNING, "NetworkMismatch", message)
+
+    def tell_removal(self, floating_ip: FloatingIP, written: FloatingIPStatus) -> None:
+        """Report by an event that releases of a guest are to be removed, or are gone: when the status records it."""
+        before, after = floating_ip.status.guest, written.guest
+        releases = own_releases(before)
+        if before is None or after is None or before.removal is after.removal or not releases:
+            return
+        cluster = f'from guest cluster "{after.cluster}", which was opted out while kubevipGuestRemove is on'
+        if after.removal is Removal.PENDING:
+            message = f"fipop is going to uninstall {releases} {cluster}; to keep them, opt it in again"
+            self.events.record(_reference(floating_ip), EventType.WARNING, REMOVAL_PENDING, message)
+        elif after.removal is Removal.DONE:
+            message = f"fipop uninstalled {releases} {cluster}"
+            self.events.record(_reference(floating_ip), EventType.NORMAL, "ReleasesRemoved", message)
 
     def tell_over_limit(self, guest_id: str, count: int) -> None:
         """Tell of a guest that claims more addresses than count."""
@@ -92,3 +100,13 @@ class Notices:
     def _number(self, annotation: str) -> int:
         text = self.configuration.annotations.get(annotation, "")
         return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _reference(floating_ip: FloatingIP) -> ObjectReference:
+    return ObjectReference(
+        api_version=FLOATING_IPS.api_version,
+        kind=FLOATING_IPS.kind,
+        name=floating_ip.name,
+        namespace=floating_ip.namespace,
+        uid=floating_ip.uid,
+    )

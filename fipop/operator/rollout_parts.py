@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fipop.api.models import Removal
 from fipop.operator.configuration import Configuration
 from fipop.operator.estate import Estate
 from fipop.operator.guests.departures import Departures
@@ -85,9 +86,14 @@ def build_departures(estate: Estate, *, guests: GuestDirectory, notices: Notices
         found = (guests.known(each) or guests.glimpse(each) for each in ids)
         return [guest for guest in found if guest is not None]
 
+    def find_records(guest_id: str) -> frozenset[Removal]:
+        statuses = (each.status.guest for each in estate.cache.floating_ips_of(guest_id))
+        return frozenset(each.removal for each in statuses if each is not None and each.removal is not None)
+
     return Departures(
         settings=lambda: estate.configuration.settings,
         guests=find_all,
+        recorded=find_records,
         confirmed=notices.confirmed_removals,
         tell=notices.tell_mass_removal,
     )

@@ -204,6 +204,9 @@ class Router:
 
     def _management_changed(self, change: Change[ManagementCluster]) -> None:
         self._guest_changed(change.latest.name)
+        if any(side is not None and side.is_harvester for side in (change.old, change.new)):
+            for each in self.cache.ranges.all():
+                self._add_range(each.name)  # whether its Harvester cluster is in Rancher
         for guest_id in self.waiting_guests.waiting_for(change.latest.name):
             self._guest_changed(guest_id)
 

@@ -44,6 +44,7 @@ from fipop.operator.rollout_parts import build_departures, build_rollout
 from fipop.operator.routing import Router, gives_out_more
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
+from fipop.settings.options import Settings
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
@@ -85,6 +86,8 @@ class LeaderTerm:
             count_release=estate.metrics.count_release,
         )
         self.rollout = build_rollout(estate, cache=self.cache, guests=self.guests, router=self.router)
+        self.departures = build_departures(estate, guests=self.guests, notices=self.notices)
+        self._removal_turned_on = asyncio.Event()
         self._build_guests(estate)
         self._build_addresses(estate)
         self.adoption = Adoption(
@@ -126,6 +129,7 @@ class LeaderTerm:
             guests=self.guests,
             events=estate.events,
             now=client.server_now,
+            creates=lambda: estate.configuration.settings.may_create_floating_ips,
             learned=self._guest_learned,
             lost=self._guest_lost,
             waiting=self.waiting_guests,
@@ -146,7 +150,7 @@ class LeaderTerm:
             conflicts=self.conflicts,
             requests=self.router,
             rollout=self.rollout,
-            departures=build_departures(estate, guests=self.guests, notices=self.notices),
+            departures=self.departures,
             now=estate.client.server_now,
             monotonic=time.monotonic,
             random=SystemRandom(),
@@ -193,6 +197,7 @@ class LeaderTerm:
                 gate=self.gate,
                 guests=self.guests,
                 carrier_of=self.quarantine.carrier_of,
+                removal_of=self.departures.next_record,
             ),
             callbacks=Callbacks(
                 deciding=self.router.note_decided_on,
@@ -200,6 +205,7 @@ class LeaderTerm:
                 gone=self.router.add_reservation,
                 waiting=self.router.note_waiting,
                 allocated=self.notices.tell_allocated,
+                recorded=self.notices.tell_removal,
                 blocked=estate.metrics.count_allocation,
             ),
         )
@@ -220,6 +226,7 @@ class LeaderTerm:
                 queues.installs.run(passes.install, concurrency=concurrency.installs),
                 self.scan.run(),
                 self._begin_settled(),
+                self.list_for_removal(refresh),
                 self.rollout.run(),
                 self._estate.configuration.keep(self._estate.client),
             )
@@ -233,6 +240,7 @@ class LeaderTerm:
 
     def begin(self) -> None:
         """Hear of changes from now on; nothing new is given out before the guests were looked at."""
+        self.departures.is_listed = not self._removal_turned_on.is_set()
         self.cache.attach(self)
         self._began = self._estate.client.server_now()
         self.scan.require_rescan()
@@ -262,10 +270,27 @@ class LeaderTerm:
             if reservation.is_held and self.cache.floating_ips.get(*reservation.owner.key) is None:
                 self.router.add_reservation(reservation)
 
-    def pass_everywhere(self) -> None:
-        """Want a pass over every guest: the settings changed."""
+    def settings_changed(self, before: Settings, after: Settings) -> None:
+        """Want a pass over every guest, and rounds where an option changed what they do."""
+        if after.kubevip_guest_remove and not before.kubevip_guest_remove:
+            self.departures.is_listed = False
+            self._removal_turned_on.set()
         for guest in self.guests.all():
             self.router.add_routine_pass(guest.id)
+            if before.kubevip_guest_remove or after.kubevip_guest_remove:
+                self.router.add_guest_floating_ips(guest.id)
+        if after.may_create_floating_ips and not before.may_create_floating_ips:
+            self.first_rounds.enqueue_unserved()
+
+    async def list_for_removal(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """List the clusters after the option to remove releases was turned on: who is opted in then is recorded."""
+        while True:
+            await self._removal_turned_on.wait()
+            self._removal_turned_on.clear()
+            await refresh()
+            self.departures.is_listed = not self._removal_turned_on.is_set()
+            for guest in self.guests.all():
+                self.router.add_guest_floating_ips(guest.id)
 
     # What it hears
 

@@ -13,7 +13,7 @@ from fipop.settings.options import DEFAULTS, BadOption, Settings
 
 SCHEMA_REVISIONS = {
     f"floatingipranges.{names.GROUP}": 3,
-    f"floatingips.{names.GROUP}": 2,
+    f"floatingips.{names.GROUP}": 3,
     f"floatingipreservations.{names.GROUP}": 1,
 }
 """The revisions of our CRDs that this version knows."""

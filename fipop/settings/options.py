@@ -86,6 +86,7 @@ class Settings:
     kubevip_chart_digest: str = ""
     kubevip_cloud_provider_chart_digest: str = ""
     helm_concurrency: int = 2
+    create_floating_ips: bool = True
     kubevip_guest_remove: bool = False
     kubevip_release_namespaces: tuple[str, ...] = ()
     kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
@@ -97,6 +98,11 @@ class Settings:
     kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
     kubevip_rollout_paused: bool = False
     unknown_options: frozenset[str] = frozenset()
+
+    @property
+    def may_create_floating_ips(self) -> bool:
+        """Whether guest clusters without a floating IP get one; not while the option has an unknown value."""
+        return self.create_floating_ips and "createFloatingIPs" not in self.unknown_options
 
 
 _KUBEVIP_VALUES = """\
@@ -289,6 +295,7 @@ _OPTIONS = (
     _Option("kubevipChartDigest", "kubevip_chart_digest", parse_digest),
     _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
     _Option("helmConcurrency", "helm_concurrency", parse_concurrency),
+    _Option("createFloatingIPs", "create_floating_ips", parse_bool),
     _Option("kubevipGuestRemove", "kubevip_guest_remove", parse_bool),
     _Option("kubevipReleaseNamespaces", "kubevip_release_namespaces", parse_namespaces),
     _Option("kubevipRolloutType", "kubevip_rollout_type", parse_choice(RolloutType)),

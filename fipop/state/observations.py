@@ -36,18 +36,27 @@ class Finding:
 class GuestObservation:
     """The last pass, or the reason why there was none.
 
-    `configured` tells by floating IP what its keys in the guest's ConfigMap came to, and `served` for which addresses;
-    `unreachable`, where it is there, holds for all of them. `kube_vip` and `cloud_provider` are None where fipop
-    installs nothing; `releases` is None where they were not seen.
+    `reachable` is None while Rancher has not connected to a new guest cluster. `configured` tells by floating IP what
+    its keys in the guest's ConfigMap came to, and `served` for which addresses; `unreachable`, where it is there, holds
+    for all of them. `kube_vip` and `cloud_provider` are None where fipop installs nothing; `releases` is None where
+    they were not seen.
     """
 
-    reachable: bool
+    reachable: bool | None
     unreachable: Finding | None = None
     configured: Mapping[FloatingIPName, Finding] = field(default_factory=dict)
     served: Mapping[FloatingIPName, tuple[str, ...]] = field(default_factory=dict)
     kube_vip: Finding | None = None
     cloud_provider: Finding | None = None
     releases: tuple[ReleaseStatus, ...] | None = None
+
+
+def provisioning(*, installs: bool) -> GuestObservation:
+    """Observe a new guest cluster to which Rancher has never connected: it is not expected to answer yet."""
+    message = "Rancher has not connected to the new guest cluster yet: fipop waits for it"
+    finding = Finding(verdict=Verdict.UNKNOWN, reason="GuestProvisioning", message=message)
+    unseen = finding if installs else None
+    return GuestObservation(reachable=None, unreachable=finding, kube_vip=unseen, cloud_provider=unseen)
 
 
 def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:

@@ -242,6 +242,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "status.addressSpace maxLength": longest(63),
         "status.guest.cluster maxLength": longest(253),
         "status.guest.id maxLength": longest(253),
+        "status.guest.removal maxLength": longest(63),
         "status.guest.releases maxItems": of([{"name": "a"}] * 16, [{"name": "a"}] * 17, "Too many"),
         **{
             f"status.guest.releases[].{name} maxLength": longest(length)

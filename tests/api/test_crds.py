@@ -236,6 +236,7 @@ async def test_a_whole_status_is_kept_as_it_was_written(server: ControlPlane) ->
             "cluster": "demo",
             "id": "c-m-ngd5hs2r",
             "reachable": True,
+            "removal": "Pending",
             "releases": [
                 {
                     "name": "kube-vip",
@@ -289,7 +290,7 @@ async def test_kubectl_shows_the_documented_columns_under_the_short_names(
         )
         status = {
             "range": "columns",
-            "addresses": ["10.0.0.1"],
+            "addresses": ["10.0.0.2", "fd00::2"],
             "guest": {"cluster": "demo"},
             "conditions": ready,
         }
@@ -302,7 +303,10 @@ async def test_kubectl_shows_the_documented_columns_under_the_short_names(
         for name in ("fip", "fips", "floatingip"):
             head, rows = await table(server, name, "--namespace", namespace)
             assert head == ["NAME", "CLUSTER", "RANGE", "ADDRESS", "READY", "AGE"]
-            assert rows[0][:-1] == ["vip", "demo", "columns", "10.0.0.1", "True"]
+            assert rows[0][:-1] == ["vip", "demo", "columns", "10.0.0.2", "True"], "the address that it holds"
+        head, rows = await table(server, "fip", "--namespace", namespace, "--output", "wide")
+        assert head[6:] == ["SECOND-ADDRESS", "WANTED", "REASON"]
+        assert rows[0][6:8] == ["fd00::2", "10.0.0.1"]
         head, rows = await table(server, "fipres", "default.10.0.0.1")
         assert head == [
             "NAME",

@@ -348,4 +348,39 @@ UNIT_BUGS = (
         "unit/operator/guests/test_departures.py",
         "test_a_guest_that_was_never_reached_counts_as_one_that_loses_something",
     ),
+    _unit_bug(
+        "removed-without-a-record",
+        "a guest that was opted out before the option to remove releases was on loses its releases",
+        Edit(
+            scope="Departures.next_record",
+            before="Removal.PENDING if before is Removal.ON_OPT_OUT else before",
+            after="before if before is Removal.DONE else Removal.PENDING",
+        ),
+        "scenarios/test_opting_out.py",
+        "test_a_guest_that_was_opted_out_before_the_option_was_on_keeps_its_releases_for_good",
+        "test_an_opting_out_that_the_watch_shows_after_the_option_does_not_count_as_one_while_it_was_on",
+        "test_the_record_goes_with_the_option_and_does_not_come_back_with_it",
+    ),
+    _unit_bug(
+        "opted-in-by-an-old-view",
+        "a guest counts as opted in while the option is on though only the watch has not shown its opting out",
+        Edit(
+            scope="LeaderTerm.settings_changed",
+            before="self.departures.is_listed = False",
+            after="self.departures.is_listed = True",
+        ),
+        "scenarios/test_opting_out.py",
+        "test_an_opting_out_that_the_watch_shows_after_the_option_does_not_count_as_one_while_it_was_on",
+    ),
+    _unit_bug(
+        "counted-as-they-are-recorded",
+        "of many guests that are opted out at once the first few lose their releases before the rest is counted",
+        Edit(
+            scope="Departures.is_leaving",
+            before="{Removal.ON_OPT_OUT, Removal.PENDING}",
+            after="{Removal.PENDING}",
+        ),
+        "unit/operator/guests/test_departures.py",
+        "test_guests_whose_opting_out_is_still_to_be_recorded_count_and_lose_nothing",
+    ),
 )

@@ -629,6 +629,59 @@ async def expired_reservation_of_nobody(story: Story) -> None:
     await operator.pass_time(HOUR / 2)
 
 
+async def opting_out(story: Story) -> None:
+    """What fipop installed goes from a guest that is opted out while the option is on, and from no other."""
+    operator = await serving(story, A, B)
+    for guest_id in (A, B):
+        operator.label_guest(guest_id, **{"kube-vip": "true"})
+    await operator.pass_time(10)
+    await operator.visit(A, B, A, B)
+    story.step("B is opted out, then the option is turned on")
+    operator.label_guest(B)
+    await operator.settle()
+    await operator.set_options(kubevipGuestRemove="true")
+    await operator.visit(A, B)
+    story.step("A is opted out")
+    operator.label_guest(A)
+    await operator.settle()
+    story.step("passes over both")
+    await operator.visit(A, B, A, B)
+    story.note(f"releases left: {sorted(each for each, left in operator.carried.releases.items() if left)}")
+
+
+async def no_new_floating_ips(story: Story) -> None:
+    """One option stops floating IPs for guests that have none."""
+    story.step("a range for all guests, and guest A that is served")
+    operator = story.operator()
+    operator.add_range(clusterSelector={"matchLabels": {}})
+    operator.add_guest(A, is_served=True)
+    await operator.start()
+    story.step("the option is off, the floating IP of A is deleted, and guest B comes")
+    await operator.set_options(createFloatingIPs="false")
+    operator.give_up(A, f"cluster-{A}-kubevip")
+    operator.add_guest(B, is_served=True)
+    await operator.settle()
+    story.step("the option is on again")
+    await operator.set_options(createFloatingIPs="true")
+
+
+async def new_guest_that_is_not_connected(story: Story) -> None:
+    """A new guest is waited for; one that is not connected after an hour is disconnected."""
+    story.step("a range of a Harvester cluster that Rancher does not have, and guest A")
+    operator = story.operator()
+    operator.add_range(harvester="nowhere")
+    operator.add_guest(A, connected=False)
+    operator.ask(A)
+    await operator.start()
+    story.step("a pass after a minute")
+    await operator.pass_time(60)
+    await operator.visit(A)
+    await operator.visit(A)
+    story.step("a pass after more than an hour")
+    await operator.pass_time(HOUR)
+    await operator.visit(A)
+
+
 STORIES = (
     first_allocation,
     static_claim,
@@ -665,4 +718,7 @@ STORIES = (
     failing_api,
     two_operators,
     expired_reservation_of_nobody,
+    opting_out,
+    no_new_floating_ips,
+    new_guest_that_is_not_connected,
 )

@@ -8,8 +8,10 @@ from typing import Any
 from fipop.api import names
 from fipop.api.conditions import format_time
 from fipop.errors import ApiUnreachableError, FipopError
+from fipop.guest.helm.charts import Role
 from fipop.guest.in_use import InUseAddresses, addresses_in
-from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
+from fipop.guest.workloads import Readiness
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -31,7 +33,8 @@ WORKSPACE = "fleet-default"
 class Guests:
     """What the guests carry, each by its id; those that are `silent` cannot be asked.
 
-    One of `slow` takes so many seconds to tell. A pass writes what the ledger grants to the ConfigMap, where it may.
+    One of `slow` takes so many seconds to tell. A pass writes what the ledger grants to the ConfigMap, where it may. It
+    installs the `releases` of a guest that is opted in, and uninstalls those of one that is left, if its task says so.
     """
 
     def __init__(self) -> None:
@@ -40,6 +43,7 @@ class Guests:
         self.silent: set[str] = set()
         self.slow: dict[str, float] = {}
         self.harvesters: set[str] = set()
+        self.releases: dict[str, set[tuple[str, str]]] = {}
 
     async def is_harvester(self, guest_id: str, kubeconfig: bytes) -> bool:
         await self.look(guest_id, kubeconfig)
@@ -69,12 +73,18 @@ class Guests:
                 outcome = ConfigMapOutcome.WRITTEN
         except FipopError as refusal:
             error, outcome = refusal, ConfigMapOutcome.FAILED
+        installed = self.releases.setdefault(task.guest_id, set())
+        if task.opted_in:
+            installed |= {("kube-system", role.value) for role in Role}
+        if task.may_remove:
+            installed -= task.reported
         return PassReport(
             guest_id=task.guest_id,
             reachable=True,
             error=error,
             config_map=ConfigMapReport(outcome=outcome, error=error),
-            releases=(),
+            releases=tuple(_release(role) for role in Role) if task.opted_in else (),
+            has_ours=bool(installed & task.reported) if task.leaving else None,
             harvester_parked=None,
             events=(),
             requests=1,
@@ -84,6 +94,19 @@ class Guests:
 
     def forget(self, guest_id: str) -> None:
         """Nothing is kept for a guest that is gone."""
+
+
+def _release(role: Role) -> ReleaseReport:
+    return ReleaseReport(
+        role=role,
+        name=role.value,
+        namespace="kube-system",
+        revision=1,
+        digest="digest",
+        version="1.0.0",
+        status="deployed",
+        readiness=Readiness(ready=True, message=""),
+    )
 
 
 class SmallCluster:
@@ -182,8 +205,14 @@ class SmallCluster:
         self.memory.put(key, {**found, "metadata": {**found["metadata"], "labels": labels}})
 
     def connect(self, guest_id: str) -> None:
+        self._set_connected(guest_id, "True")
+
+    def disconnect(self, guest_id: str) -> None:
+        self._set_connected(guest_id, "False")
+
+    def _set_connected(self, guest_id: str, status: str) -> None:
         key = (MANAGEMENT_CLUSTERS.plural, "", guest_id)
-        connected = {"provider": "k3s", "conditions": [{"type": "Connected", "status": "True"}]}
+        connected = {"provider": "k3s", "conditions": [{"type": "Connected", "status": status}]}
         self.memory.put(key, {**self.memory.objects[key], "status": connected})
 
     def remove_guest(self, guest_id: str) -> None:
@@ -199,10 +228,15 @@ class SmallCluster:
         has: str = "",
         space: str = "default",
         name: str = "web",
+        guest: dict[str, object] | None = None,
         **spec: object,
     ) -> None:
-        """Make a floating IP of range "pool" for a guest; `has` is the address that its status names already."""
+        """Make a floating IP of range "pool" for a guest; `has` is the address that its status names already.
+
+        `guest` is what the status says of the guest.
+        """
         status = {"addresses": [has], "range": "pool", "addressSpace": space, "observedGeneration": 1}
+        status |= {"guest": guest} if guest is not None else {}
         self._put(
             FLOATING_IPS,
             guest_id,

@@ -28,7 +28,8 @@ from fipop.kube.resources import (
 )
 from fipop.operator.queues import Key
 from fipop.operator.term import LeaderTerm
-from fipop.state.cache import ClusterCache
+from fipop.settings.options import parse_settings, settings_data
+from fipop.state.cache import WATCHED, ClusterCache
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient, copy_json
 from tests.harness.small_cluster import SmallCluster
@@ -146,6 +147,45 @@ class SmallOperator(SmallCluster):
         self._has_led = True
         self.term.begin()
 
+    async def set_options(self, **options: str) -> None:
+        """Change options of kube-fip-config as an admin does, and come to rest."""
+        before = self.configuration.settings
+        after, bad = parse_settings(settings_data(before) | options, before)
+        assert not bad, bad
+        self.configuration.settings = after
+        self.term.settings_changed(before, after)
+        await self.settle()
+        listing = asyncio.create_task(self.term.list_for_removal(self.refresh))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        listing.cancel()
+        await asyncio.gather(listing, return_exceptions=True)
+        await self.settle()
+
+    async def refresh(self) -> None:
+        """List everything, as a leader does when it must not rely on its watches."""
+        for resource in WATCHED:
+            found = [
+                each
+                for (plural, namespace, _), each in self.memory.objects.items()
+                if _resource_of_key(plural, namespace) == resource
+            ]
+            feed = self.cache.feed(resource)
+            listing = Listing(items=tuple(found), resource_version=self._revision)
+            feed.take_list(listing, seen_before=feed.store.highest_version)
+
+    def label_unseen(self, guest_id: str, **labels: str) -> None:
+        """Put labels on a guest's provisioning Cluster, whose event is still on its way."""
+        self._deaf = True
+        self.label_guest(guest_id, **labels)
+        self._deaf = False
+
+    async def visit(self, *guest_ids: str) -> None:
+        """Make a pass over each guest, and come to rest."""
+        for guest_id in guest_ids:
+            await self.term.pass_controller.install(guest_id)
+        await self.settle()
+
     async def look(self) -> None:
         """Have the look at all guests that is due, and come to rest."""
         await self.look_until(lambda: self.term.gate.looked)
@@ -240,10 +280,15 @@ class SmallOperator(SmallCluster):
 
 
 def _resource_of(change: Change) -> Resource | None:
-    """Give the kind of what changed; both kinds of Cluster have the same plural. None: it is not watched."""
-    if change.plural == PROVISIONING_CLUSTERS.plural:
-        return PROVISIONING_CLUSTERS if change.namespace else MANAGEMENT_CLUSTERS
-    return _WATCHED.get(change.plural)
+    """Give the kind of what changed; None: it is not watched."""
+    return _resource_of_key(change.plural, change.namespace)
+
+
+def _resource_of_key(plural: str, namespace: str) -> Resource | None:
+    """Give a kind; both kinds of Cluster have the same plural."""
+    if plural == PROVISIONING_CLUSTERS.plural:
+        return PROVISIONING_CLUSTERS if namespace else MANAGEMENT_CLUSTERS
+    return _WATCHED.get(plural)
 
 
 @contextlib.asynccontextmanager

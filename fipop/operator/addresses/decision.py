@@ -189,6 +189,7 @@ def _write_status(view: View, target: Target) -> WriteStatus | None:
         blockers=target.blockers,
         binding=view.binding,
         observation=view.observation,
+        removal=view.removal,
         now=view.now,
     )
     return WriteStatus(wanted) if wanted != view.floating_ip.status else None

@@ -41,9 +41,10 @@ class RangeReconciler:
             return None
         counted = self._cache.allocations.ranges.usage(name)
         capacity = render_capacity(counted) if counted is not None else None
+        unknown = describe_unknown_harvester(self._cache, found)
         wanted = merge_conditions(
             found.conditions,
-            build_conditions(found, self._cache.allocations, counted),
+            build_conditions(found, self._cache.allocations, counted, unknown),
             self._client.server_now(),
         )
         unchanged = found.status_capacity == capacity and found.conditions == wanted
@@ -77,10 +78,29 @@ class RangeReconciler:
         return None
 
 
+def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> str:
+    """Return that the Harvester cluster of a range is not in Rancher, and which are (K2); "" if all is well."""
+    clusters = cache.management.all()
+    wanted = found.harvester_cluster
+    # Of a cluster that has just been imported, Rancher does not know the provider.
+    may_be = (each for each in clusters if each.is_harvester or not each.provider)
+    if not wanted or any(each.display_name == wanted for each in may_be):
+        return ""
+    known = ", ".join(sorted(f'"{each.display_name}"' for each in clusters if each.is_harvester))
+    return (
+        f'Rancher has no Harvester cluster "{wanted}"; known: {known or "none"}. Correct the annotation '
+        "harvesterClusterName, or import the cluster into Rancher under that name"
+    )
+
+
 def build_conditions(
-    found: FloatingIPRange, allocations: AllocationIndex, usage: RangeUsage | None
+    found: FloatingIPRange, allocations: AllocationIndex, usage: RangeUsage | None, unknown: str = ""
 ) -> tuple[Condition, ...]:
-    """Say whether the range can be read and what it means, and which older ranges take addresses from it."""
+    """Say whether the range can be read and what it means, and which older ranges take addresses from it.
+
+    `unknown`: that its Harvester cluster is not in Rancher. A range may be made before that cluster is imported, and
+    serves floating IPs that name it: it is ready all the same.
+    """
     others = allocations.ranges.conflicts(found.name)
     problem = allocations.ranges.problem_of(found.name)
     if problem is not None or usage is None:
@@ -99,8 +119,8 @@ def build_conditions(
         ready = Condition(
             type=ConditionType.READY,
             verdict=Verdict.TRUE,
-            reason="Ready",
-            message=describe(found, allocations, usage),
+            reason="HarvesterNotFound" if unknown else "Ready",
+            message="; ".join(filter(None, (describe(found, allocations, usage), unknown))),
         )
     conflict = Condition(
         type=ConditionType.CONFLICT,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, Reservation
+from fipop.api.models import FloatingIP, FloatingIPStatus, Reservation
 from fipop.api.rendering import render_floating_ip_status
 from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, ApiError, FipopError
@@ -67,6 +67,8 @@ class Callbacks:
     """Whether it waits for an address to become free."""
     allocated: Callable[[FloatingIP, Reservation], None]
     """It got an address."""
+    recorded: Callable[[FloatingIP, FloatingIPStatus], None]
+    """Its status was written; the floating IP is as it was before."""
     blocked: Callable[[str], None]
     """It did not get all that it asks for, for this reason."""
 
@@ -175,6 +177,7 @@ class FloatingIPReconciler:
                 await self._patch(
                     floating_ip, {"status": render_floating_ip_status(status)}, subresource="status"
                 )
+                self._callbacks.recorded(floating_ip, status)
             case Release(reservation):
                 seconds = self._cache.quarantine_seconds(reservation.range)
                 await self._reservation_store.quarantine(reservation, seconds=seconds)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus, Reservation
+from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus, Removal, Reservation
 from fipop.ipam.addresses import Family, format_address
 from fipop.operator.addresses.blockers import Blocker
 from fipop.operator.addresses.guest_binding import GuestBinding
@@ -24,12 +24,9 @@ UNTOLD = Finding(
 PAUSED = Finding(
     verdict=Verdict.UNKNOWN, reason="Paused", message=f"annotation {names.ANNOTATION_PAUSED} keeps fipop away"
 )
-SUMMARIZED = (
-    ConditionType.ALLOCATED,
-    ConditionType.GUEST_CONFIGURED,
-    ConditionType.KUBE_VIP_READY,
-    ConditionType.CLOUD_PROVIDER_READY,
-)
+REMOVAL_PENDING = "RemovalPending"
+_RELEASES = (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY)
+SUMMARIZED = (ConditionType.ALLOCATED, ConditionType.GUEST_CONFIGURED, *_RELEASES)
 
 
 def build_status(
@@ -39,17 +36,21 @@ def build_status(
     blockers: Sequence[Blocker],
     binding: GuestBinding,
     observation: GuestObservation | None,
+    removal: Removal | None = None,
     now: datetime,
 ) -> FloatingIPStatus:
     """Build the whole status; the transition time of a condition stays where its verdict did.
 
-    Without an observation (this process has made no pass yet) what was found earlier stays.
+    Without an observation (this process has made no pass yet) what was found earlier stays. `removal` is what is to be
+    recorded of the removal of the guest's releases.
     """
     generation = floating_ip.meta.generation
     addresses = tuple(format_address(address_of(held[family])) for family in sorted(held))
+    guest = _guest(floating_ip, binding, observation)
+    guest = replace(guest, removal=removal) if guest is not None else None
     conditions = [
         _allocated(addresses, blockers),
-        *_about_guest(floating_ip, binding, observation, addresses),
+        *_about_releases(guest, _about_guest(floating_ip, binding, observation, addresses)),
     ]
     conditions.insert(0, _ready(conditions))
     first = held[min(held)] if held else None
@@ -57,7 +58,7 @@ def build_status(
         addresses=addresses,
         range=first.range if first else None,
         address_space=first.space if first else None,
-        guest=_guest(floating_ip, binding, observation),
+        guest=guest,
         conditions=merge_conditions(
             floating_ip.status.conditions,
             [replace(condition, observed_generation=generation) for condition in conditions],
@@ -108,7 +109,7 @@ def _about_guest(
             if addresses == floating_ip.status.addresses
             and condition.type in SUMMARIZED
             and condition.type is not ConditionType.ALLOCATED
-            and condition.reason not in {PENDING.reason, PAUSED.reason}
+            and condition.reason not in {PENDING.reason, PAUSED.reason, REMOVAL_PENDING}
         ]
         return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
     configured = observation.unreachable or observation.configured.get(floating_ip.meta.key, PENDING)
@@ -120,6 +121,26 @@ def _about_guest(
     if observation.cloud_provider is not None:
         conditions.append(_condition(ConditionType.CLOUD_PROVIDER_READY, observation.cloud_provider))
     return conditions
+
+
+def _about_releases(guest: GuestStatus | None, conditions: list[Condition]) -> list[Condition]:
+    """Show instead of how the releases stand that they are to be removed."""
+    releases = own_releases(guest)
+    if guest is None or guest.removal is not Removal.PENDING or not releases:
+        return conditions
+    message = (
+        f"fipop uninstalls {releases}: the cluster was opted out while kubevipGuestRemove is on. To keep them, opt it "
+        "in again. If many clusters are opted out, fipop waits for a confirmation (docs/operating.md#opting-out)"
+    )
+    pending = Finding(verdict=Verdict.UNKNOWN, reason=REMOVAL_PENDING, message=message)
+    kept = [each for each in conditions if each.type not in _RELEASES]
+    return [*kept, _condition(ConditionType.KUBE_VIP_READY, pending)]
+
+
+def own_releases(guest: GuestStatus | None) -> str:
+    """Return the names of the releases that fipop made in a guest, as its status has them: those with a digest."""
+    releases = guest.releases if guest is not None else ()
+    return ", ".join(f"{each.namespace}/{each.name}" for each in releases if each.digest)
 
 
 def _ready(conditions: Sequence[Condition]) -> Condition:
@@ -145,16 +166,12 @@ def _guest(
 ) -> GuestStatus | None:
     if binding.cluster is None or binding.blocker is not None:
         return None
-    before = floating_ip.status.guest
+    before, name = floating_ip.status.guest, binding.cluster.name
     if observation is None:
-        same = before is not None and before.cluster == binding.cluster.name
-        return (
-            before
-            if same
-            else GuestStatus(cluster=binding.cluster.name, id=floating_ip.namespace, reachable=False)
-        )
+        is_same = before is not None and before.cluster == name
+        return before if is_same else GuestStatus(cluster=name, id=floating_ip.namespace, reachable=None)
     return GuestStatus(
-        cluster=binding.cluster.name,
+        cluster=name,
         id=floating_ip.namespace,
         reachable=observation.reachable,
         # What a guest had when it was seen last is still the best that is known.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from fipop.api.models import FloatingIP, Owner, Reservation
+from fipop.api.models import FloatingIP, Owner, Removal, Reservation
 from fipop.ipam.addresses import Address, Family
 from fipop.operator.addresses.allocation import RangeView
 from fipop.operator.addresses.blockers import Blocker
@@ -45,7 +45,8 @@ class View:
     must not be released yet. `denied` are the reservations that the API server itself named as the reason why a claim
     failed, by name. `written` are the addresses that this process wrote into the spec last, which was changed back
     `write_backs` times. `is_live`: the floating IP was just read. `is_inherited`: the addresses of its spec came from
-    the predecessor. `is_guest_known`: also that there is none.
+    the predecessor. `is_guest_known`: also that there is none. `removal`: what the status is to record of the removal
+    of the guest's releases.
     """
 
     floating_ip: FloatingIP
@@ -65,3 +66,4 @@ class View:
     written: frozenset[Address]
     write_backs: int
     now: datetime
+    removal: Removal | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from fipop.api.models import EPOCH, FloatingIP, Owner, Requested, Reservation
+from fipop.api.models import EPOCH, FloatingIP, Owner, Removal, Requested, Reservation
 from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
 from fipop.errors import AddressSpaceChangedError
 from fipop.ipam.addresses import Address, Family
@@ -25,6 +25,7 @@ from fipop.operator.addresses.request import Request, SpecError, read_request
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.view import View
 from fipop.rancher.matching import Guest
+from fipop.rancher.objects import ProvisioningCluster
 from fipop.state.cache import BY_FORMER_OWNER, BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.claims import Claim
 from fipop.state.gate import AllocationGate
@@ -44,18 +45,24 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewBuilder:
-    """Builds views. `carrier_of` says who still carries an address in quarantine, by the name of its reservation."""
+    """Builds views.
+
+    `carrier_of` says who still carries an address in quarantine, by the name of its reservation; `removal_of` what a
+    status is to record of the removal of the releases in its guest, by the cluster.
+    """
 
     cache: ClusterCache
     reservation_store: ReservationStore
     gate: AllocationGate
     guests: GuestDirectory
     carrier_of: Callable[[str], str | None]
+    removal_of: Callable[[FloatingIP, ProvisioningCluster], Removal | None]
 
     def build(self, floating_ip: FloatingIP, observed: Observed) -> View:
         """Give the view of a floating IP as it is known now."""
         store, own = self.reservation_store, self.cache.reservations_of(floating_ip.meta.key)
         guest = self.guests.known(floating_ip.namespace)
+        binding = bind_guest(self.cache, floating_ip)
         found: RangeView | Blocker
         request: Request | Blocker
         try:
@@ -72,9 +79,10 @@ class ViewBuilder:
             unsafe_for={each.name: self._unsafe_for(each) for each in own},
             request=request,
             range=found,
-            binding=bind_guest(self.cache, floating_ip),
+            binding=binding,
             is_guest_known=guest is not None or self.guests.glimpse(floating_ip.namespace) is None,
             observation=self.guests.observation(floating_ip.namespace),
+            removal=self.removal_of(floating_ip, binding.cluster) if binding.cluster is not None else None,
             is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeView) else None),
             holders=_Holders(cache=self.cache, reservation_store=store, carrier_of=self.carrier_of),
             # What changed since may be had by now.

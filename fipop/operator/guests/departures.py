@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from fipop.api.models import FloatingIP, Removal
 from fipop.rancher.matching import Guest
+from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import Settings
 
 logger = logging.getLogger(__name__)
@@ -25,12 +27,18 @@ class Departures:
     once: `tell` brings their number to people, also where the same number stands there from before. A guest of which
     nothing is known counts as one with releases, and what was once seen there holds until something else is: guests
     that are out of reach in turns must not pass a few at a time.
+
+    A guest loses releases only by what the status of its floating IPs records (K5): that it was opted in while the
+    option was on, and opted out since. `recorded` returns it. `is_listed`: the clusters were listed since the option is
+    on. A watch that lags could still show a cluster as opted in that was opted out before.
     """
 
     settings: Callable[[], Settings]
     guests: Callable[[], Iterable[Guest]]
+    recorded: Callable[[str], frozenset[Removal]]
     confirmed: Callable[[], int]
     tell: Callable[[int], None]
+    is_listed: bool = False
     _has_ours: dict[str, bool | None] = field(default_factory=dict)
     _removing: set[str] = field(default_factory=set)
     _granted: set[str] = field(default_factory=set)
@@ -46,7 +54,25 @@ class Departures:
         stays = (
             settings.kubevip_guest_install.includes(opted_in=guest.opted_in) or guest.deleting or guest.paused
         )
-        return settings.kubevip_guest_remove and not stays and self._has_ours.get(guest.id, True) is not False
+        if not (settings.kubevip_guest_remove and self.is_listed) or stays:
+            return False
+        # Also one whose opting out is still to be recorded: how many leave must be known before the first does.
+        is_recorded = not self.recorded(guest.id).isdisjoint({Removal.ON_OPT_OUT, Removal.PENDING})
+        return is_recorded and self._has_ours.get(guest.id, True) is not False
+
+    def next_record(self, floating_ip: FloatingIP, cluster: ProvisioningCluster) -> Removal | None:
+        """Return what the status of a floating IP is to record of the removal of its guest's releases."""
+        settings, guest = self.settings(), floating_ip.status.guest
+        before = guest.removal if guest is not None else None
+        if settings.unknown_options:
+            return before
+        if not (settings.kubevip_guest_remove and self.is_listed):
+            return None
+        if settings.kubevip_guest_install.includes(opted_in=cluster.opted_in):
+            return Removal.ON_OPT_OUT
+        if before is Removal.PENDING and self._has_ours.get(floating_ip.namespace) is False:
+            return Removal.DONE
+        return Removal.PENDING if before is Removal.ON_OPT_OUT else before
 
     def note(self, guest_id: str, has_ours: bool | None) -> None:
         """Take in whether a guest has releases of ours; None: it could not be asked."""
@@ -69,8 +95,8 @@ class Departures:
         """Whether a guest's releases may be uninstalled now: so many at once as a wave of a rollout has at most."""
         settings, guests = self.settings(), tuple(self.guests())
         leaving = {each.id for each in guests if self.is_leaving(each)}
-        is_one = guest_id in leaving and self._has_ours.get(guest_id)
-        if not (is_one and leaving <= self._has_ours.keys()):
+        is_one = guest_id in leaving and Removal.PENDING in self.recorded(guest_id)
+        if not (is_one and self._has_ours.get(guest_id) and leaving <= self._has_ours.keys()):
             return False  # who is left at once is known when all were looked at
         fleet = len(leaving) + sum(
             settings.kubevip_guest_install.includes(opted_in=each.opted_in) for each in guests

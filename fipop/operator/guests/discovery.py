@@ -46,7 +46,8 @@ class WaitingGuests:
 class GuestReconciler:
     """Discovers guests and makes their floating IPs.
 
-    `learned` hears of every guest that is new or changed, `lost` of those that are guests no more.
+    `creates` tells whether guest clusters without a floating IP get one. `learned` hears of every guest that is new or
+    changed, `lost` of those that are guests no more.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class GuestReconciler:
         guests: GuestDirectory,
         events: EventRecorder,
         now: Callable[[], datetime],
+        creates: Callable[[], bool],
         learned: Callable[[Guest], None],
         lost: Callable[[Guest], None],
         waiting: WaitingGuests,
@@ -66,6 +68,7 @@ class GuestReconciler:
         self._guests = guests
         self._events = events
         self._now = now
+        self._creates = creates
         self._learned = learned
         self._lost = lost
         self._waiting = waiting
@@ -109,6 +112,8 @@ class GuestReconciler:
     async def _serve(self, guest: Guest) -> None:
         self._waiting.unserved.discard(guest.id)
         if guest.deleting or not guest.wants_floating_ip or self._cache.floating_ips_of(guest.id):
+            return
+        if not self._creates():
             return
         choice = choose_for_guest(self._cache, guest)
         if not choice.matches:

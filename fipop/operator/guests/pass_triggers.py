@@ -32,6 +32,7 @@ class PassTriggers:
             floating_ip.paused,
             floating_ip.ignored_claims,
             floating_ip.cluster,
+            floating_ip.status.guest.removal if floating_ip.status.guest is not None else None,
         )
         if self._told.get(key) != telling:
             self._told[key] = telling

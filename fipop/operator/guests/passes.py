@@ -38,13 +38,15 @@ from fipop.settings.options import Settings
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
-from fipop.state.observations import GuestObservation, observe, unreachable
+from fipop.state.observations import GuestObservation, observe, provisioning, unreachable
 
 logger = logging.getLogger(__name__)
 
 NEW_GUEST_SECONDS = 5.0
 """A status is written when it is known, not in steps on the way there."""
 FIRST_PASS_SECONDS = 0.5
+PROVISIONING_SECONDS = 3600.0
+"""How long a new cluster may stay disconnected until that is a fault (J10)."""
 LEAVING_SECONDS = 15.0
 """How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
 
@@ -174,7 +176,7 @@ class PassController:
         observation, retry_seconds = await self._try(
             guest, floating_ips, retired, schedule, may_run_helm=may_run_helm
         )
-        self.metrics.observe_pass(self.monotonic() - began, success=observation.reachable)
+        self.metrics.observe_pass(self.monotonic() - began, success=bool(observation.reachable))
         if self.guests.known(guest_id) is None:
             # It went while it was looked at, and what was noted meanwhile goes after it.
             self.metrics.forget_guest(guest.cluster_name)
@@ -191,6 +193,12 @@ class PassController:
 
     def _is_new(self, guest: Guest) -> bool:
         return self._age_seconds(guest) < NEW_GUEST_SECONDS
+
+    def _is_provisioning(self, guest: Guest) -> bool:
+        """Whether a disconnected guest is new, and no status tells of an answer or a fault of it."""
+        statuses = (each.status.guest for each in self.cache.floating_ips_of(guest.id))
+        was_tried = any(each is not None and each.reachable is not None for each in statuses)
+        return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
     def _age_seconds(self, guest: Guest) -> float:
         return (self.now() - guest.created).total_seconds()
@@ -215,6 +223,8 @@ class PassController:
             kubeconfig = await read_kubeconfig(self.client, guest)
         except NotConnectedError as error:
             self._note_rollout(guest, None, installing=installing)
+            if self._is_provisioning(guest):
+                return provisioning(installs=installing), None
             return unreachable("GuestDisconnected", str(error), installs=installing), None
         except KubeconfigMissingError as error:
             schedule.failures += 1
@@ -226,6 +236,9 @@ class PassController:
         task = self._task(guest, floating_ips, retired, kubeconfig)
         served = {each.meta.key: each.status.addresses for each in floating_ips}
         unknown = task.settings.unknown_options
+        if task.opted_in:
+            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before.
+            self.departures.forget(guest.id)
         with self.inspector.pass_under_way(guest.id, task.granted):
             report = await self.sessions.run_pass(
                 # An address in the ConfigMap is told before charts and helm are waited for.
@@ -256,8 +269,6 @@ class PassController:
         self._note_rollout(guest, report, installing=task.opted_in)
         if task.leaving:
             self.departures.note(guest.id, report.has_ours)
-        elif task.opted_in:
-            self.departures.forget(guest.id)
         if report.awaits_helm:
             self.requests.add_install(guest.id, judge_urgency(task, report))
 

@@ -94,7 +94,7 @@ def test_an_empty_config_map_gives_the_documented_defaults() -> None:
 
 def test_every_field_has_an_option_of_its_own() -> None:
     is_option = [field.name != "unknown_options" for field in fields(Settings)]
-    assert len(OPTIONS) == sum(is_option) == 31
+    assert len(OPTIONS) == sum(is_option) == 32
 
 
 def test_the_option_table_in_the_documentation_has_every_option_with_its_default() -> None:

@@ -1,6 +1,7 @@
 from fipop.api.conditions import Verdict
 from fipop.api.rendering import INT64_MAX
-from fipop.operator.addresses.ranges import build_conditions, describe
+from fipop.kube.resources import MANAGEMENT_CLUSTERS
+from fipop.operator.addresses.ranges import build_conditions, describe, describe_unknown_harvester
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import build_range, build_reservation, cache_of
 
@@ -77,3 +78,30 @@ def test_the_younger_names_all_older_ones_that_take_addresses_from_it() -> None:
         "addresses in common are given out by the older: older, old",
     )
     assert conditions(cache, "older")[1][0] is Verdict.FALSE
+
+
+def test_a_range_whose_harvester_cluster_is_not_in_rancher_says_so_and_names_those_that_are() -> None:
+    """Whose name is misspelt serves no new guest, and looked as if all were well."""
+    cache = cache_of(
+        ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterClusterName": "harvster-1"})]
+    )
+    assert describe_unknown_harvester(cache, cache.ranges.all()[0]).endswith("under that name")
+    for number in (2, 1):
+        add_harvester(cache, f"harvester-{number}")
+    unknown = describe_unknown_harvester(cache, cache.ranges.all()[0])
+    assert '"harvster-1"; known: "harvester-1", "harvester-2".' in unknown
+    ready, _ = build_conditions(
+        cache.ranges.all()[0], cache.allocations, cache.allocations.ranges.usage("pool"), unknown
+    )
+    assert (ready.verdict, ready.reason) == (Verdict.TRUE, "HarvesterNotFound")
+    assert ready.message == f"254 addresses; {unknown}"
+    add_harvester(cache, "harvster-1")
+    assert describe_unknown_harvester(cache, cache.ranges.all()[0]) == ""
+
+
+def add_harvester(cache: ClusterCache, name: str) -> None:
+    metadata = {"name": f"c-{name}", "uid": name, "resourceVersion": "1"}
+    cache.observe(
+        MANAGEMENT_CLUSTERS,
+        {"metadata": metadata, "spec": {"displayName": name}, "status": {"provider": "harvester"}},
+    )

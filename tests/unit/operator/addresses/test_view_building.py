@@ -65,6 +65,7 @@ class Bench:
             gate=AllocationGate(reach.could_serve, adopted=True, is_shut=False),
             guests=guests,
             carrier_of=lambda _name: None,
+            removal_of=lambda _floating_ip, _cluster: None,
         )
 
     def view(self, **denied: Any) -> View:

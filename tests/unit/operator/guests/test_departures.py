@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fipop.api.models import Removal
 from fipop.operator.guests.departures import Departures
 from fipop.operator.rollout_parts import build_departures
 from fipop.rancher.matching import Guest
@@ -22,9 +23,12 @@ class Fleet:
         self.guests: list[Guest] = [guest_of(f"stays-{number}") for number in range(staying)]
         self.guests += [replace(guest_of(f"leaves-{number}"), opted_in=False) for number in range(leaving)]
         self.confirmed, self.told = 0, list[int]()
+        self.records: dict[str, Removal] = {}
         self.departures = Departures(
             settings=lambda: self.settings,
             guests=lambda: self.guests,
+            recorded=lambda guest_id: frozenset({self.records.get(guest_id, Removal.PENDING)}),
+            is_listed=True,
             confirmed=lambda: self.confirmed,
             tell=self.told.append,
         )
@@ -52,6 +56,19 @@ def test_a_few_guests_are_left_once_all_that_may_leave_were_looked_at() -> None:
     fleet.look()
     assert fleet.removable() == ["leaves-0", "leaves-1", "leaves-2"]
     assert fleet.told == []
+
+
+def test_guests_whose_opting_out_is_still_to_be_recorded_count_and_lose_nothing() -> None:
+    """Statuses are written one after the other: the first ones must not pass as a few."""
+    fleet = Fleet(0, 12)
+    fleet.look()
+    fleet.records = {f"leaves-{number}": Removal.ON_OPT_OUT for number in range(2, 12)}
+    assert fleet.removable() == []
+    assert fleet.told == [12]
+    fleet = Fleet(50, 3)
+    fleet.look()
+    fleet.records = {"leaves-0": Removal.ON_OPT_OUT, "leaves-1": Removal.DONE}
+    assert fleet.removable() == ["leaves-2"]
 
 
 def test_guests_without_our_releases_do_not_count() -> None:
@@ -85,10 +102,12 @@ async def test_after_a_restart_nothing_is_removed_before_every_guest_is_known() 
     operator = SmallOperator()
     for number in range(3):
         operator.add_guest(f"c-m-{number}")
+        operator.ask(f"c-m-{number}", has=f"10.0.0.1{number}", guest={"removal": "Pending"})
     configuration = FakeConfiguration(settings=REMOVING)
     estate = build_estate(operator.cache, operator.client, configuration=configuration)
     guests = operator.term.guests
     departures = build_departures(estate, guests=guests, notices=operator.term.notices)
+    departures.is_listed = True
     await guests.discover("c-m-0")
     departures.note("c-m-0", True)
     assert not departures.may_remove("c-m-0")

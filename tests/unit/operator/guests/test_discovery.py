@@ -33,6 +33,7 @@ class World:
         self.cache = cache_of(ranges=[ANYWHERE] if ranges is None else ranges)
         self.made: list[Json] = []
         self.error: Exception | None = None
+        self.creates = True
         self.learned: list[str] = []
         self.lost: list[str] = []
         self.recorded = RecordedEvents()
@@ -43,6 +44,7 @@ class World:
             guests=cast("Any", SimpleNamespace(known=lambda _id: None, discover=self._discover)),
             events=self.recorded,
             now=lambda: NOW,
+            creates=lambda: self.creates,
             learned=lambda guest: self.learned.append(guest.id),
             lost=lambda guest: self.lost.append(guest.id),
             waiting=self.waiting,
