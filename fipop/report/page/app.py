@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from importlib import resources
 from itertools import islice
+from typing import Any
 
 import jinja2
 from aiohttp import web
@@ -199,7 +200,7 @@ def _csv(name: str, text: str) -> web.Response:
     return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
 
 
-def _cut(rows: Iterable[object]) -> dict[str, object]:
+def _cut(rows: Iterable[object]) -> dict[str, Any]:
     """Return what a table shows of rows: the first PAGE_ROWS, and how many more there are."""
     rest = iter(rows)
     return {"rows": tuple(islice(rest, PAGE_ROWS)), "more": sum(1 for _ in rest)}
