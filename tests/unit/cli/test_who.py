@@ -65,6 +65,8 @@ def test_what_only_looks_like_an_address_is_called_none(run: Callable[..., Any],
     result = run(command, "10.0.0.999")
     assert (result.exit_code, "not an IP address" in result.stderr) == (1, True)
     assert "not an IP address" not in run(command, "10.9.9.9").stderr
+    without = picture(clusters=[build_cluster("demo", "c-m-1")])
+    assert "not an IP address" not in run(command, "demo", found=without).stderr
 
 
 def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any]) -> None:
