@@ -152,7 +152,7 @@ class ApiUnreachableError(ApiError):
     """No answer: connection refused, cut, or the deadline passed; a write may have been committed.
 
     `reason` is our own word: ConnectionRefused, ConnectionFailed, NameResolution, CertificateInvalid,
-    TlsHandshake, AddressRefused, ConnectionCut, Timeout, NoAnswerYet.
+    TlsHandshake, AddressRefused, ProxyRefused, ConnectionCut, Timeout, NoAnswerYet.
     """
 
     outcome_unknown = True

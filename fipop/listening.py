@@ -1,7 +1,7 @@
 """HTTP servers that a flood of connections does not hold up: the probes' and the metrics'.
 
-Anybody in the management cluster can connect to them. A connection that does not ask within seconds is cut, and where
-there are too many the one goes that has been idle longest: who asks something is answered.
+Anybody in the management cluster can connect to them. A connection that does not ask within seconds is cut. If there
+are too many connections, the peer that has the most loses one: its oldest that asks nothing, else its oldest.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -60,12 +61,23 @@ def _build_logger() -> logging.Logger:
 
 
 class HttpListener:
-    """Serves some paths by GET, on one port or on two while it moves."""
+    """Serves some paths by GET, on one port or on two while it moves.
 
-    def __init__(self, routes: dict[str, Handler], *, limits: ListenLimits | None = None) -> None:
+    Every answer has `headers`, also one that no handler made (404, 405), unless its handler set them.
+    """
+
+    def __init__(
+        self,
+        routes: dict[str, Handler],
+        *,
+        limits: ListenLimits | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._headers = headers or {}
         self._limits = limits or ListenLimits()
         self._guards: dict[asyncio.BaseTransport, _Guard] = {}
         app = web.Application(middlewares=[self._mark])
+        app.on_response_prepare.append(self._add_headers)
         for path, handler in routes.items():
             app.router.add_get(path, handler)
         self._runner = web.AppRunner(
@@ -109,6 +121,10 @@ class HttpListener:
         response.force_close()
         return response
 
+    async def _add_headers(self, _request: web.Request, response: web.StreamResponse) -> None:
+        for name, value in self._headers.items():
+            response.headers.setdefault(name, value)
+
     def _protect(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
@@ -126,17 +142,23 @@ class _Guard(asyncio.Protocol):
         self._limits = limits
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.peer = ""
         self.is_asking = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if len(self._guards) >= self._limits.connections:
-            # The oldest that asks nothing; else the oldest.
-            idle = (each for each in self._guards.values() if not each.is_asking)
-            next(idle, next(iter(self._guards.values()))).cut()
+            self._make_room()
+        self.peer = (transport.get_extra_info("peername") or ("",))[0]
         self._transport = cast("asyncio.Transport", transport)
         self._guards[transport] = self
         self._inner.connection_made(transport)
         self._set_timer(self._limits.header_seconds)
+
+    def _make_room(self) -> None:
+        """Cut a connection of the peer that has the most, so that a peer that floods takes no other's place."""
+        [(busiest, _)] = Counter(each.peer for each in self._guards.values()).most_common(1)
+        theirs = [each for each in self._guards.values() if each.peer == busiest]
+        next((each for each in theirs if not each.is_asking), theirs[0]).cut()
 
     def asked(self, seconds: float) -> None:
         """Note that a whole request came; so long may its answer take."""

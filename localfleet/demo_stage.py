@@ -30,8 +30,9 @@ PROVIDER_VALUES = "image:\n  repository: registry.example/fipop\n  tag: dev\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Everything that runs."""
+    """Everything that runs; `exits` has what is stopped at the end."""
 
+    exits: AsyncExitStack
     fleet: LocalFleet
     report: Report
     narrator: Narrator
@@ -67,6 +68,7 @@ async def open_stage(report: Report, programs: Mapping[str, Path]) -> AsyncItera
         for name, plane in guests.items():
             narrator.watch_guest(name, plane.client)
         yield Stage(
+            exits=exits,
             fleet=fleet,
             report=report,
             narrator=narrator,
@@ -131,18 +133,14 @@ async def _deploy(
     return operator
 
 
-@asynccontextmanager
-async def open_provider(stage: Stage, guest: str) -> AsyncIterator[ProviderProcess]:
-    """Run in a guest what the chart of kube-vip-cloud-provider deployed there, until the end."""
+async def start_provider(stage: Stage, guest: str) -> None:
+    """Run in a guest what the chart of kube-vip-cloud-provider deployed there, as long as the stage is open."""
     provider = ProviderProcess(
         plane=stage.guests[guest], folder=stage.fleet.folder / f"provider-{guest}", ports=stage.fleet.ports
     )
     await provider.start()
+    stage.exits.push_async_callback(provider.process.stop)
     stage.report.step(f"fipop runs in {guest} as its cloud provider, as the chart's ServiceAccount")
-    try:
-        yield provider
-    finally:
-        await provider.process.stop()
 
 
 def kubeconfig_lines(stage: Stage) -> list[str]:
@@ -153,6 +151,7 @@ def kubeconfig_lines(stage: Stage) -> list[str]:
         f"alias kubectl={kubectl} fipop={Path(sys.executable).parent / 'fipop'}",
         *(f"export KUBECONFIG={plane.admin_kubeconfig}   # {plane.name}" for plane in planes),
         f"fipop status --kubeconfig {stage.management.admin_kubeconfig}",
+        f"fipop check --allow-loopback-guests --kubeconfig {stage.management.admin_kubeconfig}",
         f"fipop web --kubeconfig {stage.management.admin_kubeconfig}   # the page, at http://127.0.0.1:8090/",
         f"curl -s {stage.operator.metrics_url}",
         f"tail -f {stage.operator.process.log}",

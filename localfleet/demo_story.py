@@ -11,7 +11,7 @@ import yaml
 
 from localfleet.client import Json
 from localfleet.demo_services import API, is_served, open_services, read_services
-from localfleet.demo_stage import GUESTS, INTERVAL_SECONDS, OPTED_IN, Stage, open_provider
+from localfleet.demo_stage import GUESTS, INTERVAL_SECONDS, OPTED_IN, Stage, start_provider
 from localfleet.errors import DeadlineError
 from localfleet.observation import (
     OURS,
@@ -74,15 +74,15 @@ async def tell(stage: Stage, evidence: Evidence) -> Ending:
     for name in GUESTS:
         await _bring_up(stage, evidence, name)
     await _wait_for_guests(stage)
-    async with open_provider(stage, "demo"):
-        stage.report.chapter("Services in demo")
-        evidence.waited_for = await open_services(stage.guests["demo"].client)
-        stage.report.step(f"the Service api waits: {evidence.waited_for}")
-        stage.report.chapter("An admin's day")
-        await _claim_addresses(stage, evidence)
-        demo = stage.guests["demo"].client
-        await _hope(stage, "the Service api has demo's second floating IP", lambda: is_served(demo, API))
-        evidence.services = await read_services(demo)
+    await start_provider(stage, "demo")
+    stage.report.chapter("Services in demo")
+    evidence.waited_for = await open_services(stage.guests["demo"].client)
+    stage.report.step(f"the Service api waits: {evidence.waited_for}")
+    stage.report.chapter("An admin's day")
+    await _claim_addresses(stage, evidence)
+    demo = stage.guests["demo"].client
+    await _hope(stage, "the Service api has demo's second floating IP", lambda: is_served(demo, API))
+    evidence.services = await read_services(demo)
     stage.report.chapter("The guest plain is deleted in Rancher")
     await _say_goodbye(stage, evidence)
     stage.report.chapter("Nothing happens for a while")

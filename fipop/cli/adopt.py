@@ -37,7 +37,7 @@ _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
     short_help="What fipop will do with the objects of kube-fip-operator.",
     epilog=EXIT_CODES.replace(
         "something is wrong or was not found", "somebody should look before the switch"
-    ),
+    ).replace(", 4 all is well as far as the reader's rights go", ""),
 )
 @click.option(
     "--dry-run", is_flag=True, help="Needed: adopting itself is what the operator does when it starts."

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 from dataclasses import dataclass
 
 import click
 
-from fipop.cli.durations import DURATION
 from fipop.cli.reading import (
     EXIT_CODES,
+    EXIT_INCOMPLETE,
     EXIT_WRONG,
     Reading,
     fail,
     loopback_option,
     reading_options,
     run_reading,
+    wait_option,
+    wait_until,
 )
 from fipop.errors import StartError
 from fipop.guest.helm.runner import find_helm
@@ -30,7 +30,7 @@ from fipop.report.checks import (
     check_rights,
     check_schemas,
 )
-from fipop.report.facts import Facts
+from fipop.report.facts import Facts, Unread
 from fipop.report.fleet import report_guests
 from fipop.report.picture import Picture
 from fipop.report.probes import probe_charts, probe_credential, probe_guests, probe_secret_rights
@@ -39,17 +39,17 @@ from fipop.report.reading import read_facts
 from fipop.report.rendering import Output
 from fipop.texts import clean
 
-_POLL_SECONDS = 3.0
 _SIGNS = {CheckVerdict.OK: "√", CheckVerdict.WARNING: "‼", CheckVerdict.FAILED: "×"}
 _HEADER = ("SECTION", "CHECK", "VERDICT", "MESSAGE", "ADVICE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """All checks, in their order."""
+    """All checks, in their order; `passed` if none failed. Nothing is known of what is `unread`."""
 
     passed: bool
     checks: tuple[Check, ...]
+    unread: tuple[Unread, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,7 @@ class _Wish:
 @click.option(
     "--helm", envvar="FIPOP_HELM", help="The helm program to fetch charts with; default: the one on PATH."
 )
-@click.option(
-    "--wait", type=DURATION, is_flag=False, flag_value="5m", help="Try again until nothing fails, e.g. 5m."
-)
+@wait_option
 @loopback_option
 @reading_options
 def check(
@@ -85,7 +83,7 @@ def check(
     no_guests: bool,
     no_charts: bool,
     helm: str | None,
-    wait: float | None,
+    wait: float,
     allow_loopback_guests: bool,
 ) -> None:
     """Check what fipop needs: CRDs, rights, leader, options, charts, ranges, and each guest up to its ready pods.
@@ -99,7 +97,7 @@ def check(
         helm=_find_helm(helm),
         allow_loopback=allow_loopback_guests,
     )
-    found = run_reading(lambda: _check_until(reading, wish, wait or 0.0))
+    found = run_reading(lambda: wait_until(lambda: _check_once(reading, wish), _name_failures, wait))
     is_short = reading.output is Output.SHORT
     shown = [each for each in found.checks if not (is_short and each.verdict is CheckVerdict.OK)]
     if reading.is_for_people:
@@ -109,6 +107,8 @@ def check(
         reading.tell(found, _HEADER, rows)
     if not found.passed:
         sys.exit(EXIT_WRONG)
+    if found.unread:
+        sys.exit(EXIT_INCOMPLETE)
 
 
 def _find_helm(given: str | None) -> str | None:
@@ -120,26 +120,17 @@ def _find_helm(given: str | None) -> str | None:
         return None
 
 
-async def _check_until(reading: Reading, wish: _Wish, wait_seconds: float) -> CheckReport:
-    until = time.monotonic() + wait_seconds
-    told = 0
-    while True:
-        checks = tuple(await _check_once(reading, wish))
-        missed = sum(each.verdict is CheckVerdict.FAILED for each in checks)
-        if not missed or time.monotonic() >= until:
-            return CheckReport(passed=not missed, checks=checks)
-        if missed != told:
-            click.echo(f"waiting: {missed} of {len(checks)} checks fail", err=True)
-            told = missed
-        await asyncio.sleep(min(_POLL_SECONDS, max(0.0, until - time.monotonic())))
+def _name_failures(found: CheckReport) -> str:
+    missed = sum(each.verdict is CheckVerdict.FAILED for each in found.checks)
+    return f"{missed} of {len(found.checks)} checks fail" if missed else ""
 
 
-async def _check_once(reading: Reading, wish: _Wish) -> list[Check]:
+async def _check_once(reading: Reading, wish: _Wish) -> CheckReport:
     async with reading.connect() as client:
         facts = await read_facts(client, namespace=reading.operator_namespace)
         picture = Picture(facts)
         guests = _choose_guests(picture, facts, wish)
-        return [
+        checks = (
             *check_rights(facts),
             *check_schemas(facts),
             *check_operator(facts),
@@ -148,7 +139,9 @@ async def _check_once(reading: Reading, wish: _Wish) -> list[Check]:
             *(await probe_charts(facts, wish.helm) if wish.charts else ()),
             *check_ranges(report_ranges(picture)),
             *await probe_guests(client, picture, guests, allow_loopback=wish.allow_loopback),
-        ]
+        )
+    passed = not any(each.verdict is CheckVerdict.FAILED for each in checks)
+    return CheckReport(passed=passed, checks=checks, unread=facts.unread)
 
 
 def _choose_guests(picture: Picture, facts: Facts, wish: _Wish) -> list[str]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import io
+import os
+import signal
+import sys
 from typing import Any
 
 import click
@@ -37,6 +41,20 @@ class LazyGroup(click.Group):
         command: Any = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a closed pipe (`| head`) and ctrl-C end it with the exit codes that shells expect."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A terminal that is not UTF-8 gets "?" for a character that it does not have.
+            sys.stdout.reconfigure(errors="replace")
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Python flushes the stream once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + signal.SIGPIPE)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
 
 
 @click.group(

@@ -17,6 +17,7 @@ import click
 from fipop.api import names
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import run_until_asked
+from fipop.cli.reading import loopback_option
 from fipop.errors import FipopError
 from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
 from fipop.operator.app import Operator
@@ -75,11 +76,7 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     is_flag=True,
     help="Work without the Lease. Safe, but two operators do everything twice.",
 )
-@click.option(
-    "--allow-loopback-guests",
-    is_flag=True,
-    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
-)
+@loopback_option
 @click.option(
     "--resync-seconds",
     type=click.FloatRange(min=1.0),

@@ -7,6 +7,7 @@ import functools
 import gc
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import click
 
 from fipop.api import names
-from fipop.errors import ApiError, FipopError
+from fipop.cli.go_flags import GoDuration
+from fipop.errors import PASSING_ERRORS, ApiError, FipopError
 from fipop.kube.access import SERVICE_ACCOUNT, connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.client import Connection, KubeClient
 from fipop.kube.limits import ReadLimits
@@ -24,8 +26,8 @@ from fipop.report.rendering import Output, dump, table, to_csv
 from fipop.texts import clean
 
 _MOST_BYTES = 512 * 1024 * 1024
-_PAGE_ITEMS = 2500
-"""More at once than the operator asks for: somebody waits, and nothing else is to be done meanwhile."""
+POLL_SECONDS = 2.0
+"""Between two checks while a command waits."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -53,7 +55,7 @@ class Reading:
     def connect(self) -> KubeClient:
         """Give a client with the reader's own rights. KubeAccessError where no access is configured."""
         # Our own API server is trusted with the size of its lists, as the operator trusts it.
-        limits = ReadLimits(answer_bytes=_MOST_BYTES, list_bytes=_MOST_BYTES, page_items=_PAGE_ITEMS)
+        limits = ReadLimits(answer_bytes=_MOST_BYTES, list_bytes=_MOST_BYTES)
         return KubeClient(self._connection(), limits=limits, user_agent="fipop")
 
     def _connection(self) -> Connection:
@@ -128,6 +130,16 @@ loopback_option = click.option(
 )
 """For the commands that ask guests."""
 
+wait_option = click.option(
+    "--wait",
+    type=GoDuration(),
+    default=0.0,
+    is_flag=False,
+    flag_value="5m",
+    help="Wait until nothing is wrong or pending, for example 90s. Without a duration: 5m.",
+)
+"""For the commands that `wait_until` runs."""
+
 _ACCESS = (
     click.option(
         "--kubeconfig",
@@ -154,6 +166,29 @@ _TELLING = (
     ),
     click.option("--no-color", is_flag=True, help="Print without colors, as NO_COLOR=1 does."),
 )
+
+
+async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], str], seconds: float) -> T:
+    """Return what `read` returns once `waits_for` it is nothing, or once `seconds` are over.
+
+    Meanwhile what is waited for goes to standard error. A request that fails as in a restart of the API server ends
+    nothing while there is time.
+    """
+    until, shown = time.monotonic() + seconds, ""
+    while True:
+        try:
+            found = await read()
+            awaited = waits_for(found)
+            if not awaited or time.monotonic() >= until:
+                return found
+        except PASSING_ERRORS as error:
+            if time.monotonic() >= until:
+                raise
+            awaited = str(error)
+        if awaited != shown:
+            click.echo(f"waiting: {clean(awaited)}", err=True)
+            shown = awaited
+        await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - time.monotonic())))
 
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import click
 
-from fipop.cli.durations import DURATION
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
@@ -20,6 +17,8 @@ from fipop.cli.reading import (
     reading_options,
     run_reading,
     tell_unread,
+    wait_option,
+    wait_until,
 )
 from fipop.operator.rollout.progress import Phase
 from fipop.report.facts import Facts
@@ -32,7 +31,6 @@ from fipop.report.rollout import RolloutReport
 from fipop.report.status import StatusReport, report_status
 from fipop.texts import clean
 
-_POLL_SECONDS = 2.0
 _HEADER = ("RANGE", "SPACE", "FULL", "", "USED", "QUARANTINED", "FREE", "TOTAL", "FULL IN", "STATE")
 _CSV_HEADER = (
     *("range", "space", "pool", "percent", "used", "quarantined", "free", "total", "outOfRange"),
@@ -44,11 +42,9 @@ _WIDE_HEADER = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "
 @click.command(short_help="Ranges, what is not ready and why, the operator's health.", epilog=EXIT_CODES)
 @click.option("-n", "--namespace", help="Show only what is wrong with the floating IPs of this guest.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Show those of all guests (the default).")
-@click.option(
-    "--wait", type=DURATION, is_flag=False, flag_value="5m", help="Wait until all is well, e.g. 90s or 5m."
-)
+@wait_option
 @reading_options
-def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wait: float | None) -> None:
+def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wait: float) -> None:
     """Show how full the ranges are, what is not ready and why, and how the operator is."""
     if namespace and all_namespaces:
         raise click.UsageError("-n and -A exclude each other")
@@ -74,26 +70,22 @@ def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wai
         sys.exit(EXIT_INCOMPLETE)
 
 
-async def _read(
-    reading: Reading, namespace: str | None, wait_seconds: float | None
-) -> tuple[Picture, StatusReport]:
-    until = time.monotonic() + (wait_seconds or 0.0)
-    told = ""
-    while True:
+async def _read(reading: Reading, namespace: str | None, wait_seconds: float) -> tuple[Picture, StatusReport]:
+    async def read() -> tuple[Picture, StatusReport]:
         facts = await look(reading, lambda client: read_facts(client, namespace=reading.operator_namespace))
         picture = Picture(facts)
         found = report_status(picture)
-        if namespace is not None:
-            found = _only(found, namespace)
-        if found.healthy or time.monotonic() >= until:
-            return picture, found
-        waiting = (
-            f"waiting: {found.problems[0].name} {found.problems[0].reason}, {len(found.problems)} in all"
-        )
-        if waiting != told:
-            click.echo(clean(waiting), err=True)
-            told = waiting
-        await asyncio.sleep(min(_POLL_SECONDS, max(0.0, until - time.monotonic())))
+        return picture, found if namespace is None else _only(found, namespace)
+
+    def waits_for(seen: tuple[Picture, StatusReport]) -> str:
+        awaited = [
+            f"{each.name} {each.reason}"
+            for each in seen[1].problems
+            if each.is_wrong or (each.kind == "FloatingIP" and each.reason != "Paused")
+        ]
+        return f"{awaited[0]}, {len(awaited)} in all" if awaited else ""
+
+    return await wait_until(read, waits_for, wait_seconds)
 
 
 def _only(found: StatusReport, namespace: str) -> StatusReport:

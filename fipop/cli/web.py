@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from pathlib import Path
 
 import click
 
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import run_until_asked
-from fipop.cli.reading import EXIT_NO_ACCESS, EXIT_WRONG, Reading, access_options
+from fipop.cli.reading import EXIT_NO_ACCESS, EXIT_WRONG, Reading, access_options, fail
 from fipop.errors import FipopError
-from fipop.listening import HttpListener
-from fipop.report.page.app import Page, is_local_host
+from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.reading import read_facts
 
@@ -46,15 +44,13 @@ def web(
     try:
         asyncio.run(run_until_asked(_serve(reading, bind, port), name="page"))
     except (FipopError, OSError) as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(EXIT_NO_ACCESS if isinstance(error, FipopError) else EXIT_WRONG)
+        fail(str(error), EXIT_NO_ACCESS if isinstance(error, FipopError) else EXIT_WRONG)
 
 
 async def _serve(reading: Reading, bind: str, port: int) -> None:
     async with reading.connect() as client:
         snapshots = Snapshots(lambda: read_facts(client, namespace=reading.operator_namespace))
-        page = Page(snapshots, local_only=is_local_host(bind))
-        listener = HttpListener(page.routes())
+        listener = Page(snapshots).listener()
         try:
             await listener.setup()
             await listener.listen(bind, port)

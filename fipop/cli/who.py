@@ -10,7 +10,6 @@ import click
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
-    EXIT_WRONG,
     Reading,
     fail,
     look,
@@ -72,9 +71,19 @@ def who(*, reading: Reading, asked: str, guest: bool, allow_loopback_guests: boo
             _tell_guest(words)
     tell_unread(found.unread)
     if not found.addresses or all(each.state is AddressState.UNKNOWN for each in found.addresses):
-        fail(f"nothing is known of {asked}", EXIT_WRONG)
+        fail(_unknown(facts, asked))
     if found.unread:
         sys.exit(EXIT_INCOMPLETE)
+
+
+def _unknown(facts: Facts, asked: str) -> str:
+    if read_address(asked) is not None:
+        return f"nothing is known of {asked}"
+    if find_namespaces(Picture(facts), asked):
+        return f'no address of "{asked}" is known'
+    return (
+        f'nothing is known of "{asked}": it is not an IP address, and no cluster or floating IP has this name'
+    )
 
 
 async def _find(
@@ -201,7 +210,7 @@ def history(*, reading: Reading, asked: str) -> None:
     reading.tell(found, _TENURES, rows)
     tell_unread(facts.unread)
     if not found:
-        fail(f"nobody is known to have had {asked}" if address else f"nothing is known of {asked}")
+        fail(f"nobody is known to have had {asked}" if address else _unknown(facts, asked))
     if facts.unread:
         sys.exit(EXIT_INCOMPLETE)
 

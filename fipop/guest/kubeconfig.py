@@ -181,7 +181,7 @@ def _check_host(host: str, *, allow_loopback: bool) -> None:
     if local and not allow_loopback:
         raise KubeconfigError(
             field="cluster.server",
-            reason="leads to this machine, its link or a metadata service",
+            reason="leads to this machine, its link or a metadata service (local fleets: --allow-loopback-guests)",
         )
 
 

@@ -20,6 +20,7 @@ from fipop.kube.connection import Connection
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
+    from kubernetes.config.kube_config import ConfigNode
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0
@@ -27,26 +28,46 @@ TOKEN_SECONDS = 60.0
 _MALFORMED = (OSError, ValueError, TypeError, LookupError, AttributeError)
 """What the kubernetes package lets through where a kubeconfig has not the shape it expects."""
 
+_NEVER_BY_PROXY = "localhost,127.0.0.0/8,::1"
+"""Servers that kubectl reaches directly, whatever NO_PROXY says."""
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+
 
 def connection_from_kubeconfig(path: Path | str | None = None, *, context: str | None = None) -> Connection:
-    """Return the connection that a kubeconfig file describes; without a path kubectl's default file is read."""
+    """Return the connection that a kubeconfig file describes; without a path kubectl's default file is read.
+
+    A proxy is used as kubectl uses it: that of the cluster's `proxy-url`, or of HTTPS_PROXY, except for NO_PROXY.
+    """
     from kubernetes import config  # noqa: PLC0415 - 0.2 s that only a program's start should pay
     from kubernetes.client import Configuration  # noqa: PLC0415
+    from kubernetes.config import kube_config  # noqa: PLC0415
 
     configuration = Configuration()
     # The package writes certificates that stand in the kubeconfig to files and leaves them there until exit.
     with tempfile.TemporaryDirectory() as folder:
         try:
-            config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=None if path is None else str(path),
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-                temp_file_path=folder,
+            source = str(path or kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+            found = kube_config.KubeConfigMerger(source).config  # type: ignore[no-untyped-call]
+            if found is None:
+                raise KubeAccessError(
+                    server="", problem=f'there is no kubeconfig at "{source}": name one with --kubeconfig'
+                )
+            _check_context(found, context)
+            loader = kube_config.KubeConfigLoader(  # type: ignore[no-untyped-call]
+                found, context, config_base_path=None, temp_file_path=folder
             )
-            return _connection(configuration, passing=Path(folder).absolute())
+            loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+            user = found["users"].get_with_name(loader.current_context["context"].get("user"), safe=True)
+            return _connection(configuration, user, passing=Path(folder).absolute())
         except (config.ConfigException, YAMLError, *_MALFORMED) as error:
             raise KubeAccessError(server=str(path or ""), problem="the kubeconfig cannot be used") from error
+
+
+def _check_context(found: ConfigNode, context: str | None) -> None:
+    names = [each["name"] for each in found["contexts"].value]
+    if context is not None and context not in names:
+        problem = f'the kubeconfig has no context "{context}"; it has {", ".join(names) or "none"}'
+        raise KubeAccessError(server="", problem=problem)
 
 
 def connection_in_cluster(folder: Path = SERVICE_ACCOUNT) -> Connection:
@@ -69,13 +90,23 @@ def connection_in_cluster(folder: Path = SERVICE_ACCOUNT) -> Connection:
     )
 
 
-def _connection(configuration: Configuration, *, passing: Path | None = None) -> Connection:
-    """Build the connection; files in the folder `passing` are gone afterwards."""
+def _connection(configuration: Configuration, user: ConfigNode | None, *, passing: Path) -> Connection:
+    """Build the connection; files in the folder `passing` are gone afterwards.
+
+    Requests that would go out as somebody else than the user, or as nobody, are refused.
+    """
     token = configuration.api_key.get("BearerToken") or ""
     for problem, is_there in (
         ("insecure-skip-tls-verify is refused", not configuration.verify_ssl),
-        ("proxy-url is not supported", bool(configuration.proxy)),
         ("user name and password are not supported", token.lower().startswith("basic ")),
+        (
+            "impersonation (as, as-groups) is not supported",
+            user is not None and any(key in user["user"] for key in _IMPERSONATION),
+        ),
+        (
+            "the user has neither a token nor a client certificate. If a credential plugin makes them, log in again",
+            not token and not configuration.cert_file,
+        ),
     ):
         if is_there:
             raise KubeAccessError(server=str(configuration.host), problem=problem)
@@ -88,7 +119,22 @@ def _connection(configuration: Configuration, *, passing: Path | None = None) ->
         client_key_pem=_read(configuration.key_file),
         tls_server_name=configuration.tls_server_name,
         ca_path=None if ca_path is None or passing in ca_path.parents else ca_path,
+        proxy=_proxy(configuration),
     )
+
+
+def _proxy(configuration: Configuration) -> str | None:
+    from kubernetes.client.rest import should_bypass_proxies  # noqa: PLC0415
+
+    proxy, server = configuration.proxy or "", str(configuration.host)
+    if not proxy or should_bypass_proxies(server, f"{configuration.no_proxy or ''},{_NEVER_BY_PROXY}"):
+        return None
+    if not proxy.startswith("http://") and "://" in proxy:
+        problem = (
+            f"a proxy by {proxy.partition(':')[0]} (HTTPS_PROXY, proxy-url) is not supported: only by http"
+        )
+        raise KubeAccessError(server=server, problem=problem)
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _read(path: str | None) -> str | None:

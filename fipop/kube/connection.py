@@ -24,7 +24,8 @@ class Connection:
     machine's own certificate authorities are trusted. `token_source` wins over `token` and is asked at every call:
     for our own ServiceAccount token, which is renewed on disk. `local_addresses_allowed=False` refuses servers
     whose name leads to this machine, its link or a cloud's metadata service: for whatever a guest's kubeconfig says.
-    `ca_path` is the file that `ca_pem` was read from, where it is one that is kept up to date.
+    `ca_path` is the file that `ca_pem` was read from, where it is one that is kept up to date. `proxy` is the http URL
+    of the proxy through which the server is reached.
     """
 
     server: str
@@ -36,6 +37,7 @@ class Connection:
     tls_server_name: str | None = None
     local_addresses_allowed: bool = True
     ca_path: Path | None = None
+    proxy: str | None = field(default=None, repr=False)
 
     def authorization(self) -> str | None:
         """Return the Authorization header of the next call; raise KubeAccessError for a token that can't be one."""

@@ -139,4 +139,6 @@ def unreachable_reason(error: BaseException) -> str:
             return "ConnectionRefused"
         case aiohttp.ClientConnectorError():
             return "ConnectionFailed"
+        case aiohttp.ClientHttpProxyError():
+            return "ProxyRefused"
     return "ConnectionCut"

@@ -11,7 +11,7 @@ _KEEPALIVE_SECONDS = 30.0
 """Shorter than the 60 s and more after which servers and load balancers drop an idle connection."""
 
 
-def open_session(*, local_addresses_allowed: bool) -> aiohttp.ClientSession:
+def open_session(*, local_addresses_allowed: bool, proxy: str | None = None) -> aiohttp.ClientSession:
     """Open a session in the running loop. Who sends by it bounds connections and time, and names the TLS settings."""
     return aiohttp.ClientSession(
         connector=GuardedConnector(
@@ -22,6 +22,7 @@ def open_session(*, local_addresses_allowed: bool) -> aiohttp.ClientSession:
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # each call has its own deadline
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
+        proxy=proxy,
         # Compressed answers are neither asked for nor unpacked, so that no small answer becomes a large one.
         auto_decompress=False,
     )

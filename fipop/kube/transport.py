@@ -1,4 +1,4 @@
-"""One HTTP exchange with an API server: deadline, size cap, no redirects, no proxies, one clock.
+"""One HTTP exchange with an API server: deadline, size cap, no redirects, no proxy but the connection's, one clock.
 
 aiohttp is used directly, not through the kubernetes package: its clients follow redirects, take proxies from the
 environment, allow 300 s, keep 333 KiB per open connection and turn every object into pydantic models; 500 objects
@@ -210,8 +210,8 @@ class Transport:
         if self._session is None and self._shared is not None:
             self._session = self._shared.lend()
         elif self._session is None:
-            allowed = self._connection.local_addresses_allowed
-            self._session = open_session(local_addresses_allowed=allowed)
+            allowed, proxy = self._connection.local_addresses_allowed, self._connection.proxy
+            self._session = open_session(local_addresses_allowed=allowed, proxy=proxy)
         return self._session
 
     @contextmanager

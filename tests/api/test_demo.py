@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from localfleet.assets import ensure
+from localfleet.waiting import eventually
 
 LAST_LINE = re.compile(r"demo: (\d+) checks passed, (\d+) failed")
 STORY_SECONDS = 180
@@ -41,6 +42,14 @@ def is_left(path: str) -> bool:
     return Path(path).exists()
 
 
+async def kubectl(kubeconfig: str, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(ensure("kubectl"), f"--kubeconfig={kubeconfig}", *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    return out.decode()
+
+
 @pytest.mark.slow
 async def test_the_demo_passes_all_its_checks_and_what_is_kept_can_be_played_with_until_ctrl_c() -> None:
     async with demo("--keep") as process, asyncio.timeout(STORY_SECONDS):
@@ -52,12 +61,18 @@ async def test_the_demo_passes_all_its_checks_and_what_is_kept_can_be_played_wit
             story.append(line.decode().rstrip())
         exported = re.findall(r"export KUBECONFIG=(\S+) +# (\S+)", "\n".join(story))
         assert len(exported) == 4, "the management cluster and three guests"
-        kubectl = await asyncio.create_subprocess_exec(
-            *(ensure("kubectl"), f"--kubeconfig={exported[0][0]}", "get", "fip", "-A", "--no-headers"),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        shown, _ = await kubectl.communicate()
-        assert len(shown.decode().splitlines()) >= 2
+        assert any("fipop check --allow-loopback-guests" in line for line in story)
+        paths = {name: path for path, name in exported}
+        shown = await kubectl(exported[0][0], "get", "fip", "-A", "--no-headers")
+        assert len(shown.splitlines()) >= 2
+        await kubectl(paths["demo"], "create", "service", "loadbalancer", "later", "--tcp=8081")
+
+        async def has_address() -> bool:
+            return "kube-vip.io/loadbalancerIPs" in await kubectl(
+                paths["demo"], "get", "service", "later", "-o", "yaml"
+            )
+
+        await eventually(has_address, what="an address of the cloud provider, which runs on")
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(STOP_SECONDS):
             rest, _ = await process.communicate()

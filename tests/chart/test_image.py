@@ -59,3 +59,11 @@ def test_the_image_has_the_version_of_the_chart_and_of_the_package() -> None:
     project = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert project
     assert chart["appVersion"] == project[1]
+
+
+def test_the_documented_container_finds_the_kubeconfig_of_whoever_runs_it() -> None:
+    [command] = re.findall(r"^docker run .+$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    home = re.search(r"^ENV .*\bHOME=(\S+)", DOCKERFILE, re.MULTILINE)
+    assert home
+    assert f"-v ~/.kube:{home[1]}/.kube:ro" in command
+    assert '-u "$(id -u)"' in command, "the file of its user alone may be read by nobody else"

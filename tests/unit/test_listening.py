@@ -53,6 +53,34 @@ async def test_a_thousand_half_open_requests_keep_nobody_from_an_answer() -> Non
             writer.close()
 
 
+async def test_a_peer_that_asks_without_end_cuts_no_other_s_answer() -> None:
+    """130 connections that asked took the place of one whose answer was still to come."""
+    asking: asyncio.Queue[str | None] = asyncio.Queue()
+    go = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.Response:
+        asking.put_nowait(request.remote)
+        await go.wait()
+        return web.Response(text="hello")
+
+    listener = HttpListener({"/": slow})
+    await listener.setup()
+    await listener.listen("127.0.0.1", 0)
+    first = asyncio.create_task(ask(listener))
+    assert await asyncio.wait_for(asking.get(), 5) == "127.0.0.1"
+    flood = []
+    for _ in range(130):
+        _, other = await asyncio.open_connection("127.0.0.1", listener.port, local_addr=("127.0.0.2", 0))
+        other.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        flood.append(other)
+        assert await asyncio.wait_for(asking.get(), 5) == "127.0.0.2"
+    go.set()
+    assert await first == 200
+    for other in flood:
+        other.close()
+    await listener.close()
+
+
 @pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nX: y\r\n"])
 async def test_who_does_not_ask_in_time_is_cut(said: bytes) -> None:
     async with listening(header_seconds=0.2) as listener:

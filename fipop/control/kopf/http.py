@@ -152,6 +152,7 @@ class StreamSessions:
             headers={"User-Agent": "fipop", "Accept-Encoding": "identity"},
             middlewares=(self._exchange,),
             trust_env=False,
+            proxy=self._connection.proxy,
         )
         self._sessions.add(session)
         return session

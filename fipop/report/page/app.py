@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from importlib import resources
 from itertools import islice
+from typing import Any
 
 import jinja2
 from aiohttp import web
 
 from fipop.errors import FipopError, RangeUnknownError
-from fipop.listening import Handler
+from fipop.listening import Handler, HttpListener
 from fipop.report.addresses import (
     AddressReport,
     find_namespaces,
@@ -51,15 +52,18 @@ _ADDRESSES = ("address", "space", "range", "state", "namespace", "floatingIP", "
 
 
 class Page:
-    """Answers for the page. `local_only`: it listens on loopback, so a name that leads there is somebody's trick."""
+    """Answers for the page.
 
-    def __init__(self, snapshots: Snapshots, *, local_only: bool) -> None:
+    What comes from loopback (a browser of this machine, or one behind `kubectl port-forward`) must name loopback as its
+    host: another name that leads here is a web site that wants to read the page (DNS rebinding).
+    """
+
+    def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
-        self._local_only = local_only
         self._templates = build_environment()
 
-    def routes(self) -> dict[str, Handler]:
-        """Give all paths, flat: links are relative, whatever stands before them."""
+    def listener(self) -> HttpListener:
+        """Return the page's server. All paths are flat: links are relative, whatever stands before them."""
         routes: dict[str, Handler] = {
             "/": self._guard(self._overview),
             "/range": self._guard(self._range),
@@ -72,19 +76,19 @@ class Page:
         }
         for name, kind in _STATIC.items():
             routes[f"/{name}"] = _serve_static(name, kind)
-        return routes
+        return HttpListener(routes, headers=HEADERS)
 
     def _guard(self, answer: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            if self._local_only and not is_local_host(request.host):
-                return web.Response(status=421, text="this page is for this machine only\n", headers=HEADERS)
+            if is_local_host(request.remote or "") and not is_local_host(request.host):
+                return web.Response(
+                    status=421, text="open this page as http://localhost or http://127.0.0.1\n"
+                )
             try:
-                response = await answer(request)
+                return await answer(request)
             except FipopError as error:
                 logger.warning("the page cannot be shown", extra={"error": str(error)})
-                response = self._render("error.html", status=502, problem=str(error))
-            response.headers.update(HEADERS)
-            return response
+                return self._render("error.html", status=502, problem=str(error))
 
         return handle
 
@@ -107,41 +111,20 @@ class Page:
             drawn = None
         except ValueError:
             return self._show("missing.html", found, status=404, what="block of this range")
-        rows = _of_range(found, name)
-        return self._show(
-            "range.html",
-            found,
-            range=report,
-            map=drawn,
-            rows=tuple(islice(rows, PAGE_ROWS)),
-            more=sum(1 for _ in rows),
-        )
+        return self._show("range.html", found, range=report, map=drawn, **_cut(_of_range(found, name)))
 
     async def _floating_ips(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         only = request.query.get("ready", "")
-        chosen = [each for each in found.floating_ips if not only or each.ready == only]
-        return self._show(
-            "floating_ips.html",
-            found,
-            rows=chosen[:PAGE_ROWS],
-            more=max(0, len(chosen) - PAGE_ROWS),
-            only=only,
-        )
+        chosen = (each for each in found.floating_ips if not only or each.ready == only)
+        return self._show("floating_ips.html", found, only=only, **_cut(chosen))
 
     async def _guests(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
-        only = request.query.get("reachable", "")
-        wanted = {"yes": True, "no": False}.get(only)
-        chosen = [each for each in found.guests if wanted is None or each.reachable is wanted]
+        only_unreachable = request.query.get("reachable") == "no"
+        chosen = (each for each in found.guests if not only_unreachable or each.reachable is False)
         conditions = _conditions_by_guest(found.floating_ips)
-        return self._show(
-            "guests.html",
-            found,
-            rows=chosen[:PAGE_ROWS],
-            more=max(0, len(chosen) - PAGE_ROWS),
-            conditions=conditions,
-        )
+        return self._show("guests.html", found, conditions=conditions, **_cut(chosen))
 
     async def _search(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
@@ -169,16 +152,7 @@ class Page:
         return _csv("addresses.csv", to_csv(_ADDRESSES, map(_address_row, rows)))
 
     def _show(self, template: str, found: Snapshot, *, status: int = 200, **values: object) -> web.Response:
-        facts = found.picture.facts
-        return self._render(
-            template,
-            status=status,
-            now=facts.now,
-            operator=found.status.operator,
-            status_report=found.status,
-            unread=facts.unread,
-            **values,
-        )
+        return self._render(template, status=status, report=found.status, **values)
 
     def _render(self, template: str, *, status: int = 200, **values: object) -> web.Response:
         text = self._templates.get_template(template).render(**values)
@@ -215,7 +189,7 @@ def _serve_static(name: str, kind: str) -> Handler:
     body = (resources.files("fipop.report.page") / "static" / name).read_bytes()
 
     async def serve(_request: web.Request) -> web.Response:
-        headers = {**HEADERS, "Cache-Control": "max-age=300"}
+        headers = {"Cache-Control": "max-age=300"}
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
     return serve
@@ -224,6 +198,12 @@ def _serve_static(name: str, kind: str) -> Handler:
 def _csv(name: str, text: str) -> web.Response:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
+
+
+def _cut(rows: Iterable[object]) -> dict[str, Any]:
+    """Return what a table shows of rows: the first PAGE_ROWS, and how many more there are."""
+    rest = iter(rows)
+    return {"rows": tuple(islice(rest, PAGE_ROWS)), "more": sum(1 for _ in rest)}
 
 
 def _of_range(found: Snapshot, name: str) -> Iterator[AddressReport]:

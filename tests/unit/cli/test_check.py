@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from fipop.cli.main import main
 from fipop.report.checks import Check, failed, ok, warning
+from fipop.report.facts import Unread
 from fipop.report.picture import Picture
 from tests.unit.cli.access import Unasked
 from tests.unit.report.pictures import build_cluster, picture
@@ -22,7 +23,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Run the command over PICTURE; `checks` are those of each look at the ranges."""
     asked: list[list[str]] = []
 
-    def start(*arguments: str, checks: Iterable[list[Check]] = ([ok("ranges", "range pool")],)) -> Any:
+    def start(
+        *arguments: str,
+        checks: Iterable[list[Check]] = ([ok("ranges", "range pool")],),
+        found: Picture = PICTURE,
+        charset: str = "utf-8",
+    ) -> Any:
         looks = iter(checks)
         last: list[Check] = []
 
@@ -32,7 +38,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             return last
 
         async def read(*_: object, **__: object) -> Any:
-            return PICTURE.facts
+            return found.facts
 
         async def nothing(*_: object, **__: object) -> list[Check]:
             return []
@@ -53,8 +59,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         ):
             monkeypatch.setattr(f"fipop.cli.check.{name}", made)
         monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
-        monkeypatch.setattr("fipop.cli.check._POLL_SECONDS", 0.01)
-        result = CliRunner().invoke(main, ["check", *arguments], prog_name="fipop")
+        monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
+        result = CliRunner(charset=charset).invoke(main, ["check", *arguments], prog_name="fipop")
         assert "Traceback" not in result.output
         result.asked = asked  # type: ignore[attr-defined]
         return result
@@ -81,6 +87,20 @@ def test_warnings_are_no_failure(run: Callable[..., Any]) -> None:
     assert (result.exit_code, "widen it" in result.stdout) == (0, True)
 
 
+def test_what_could_not_be_read_is_4(run: Callable[..., Any]) -> None:
+    """Of whoever is not logged in everything is refused: nothing failed, since nothing was checked."""
+    unread = (Unread(what="floating IPs", problem="missing right", forbidden=True),)
+    result = run("-o", "json", found=picture(unread=unread))
+    assert result.exit_code == 4
+    assert [each["what"] for each in json.loads(result.stdout)["unread"]] == ["floating IPs"]
+    assert run("-o", "json", found=picture(unread=unread), checks=[[BAD]]).exit_code == 1
+
+
+def test_a_terminal_without_utf_8_gets_all_that_it_can_show(run: Callable[..., Any]) -> None:
+    result = run(charset="latin-1")
+    assert (result.exit_code, "? range pool" in result.stdout) == (0, True)
+
+
 def test_one_guest_is_asked_by_its_cluster_or_none(run: Callable[..., Any]) -> None:
     assert run("--guest", "demo").asked == [["c-m-a"]]
     assert run("--no-guests").asked[-1] == []
@@ -93,7 +113,7 @@ def test_it_waits_until_nothing_fails_and_says_so(run: Callable[..., Any]) -> No
     result = run("--wait", "5s", checks=[[BAD], [BAD], [ok("ranges", "range pool")]])
     assert result.exit_code == 0
     assert len(result.stderr.splitlines()) == 1, "what it waits for is told once"
-    assert run("--wait", "1", checks=[[BAD]]).exit_code == 1
+    assert run("--wait", "1s", checks=[[BAD]]).exit_code == 1
 
 
 def test_json_has_every_check_and_short_only_what_is_not_well(run: Callable[..., Any]) -> None:

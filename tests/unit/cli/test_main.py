@@ -1,7 +1,14 @@
 """The command line as a whole."""
 
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from fipop.cli.cloud_provider import cloud_provider
@@ -50,3 +57,45 @@ def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(arguments: list
     assert result.exit_code == 2
     assert named in result.stderr
     assert "Traceback" not in result.output
+
+
+FIPOP = Path(sys.executable).parent / "fipop"
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_as_shells_expect() -> None:
+    """As in `fipop status | head -1`."""
+    process = subprocess.Popen(
+        [FIPOP, "completion", "bash"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process.stderr:
+        said = process.stderr.read()
+    assert (process.wait(), said) == (141, "")
+
+
+def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
+    """A server that never answers is asked."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        cluster = {"server": f"https://127.0.0.1:{server.getsockname()[1]}"}
+        config = {
+            "current-context": "one",
+            "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        }
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        argv = [FIPOP, "status", "--kubeconfig", tmp_path / "config"]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        connection, _ = server.accept()
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate()
+        connection.close()
+    assert (process.returncode, said) == (130, "")
+
+
+def test_the_help_of_completion_shows_the_commands_line_by_line() -> None:
+    shown = CliRunner().invoke(main, ["completion", "--help"], prog_name="fipop").stdout
+    assert "\\b" not in shown
+    assert "zsh:   source <(fipop completion zsh)\n" in shown

@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from fipop.api.conditions import format_time
+from fipop.api.names import ANNOTATION_PAUSED
 from fipop.cli.main import main
+from fipop.errors import ApiError, ApiUnreachableError
 from fipop.report.facts import Unread
 from fipop.report.picture import Picture
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
@@ -34,14 +36,17 @@ WELL, ILL = seen(), seen("False", "GuestUnreachable")
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def start(*arguments: str, found: tuple[Picture, ...] = (WELL,)) -> Any:
+    def start(*arguments: str, found: tuple[Picture | ApiError, ...] = (WELL,)) -> Any:
         looks = list(found)
 
         async def read(*_: object, **__: object) -> Any:
-            return (looks.pop(0) if len(looks) > 1 else looks[0]).facts
+            each = looks.pop(0) if len(looks) > 1 else looks[0]
+            if isinstance(each, ApiError):
+                raise each
+            return each.facts
 
         monkeypatch.setattr("fipop.cli.status.read_facts", read)
-        monkeypatch.setattr("fipop.cli.status._POLL_SECONDS", 0.01)
+        monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
         monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
         result = CliRunner().invoke(main, ["status", *arguments], prog_name="fipop")
         assert "Traceback" not in result.output
@@ -80,7 +85,28 @@ def test_it_waits_until_all_is_well_and_says_for_what(run: Callable[..., Any]) -
     result = run("--wait", "5s", found=(ILL, ILL, WELL))
     assert result.exit_code == 0
     assert result.stderr.count("c-m-1/web GuestUnreachable") == 1
-    assert run("--wait", "1", found=(ILL,)).exit_code == 1
+    assert run("--wait", "1s", found=(ILL,)).exit_code == 1
+
+
+def test_it_waits_for_a_floating_ip_that_is_pending_and_not_for_one_that_is_paused(
+    run: Callable[..., Any],
+) -> None:
+    made_now = picture(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[build_floating_ip("web")])
+    result = run("--wait", "5s", found=(made_now, WELL))
+    assert (result.exit_code, "waiting: c-m-1/web" in result.stderr) == (0, True)
+    assert "waiting" not in run("--wait", "5s", "-n", "c-m-2", found=(made_now, WELL)).stderr
+    status = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Paused", "message": ""}]}
+    left_alone = build_floating_ip("web", annotations={ANNOTATION_PAUSED: "true"}, status=status)
+    paused = picture(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[left_alone])
+    assert "waiting" not in run("--wait", "5s", found=(paused,)).stderr
+
+
+def test_a_request_that_is_lost_does_not_end_the_waiting(run: Callable[..., Any]) -> None:
+    lost = ApiUnreachableError(verb="list", kind="FloatingIP", reason="ConnectionCut")
+    result = run("--wait", "5s", found=(ILL, lost, WELL))
+    assert (result.exit_code, "ConnectionCut" in result.stderr) == (0, True)
+    assert run("--wait", "0s", found=(lost,)).exit_code == 3
+    assert run("--wait", "1ms", found=(lost,)).exit_code == 3
 
 
 def test_json_csv_short_and_wide(run: Callable[..., Any]) -> None:

@@ -60,6 +60,15 @@ def test_of_a_stranger_nothing_is_known_and_that_is_1(run: Callable[..., Any]) -
         assert (result.exit_code, asked in result.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("command", ["who", "history"])
+def test_what_only_looks_like_an_address_is_called_none(run: Callable[..., Any], command: str) -> None:
+    result = run(command, "10.0.0.999")
+    assert (result.exit_code, "not an IP address" in result.stderr) == (1, True)
+    assert "not an IP address" not in run(command, "10.9.9.9").stderr
+    without = picture(clusters=[build_cluster("demo", "c-m-1")])
+    assert "not an IP address" not in run(command, "demo", found=without).stderr
+
+
 def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any]) -> None:
     unread = (Unread(what="floating IPs", problem="missing right"),)
     partly = picture(ranges=[POOL], reservations=[build_reservation(A)], unread=unread)

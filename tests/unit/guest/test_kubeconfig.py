@@ -168,6 +168,12 @@ def test_a_server_that_is_this_guest_behind_https_is_taken(server: str) -> None:
     assert parse(document(cluster={"server": server})).server == server.removesuffix("/")
 
 
+def test_a_refused_loopback_names_the_option_that_allows_it() -> None:
+    value = document(cluster={"server": f"https://127.0.0.1:6443/k8s/clusters/{GUEST}"})
+    with pytest.raises(KubeconfigError, match="--allow-loopback-guests"):
+        parse(value)
+
+
 def test_loopback_is_taken_where_it_is_allowed() -> None:
     value = document(cluster={"server": f"https://127.0.0.1:6443/k8s/clusters/{GUEST}"})
     connection = parse(value, allow_loopback=True)

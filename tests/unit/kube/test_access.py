@@ -1,14 +1,19 @@
+import asyncio
 import base64
 import os
 import subprocess
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
-from fipop.errors import KubeAccessError
+from fipop.errors import ApiUnreachableError, KubeAccessError
 from fipop.kube.client import KubeClient, connection_from_kubeconfig, connection_in_cluster
+from fipop.kube.resources import CONFIG_MAPS
+
+CONFIG_MAP = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x", "resourceVersion": "1"}}
 
 
 def kubeconfig(folder: Path, *, cluster: dict[str, object], user: dict[str, object]) -> Path:
@@ -98,8 +103,12 @@ def test_a_kubeconfig_that_cannot_be_used_is_refused(tmp_path):
     ("cluster", "user"),
     [
         ({"insecure-skip-tls-verify": True}, {"token": "t"}),
-        ({"proxy-url": "http://proxy"}, {"token": "t"}),
+        ({"proxy-url": "socks5://u:s3cret@proxy"}, {"token": "t"}),
         ({}, {"username": "u", "password": "s3cret"}),
+        ({}, {"token": "t", "as": "admin"}),
+        ({}, {"token": "t", "as-groups": ["system:masters"]}),
+        ({}, {}),
+        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}}),
     ],
 )
 def test_what_the_door_does_not_do_is_refused_and_named(tmp_path, cluster, user):
@@ -108,6 +117,112 @@ def test_what_the_door_does_not_do_is_refused_and_named(tmp_path, cluster, user)
         connection_from_kubeconfig(path)
     assert "s3cret" not in str(caught.value)
     assert "one.test" in str(caught.value)
+
+
+def test_a_context_that_is_not_there_is_named_beside_those_that_are(tmp_path):
+    path = kubeconfig(tmp_path, cluster={}, user={"token": "t"})
+    with pytest.raises(KubeAccessError) as caught:
+        connection_from_kubeconfig(path, context="nope")
+    for named in ('"nope"', "one", "two"):
+        assert named in str(caught.value)
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(KubeAccessError, match="absent"):
+        connection_from_kubeconfig(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("user", [{}, {"exec": {"apiVersion": "v1", "command": "false"}}])
+def test_without_a_credential_it_says_to_log_in(tmp_path, user):
+    with pytest.raises(KubeAccessError, match="log in"):
+        connection_from_kubeconfig(kubeconfig(tmp_path, cluster={}, user=user))
+
+
+@asynccontextmanager
+async def forward_proxy(server, *, answer=b"HTTP/1.1 200 Connection established"):
+    """Run an HTTP proxy that leads every CONNECT to `server`; its URL, and the first lines that it read."""
+    asked = []
+
+    async def copy(reader, writer):
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.splitlines()[0].decode())
+        writer.write(answer + b"\r\n\r\n")
+        if b" 200 " in answer:
+            beyond = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+            await asyncio.gather(copy(reader, beyond[1]), copy(beyond[0], writer), return_exceptions=True)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", asked
+
+
+def without_proxies(monkeypatch):
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def connection_by_name(server, folder):
+    """Read a kubeconfig that names the server as `api.test`, as an API server outside of this machine is named."""
+    port = server.url.rpartition(":")[2]
+    cluster = {
+        "server": f"https://api.test:{port}",
+        "certificate-authority-data": encoded(server.ca_pem.encode()),
+    }
+    return connection_from_kubeconfig(kubeconfig(folder, cluster=cluster, user={"token": "t"}))
+
+
+@pytest.mark.parametrize("form", ["http://127.0.0.1:{port}", "127.0.0.1:{port}"])
+async def test_the_proxy_of_the_environment_leads_to_the_api_server(server, tmp_path, monkeypatch, form):
+    without_proxies(monkeypatch)
+    server.says(CONFIG_MAP)
+    async with forward_proxy(server) as (url, asked):
+        monkeypatch.setenv("HTTPS_PROXY", form.format(port=url.rpartition(":")[2]))
+        async with KubeClient(connection_by_name(server, tmp_path), timeout_seconds=5) as client:
+            assert await client.get(CONFIG_MAPS, "x", namespace="a") == CONFIG_MAP
+    assert asked == [f"CONNECT api.test:{server.url.rpartition(':')[2]} HTTP/1.1"]
+    assert server.requests[0].headers["Authorization"] == "Bearer t"
+
+
+async def test_a_proxy_that_refuses_is_named(server, tmp_path, monkeypatch):
+    without_proxies(monkeypatch)
+    async with forward_proxy(server, answer=b"HTTP/1.1 407 Proxy Authentication Required") as (url, _):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        async with KubeClient(connection_by_name(server, tmp_path), timeout_seconds=5) as client:
+            with pytest.raises(ApiUnreachableError) as caught:
+                await client.get(CONFIG_MAPS, "x", namespace="a")
+    assert caught.value.reason == "ProxyRefused"
+
+
+@pytest.mark.parametrize(
+    ("server", "excluded"),
+    [
+        *(("https://10.1.2.3:6443", "10.0.0.0/8"), ("https://10.1.2.3", "10.1.2.3")),
+        *(("https://api.corp.test", ".corp.test"), ("https://api.corp.test", "corp.test")),
+        *(("https://127.0.0.1:1", ""), ("https://localhost:1", ""), ("https://[::1]:1", "")),
+    ],
+)
+def test_what_no_proxy_names_and_this_machine_are_reached_directly(tmp_path, monkeypatch, server, excluded):
+    without_proxies(monkeypatch)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
+    monkeypatch.setenv("NO_PROXY", excluded)
+    path = kubeconfig(tmp_path, cluster={"server": server}, user={"token": "t"})
+    assert connection_from_kubeconfig(path).proxy is None
+    other = kubeconfig(tmp_path, cluster={"server": "https://other.example"}, user={"token": "t"})
+    assert connection_from_kubeconfig(other).proxy == "http://proxy.test:3128"
+
+
+def test_the_kubeconfig_s_own_proxy_comes_before_that_of_the_environment(tmp_path, monkeypatch):
+    without_proxies(monkeypatch)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
+    path = kubeconfig(tmp_path, cluster={"proxy-url": "http://own.test:8080"}, user={"token": "t"})
+    assert connection_from_kubeconfig(path).proxy == "http://own.test:8080"
 
 
 def test_outside_a_pod_there_is_no_service_account(monkeypatch):

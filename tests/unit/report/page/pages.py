@@ -2,9 +2,10 @@
 
 import asyncio
 
+from fipop.operator.rollout.progress import Phase, RolloutState
 from fipop.report.facts import Facts, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
-from tests.unit.report.pictures import build_cluster, picture
+from tests.unit.report.pictures import build_cluster, healthy_installation, picture
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -26,6 +27,11 @@ FACTS = picture(
     ],
     reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
     clusters=[build_cluster("demo", "c-m-1")],
+    installation=healthy_installation(
+        rollout=RolloutState(
+            number=1, target=EVIL, stable="", phase=Phase.STOPPED, started_at=0.0, reason=EVIL
+        )
+    ),
     unread=(Unread(what=EVIL, problem=EVIL),),
 ).facts
 

@@ -6,7 +6,6 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from fipop.listening import HttpListener
 from fipop.report.page.app import Page, build_environment, is_local_host
 from fipop.report.page.snapshots import Snapshots
 from tests.unit.report.page.pages import Cluster
@@ -14,7 +13,7 @@ from tests.unit.report.page.pages import Cluster
 
 @pytest_asyncio.fixture
 async def address() -> AsyncIterator[str]:
-    listener = HttpListener(Page(Snapshots(Cluster().read), local_only=True).routes())
+    listener = Page(Snapshots(Cluster().read)).listener()
     await listener.setup()
     await listener.listen("127.0.0.1", 0)
     yield f"http://127.0.0.1:{listener.port}"
@@ -60,12 +59,40 @@ async def test_only_get_is_answered(address: str, method: str) -> None:
         assert answer.status == 405
 
 
-async def test_a_name_that_leads_to_this_machine_is_refused(address: str) -> None:
+@pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
+async def test_a_name_that_leads_to_this_machine_is_refused(bind: str) -> None:
+    """In a pod it listens on all addresses, and `kubectl port-forward` leads to its loopback."""
+    listener = Page(Snapshots(Cluster().read)).listener()
+    await listener.setup()
+    await listener.listen(bind, 0)
+    url = f"http://127.0.0.1:{listener.port}/"
+    async with aiohttp.ClientSession() as session:
+        async with session.get(url, headers={"Host": "evil.example:80"}) as answer:
+            assert answer.status == 421
+        async with session.get(url) as answer:
+            assert answer.status == 200
+    await listener.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "host", "status"),
+    [
+        *(("GET", "/nothing", "", 404), ("POST", "/", "", 405), ("GET", "/healthz", "", 200)),
+        *(("GET", "/page.css", "", 200), ("GET", "/", "evil.example", 421)),
+    ],
+)
+async def test_every_answer_has_the_headers_that_keep_a_browser_safe(
+    address: str, method: str, path: str, host: str, status: int
+) -> None:
+    headers = {"Host": host} if host else {}
     async with (
         aiohttp.ClientSession() as session,
-        session.get(address + "/", headers={"Host": "evil.example:80"}) as answer,
+        session.request(method, address + path, headers=headers) as answer,
     ):
-        assert answer.status == 421
+        assert answer.status == status
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +105,12 @@ async def test_a_name_that_leads_to_this_machine_is_refused(address: str) -> Non
 )
 def test_which_hosts_are_this_machine(host: str, local: bool) -> None:
     assert is_local_host(host) is local
+
+
+async def test_the_rollout_is_shown(address: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(address) as answer:
+        text = await answer.text()
+    assert "Stopped" in text.partition('id="rollout"')[2]
 
 
 async def test_csv_is_for_download_and_holds_no_formula(address: str) -> None:

@@ -5,7 +5,6 @@ import asyncio
 import aiohttp
 
 from fipop.errors import ApiUnreachableError
-from fipop.listening import HttpListener
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import FRESH_SECONDS, STALE_SECONDS, Snapshots
 from tests.unit.report.page.pages import Cluster
@@ -38,8 +37,7 @@ async def test_many_who_ask_at_once_cause_one_read() -> None:
 async def test_a_cluster_that_cannot_be_read_is_a_sentence_and_is_asked_again() -> None:
     cluster = Cluster()
     cluster.error = ApiUnreachableError(verb="list", kind="FloatingIP", reason="ConnectionRefused")
-    page = Page(Snapshots(cluster.read), local_only=False)
-    listener = HttpListener(page.routes())
+    listener = Page(Snapshots(cluster.read)).listener()
     await listener.setup()
     await listener.listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.port}/"
