@@ -26,4 +26,4 @@ async def until(is_reached: Callable[[], object], what: str) -> None:
     async def look() -> bool:
         return bool(is_reached())
 
-    await eventually(look, seconds=20, what=what)
+    await eventually(look, seconds=60, what=what)

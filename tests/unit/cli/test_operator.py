@@ -94,7 +94,6 @@ async def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, content: str) -
     ("cluster", "user", "problem"),
     [
         ({"insecure-skip-tls-verify": True}, {}, "insecure-skip-tls-verify is refused"),
-        ({"proxy-url": "http://127.0.0.1:2"}, {}, "proxy-url is not supported"),
         ({}, {"username": "a", "password": "s3cret"}, "user name and password are not supported"),
     ],
 )
