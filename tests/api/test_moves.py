@@ -164,14 +164,15 @@ async def test_a_range_made_again_in_another_space_gives_out_nothing_while_an_ad
     await tenant.offer(
         "pool", f"{tenant.net}0/24", quarantineSeconds=1, addressSpace=f"space-{tenant.number}"
     )
-    await tenant.ask("new", pool)
-    await tenant.refused("new", "AddressSpaceChanged", words='"default"')
-    assert (await tenant.read("web"))["status"]["addresses"] == [f"{tenant.net}1"]
 
     async def says_so() -> bool:
         return condition(await tenant.range(pool), "Ready").get("reason") == "AddressSpaceChanged"
 
+    # Until the operator has seen the new range, the former one serves.
     await eventually(says_so)
+    await tenant.ask("new", pool)
+    await tenant.refused("new", "AddressSpaceChanged", words='"default"')
+    assert (await tenant.read("web"))["status"]["addresses"] == [f"{tenant.net}1"]
     await tenant.delete("web")
     assert await tenant.served("new", seconds=20) == [f"{tenant.net}1"]
 
