@@ -6,7 +6,9 @@ import asyncio
 import functools
 import gc
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -201,6 +203,9 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
 
     # All that is read is needed until the process ends: there is nothing to collect.
     gc.disable()
+    if threading.current_thread() is threading.main_thread():
+        # Nothing is to be put away, and a server that hangs is not to hold ctrl-C up.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
     try:
         asyncio.run(look_once())
         return found[0]

@@ -90,7 +90,7 @@ def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         connection, _ = server.accept()
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate()
+        said, _ = process.communicate(timeout=30)
         connection.close()
     assert (process.returncode, said) == (130, "")
 
