@@ -204,7 +204,7 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
     # All that is read is needed until the process ends: there is nothing to collect.
     gc.disable()
     if threading.current_thread() is threading.main_thread():
-        # Nothing is to be put away, and a server that hangs is not to hold ctrl-C up.
+        # The command only reads, so it ends at once, even if a server hangs.
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
     try:
         asyncio.run(look_once())

@@ -79,7 +79,7 @@ class RangeReconciler:
 
 
 def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> str:
-    """Return that the Harvester cluster of a range is not in Rancher, and which are (K2); "" if all is well."""
+    """Return a sentence if Rancher does not have the Harvester cluster of a range; "" if it has."""
     clusters = cache.management.all()
     wanted = found.harvester_cluster
     # Of a cluster that has just been imported, Rancher does not know the provider.
