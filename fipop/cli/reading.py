@@ -7,6 +7,7 @@ import functools
 import gc
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,9 @@ from fipop.errors import ApiError, FipopError
 from fipop.kube.access import SERVICE_ACCOUNT, connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.client import Connection, KubeClient
 from fipop.kube.limits import ReadLimits
-from fipop.report.facts import Facts, Unread
+from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, dump, table, to_csv
+from fipop.report.snapshot import ClusterSnapshot, Unread
 from fipop.texts import clean
 
 _MOST_BYTES = 512 * 1024 * 1024
@@ -175,10 +177,28 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
         fail(str(error), EXIT_NO_ACCESS)
 
 
-async def look(reading: Reading, read: Callable[[KubeClient], Awaitable[Facts]]) -> Facts:
-    """Read facts with the reader's rights."""
+async def look(reading: Reading, *, about_operator: bool = False) -> ClusterSnapshot:
+    """Read the management cluster once with the reader's rights."""
     async with reading.connect() as client:
-        return await read(client)
+        return await read_snapshot(
+            client, namespace=reading.operator_namespace, about_operator=about_operator
+        )
+
+
+async def poll(
+    read: Callable[[], Awaitable[T]], wanted: Callable[[T], str], *, wait_seconds: float, every_seconds: float
+) -> T:
+    """Read again and again until nothing is `wanted` any more, or the time is over; what is wanted is shown once."""
+    until, told = time.monotonic() + wait_seconds, ""
+    while True:
+        found = await read()
+        missing = wanted(found)
+        if not missing or time.monotonic() >= until:
+            return found
+        if missing != told:
+            click.echo(clean(f"waiting: {missing}"), err=True)
+            told = missing
+        await asyncio.sleep(min(every_seconds, max(0.0, until - time.monotonic())))
 
 
 def tell_unread(unread: Sequence[Unread]) -> None:

@@ -16,7 +16,7 @@ from fipop.errors import FipopError
 from fipop.listening import HttpListener
 from fipop.report.page.app import Page, is_local_host
 from fipop.report.page.snapshots import Snapshots
-from fipop.report.reading import read_facts
+from fipop.report.reading import read_snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def web(
 
 async def _serve(reading: Reading, bind: str, port: int) -> None:
     async with reading.connect() as client:
-        snapshots = Snapshots(lambda: read_facts(client, namespace=reading.operator_namespace))
+        snapshots = Snapshots(lambda: read_snapshot(client, namespace=reading.operator_namespace))
         page = Page(snapshots, local_only=is_local_host(bind))
         listener = HttpListener(page.routes())
         try:

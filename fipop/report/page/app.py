@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from importlib import resources
 from itertools import islice
@@ -20,16 +20,15 @@ from fipop.errors import FipopError, RangeUnknownError
 from fipop.listening import Handler
 from fipop.report.addresses import (
     AddressReport,
-    find_namespaces,
-    report_address,
     report_all,
-    report_holdings,
+    search,
 )
-from fipop.report.fleet import FloatingIPReport
 from fipop.report.maps import draw_map
-from fipop.report.page.snapshots import Snapshot, Snapshots
-from fipop.report.picture import read_address
+from fipop.report.page.snapshots import Snapshots
+from fipop.report.ranges import RANGE_COLUMNS, range_row
 from fipop.report.rendering import age, moment, to_csv
+from fipop.report.snapshot import Kind
+from fipop.report.status import StatusReport
 
 logger = logging.getLogger(__name__)
 
@@ -93,21 +92,22 @@ class Page:
 
     async def _overview(self, _request: web.Request) -> web.Response:
         found = await self._snapshots.get()
-        return self._show("overview.html", found, problems=found.status.problems[:PAGE_ROWS])
+        return self._show("overview.html", found, problems=found.problems[:PAGE_ROWS])
 
     async def _range(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         name = request.query.get("name", "")
-        report = next((each for each in found.status.ranges if each.name == name), None)
+        report = next((each for each in found.ranges if each.name == name), None)
         if report is None:
             return self._show("missing.html", found, status=404, what=f'floating IP range "{name}"')
         try:
-            drawn = draw_map(found.picture, name, request.query.get("block", ""))
+            block = request.query.get("block", "")
+            drawn = draw_map(found.snapshot, name, block) if found.snapshot.is_counted else None
         except RangeUnknownError:
             drawn = None
         except ValueError:
             return self._show("missing.html", found, status=404, what="block of this range")
-        rows = _of_range(found, name)
+        rows = report_all(found.snapshot, name)
         return self._show(
             "range.html",
             found,
@@ -120,7 +120,7 @@ class Page:
     async def _floating_ips(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         only = request.query.get("ready", "")
-        chosen = [each for each in found.floating_ips if not only or each.ready == only]
+        chosen = [each for each in found.floating_ips if only in ("", each.ready.verdict.value)]
         return self._show(
             "floating_ips.html",
             found,
@@ -134,13 +134,11 @@ class Page:
         only = request.query.get("reachable", "")
         wanted = {"yes": True, "no": False}.get(only)
         chosen = [each for each in found.guests if wanted is None or each.reachable is wanted]
-        conditions = _conditions_by_guest(found.floating_ips)
         return self._show(
             "guests.html",
             found,
             rows=chosen[:PAGE_ROWS],
             more=max(0, len(chosen) - PAGE_ROWS),
-            conditions=conditions,
         )
 
     async def _search(self, request: web.Request) -> web.Response:
@@ -151,32 +149,24 @@ class Page:
 
     async def _ranges_csv(self, _request: web.Request) -> web.Response:
         found = await self._snapshots.get()
-        header = ("range", "space", "pool", "percent", "used", "quarantined", "free", "total", "outOfRange")
-        rows = [
-            (
-                *(each.name, each.space, each.pool, f"{each.percent:g}"),
-                *map(str, (each.whole.used, each.whole.quarantined, each.whole.free)),
-                *map(str, (each.whole.total, each.whole.out_of_range)),
-            )
-            for each in found.status.ranges
-        ]
-        return _csv("ranges.csv", to_csv(header, rows))
+        return _csv("ranges.csv", to_csv(RANGE_COLUMNS, map(range_row, found.ranges)))
 
     async def _addresses_csv(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         name = request.query.get("range", "")
-        rows = report_all(found.picture) if not name else _of_range(found, name)
+        rows = report_all(found.snapshot, name)
         return _csv("addresses.csv", to_csv(_ADDRESSES, map(_address_row, rows)))
 
-    def _show(self, template: str, found: Snapshot, *, status: int = 200, **values: object) -> web.Response:
-        facts = found.picture.facts
+    def _show(
+        self, template: str, found: StatusReport, *, status: int = 200, **values: object
+    ) -> web.Response:
         return self._render(
             template,
             status=status,
-            now=facts.now,
-            operator=found.status.operator,
-            status_report=found.status,
-            unread=facts.unread,
+            now=found.snapshot.now,
+            report=found,
+            are_ranges_read=found.snapshot.is_read(Kind.RANGES),
+            unread=found.snapshot.unread,
             **values,
         )
 
@@ -226,37 +216,18 @@ def _csv(name: str, text: str) -> web.Response:
     return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
 
 
-def _of_range(found: Snapshot, name: str) -> Iterator[AddressReport]:
-    return (each for each in report_all(found.picture) if each.range == name)
-
-
-def _search(found: Snapshot, asked: str) -> Iterator[AddressReport]:
-    """Find what somebody means: an address, a guest by any of its names, else whatever has the text in its names."""
-    address = read_address(asked)
-    if address is not None:
-        yield from report_address(found.picture, address)
-        return
-    namespaces = find_namespaces(found.picture, asked)
-    if namespaces:
-        for namespace in namespaces:
-            yield from report_holdings(found.picture, namespace)
+def _search(report: StatusReport, asked: str) -> Iterator[AddressReport]:
+    """Find what `fipop who` finds, else every address with the text in its names."""
+    found = search(report.snapshot, asked)
+    if found:
+        yield from found
         return
     wanted = asked.lower()
-    for each in report_all(found.picture):
+    for each in report_all(report.snapshot):
         owner = each.owner
         texts = (each.address, *((owner.namespace, owner.name, owner.cluster) if owner else ()))
         if any(wanted in text.lower() for text in texts):
             yield each
-
-
-def _conditions_by_guest(floating_ips: tuple[FloatingIPReport, ...]) -> Mapping[str, FloatingIPReport]:
-    """Give of each guest the floating IP that tells most of it: the first that is not ready, else the first."""
-    chosen: dict[str, FloatingIPReport] = {}
-    for each in floating_ips:
-        before = chosen.get(each.namespace)
-        if before is None or (before.ready == "True" and each.ready != "True"):
-            chosen[each.namespace] = each
-    return chosen
 
 
 def _address_row(each: AddressReport) -> tuple[str, ...]:
