@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 
+# Each run starts dozens of programs: without bytecode Python would compile fipop and the tests in every one of them.
+export PYTHONDONTWRITEBYTECODE :=
+
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -65,7 +68,7 @@ demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it r
 
 .PHONY: demo
 
-PYTEST := $(BIN)/pytest --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --max-worker-restart=0
+PYTEST := $(BIN)/pytest --numprocesses=5 --dist=loadgroup --no-loadscope-reorder --max-worker-restart=0
 
 # Checks leave a core idle that builds can use, the first time.
 test: setup ## Run the checks and all tests but the slow ones (under 8 minutes on 2 cores)

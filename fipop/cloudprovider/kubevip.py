@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fipop.cloudprovider.assigning import CLAIMING, AddressAssigner, is_current, is_written
 from fipop.cloudprovider.bodies import cleared, released, taken_over
@@ -59,13 +59,13 @@ class ServiceReconciler:
     _since: dict[str, float] = field(default_factory=dict, init=False)
     _batcher: Batcher[Service, Answer] = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
-    _rooms: dict[str, asyncio.Semaphore] = field(init=False)
+    _rooms: WeakValueDictionary[str, asyncio.Semaphore] = field(init=False)
 
     def __post_init__(self) -> None:
         self.quarrels = Quarrels(self.notices.now)
         self._batcher = Batcher(self._choose)
         self._slots = asyncio.Semaphore(self.writes_at_once)
-        self._rooms = defaultdict(lambda: asyncio.Semaphore(max(1, self.writes_at_once // 4)))
+        self._rooms = WeakValueDictionary()
 
     async def reconcile(self, name: Name) -> RetryAfter | None:
         """Look at the Service of a name, and do what is to be done."""
@@ -96,7 +96,8 @@ class ServiceReconciler:
     @asynccontextmanager
     async def _turn(self, namespace: str) -> AsyncIterator[None]:
         """Wait until a Service may be written. One namespace has a quarter of the slots at most."""
-        async with self._rooms[namespace], self._slots:
+        room = self._rooms.setdefault(namespace, asyncio.Semaphore(max(1, self.writes_at_once // 4)))
+        async with room, self._slots:
             yield
 
     def forget(self, uid: str) -> None:

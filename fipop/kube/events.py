@@ -144,7 +144,6 @@ class EventRecorder:
 
     async def _write_or_drop(self, notice: _Notice) -> None:
         series = self._series.get(notice) or _Series(repeats=1)
-        series.is_queued = False
         repeats, series.repeats = series.repeats, 0
         try:
             await self._write(notice, repeats, is_known=series.written_at is not None)
@@ -153,6 +152,8 @@ class EventRecorder:
             _logger.debug("event dropped", extra={"event_reason": notice.reason, "error": str(error)})
         else:
             series.written_at = self._monotonic()
+        # Not before: an equal notice during the write would be written once more.
+        series.is_queued = False
 
     async def _write(self, notice: _Notice, repeats: int, *, is_known: bool) -> None:
         """Create the event or count it up: its name is made from what it says, so that a restart finds it again."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
 }
 
 
+@cache
 def crds() -> dict[str, Json]:
     found = (yaml.safe_load(file.read_text()) for file in (ROOT / "crds").iterdir())
     return {crd["spec"]["names"]["kind"]: crd for crd in found}

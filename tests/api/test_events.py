@@ -83,6 +83,23 @@ async def test_what_is_told_again_is_counted_and_a_restart_after_some_time_count
     ]
 
 
+async def test_what_is_told_again_while_it_is_written_is_written_once(
+    kube: KubeClient, namespace: str
+) -> None:
+    about = ObjectReference(
+        api_version="v1", kind="ConfigMap", name="one", namespace=namespace, uid=f"u-{namespace}-once"
+    )
+    async with running(EventRecorder(kube)) as recorder:
+        recorder.record(about, EventType.WARNING, "Full", "the range is full")
+        # Turns of the loop, in which the request begins: its answer takes a thousand of them.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        recorder.record(about, EventType.WARNING, "Full", "the range is full")
+        await recorder.flush()
+    (found,) = await events_about(kube, namespace, "one")
+    assert found["count"] == 1
+
+
 async def test_a_restart_right_after_an_event_was_told_writes_nothing(kube, namespace):
     about = ObjectReference(api_version="v1", kind="ConfigMap", name="one", namespace=namespace, uid="u-2")
     versions = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
 from fipop.settings.options import Settings
@@ -32,6 +32,7 @@ class Member:
     worked on the target there. `seen_since`: of our first pass. `lost_at`: since when it has been out of reach.
     `turn_since`: since when no pass over it has had to wait for helm.
     `went_back`: it is as it was before the rollout touched it. `joined`: it came after the rollout began.
+    `targets`: those that both releases are at. `restarts`: of each pod, by uid. `failed_runs`: of helm, so far.
     """
 
     reachable: bool | None = None
@@ -47,6 +48,9 @@ class Member:
     turn_since: float | None = None
     went_back: bool = False
     revisions: tuple[int, int] = (0, 0)
+    targets: frozenset[str] = frozenset()
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    failed_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

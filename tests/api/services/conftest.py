@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 import pytest_asyncio
 
 from localfleet.assets import ensure
 from localfleet.controlplane import ControlPlane
+from localfleet.errors import ApiError
 from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.provider import ProviderProcess, install_provider
@@ -30,6 +32,15 @@ async def service_guest(
     await fleet.remove(plane)
 
 
+@contextmanager
+def passing_over_not_found() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise
+
+
 async def clear(plane: ControlPlane) -> None:
     """Take out of a guest whose provider has stopped what providers and their users left there."""
     for path in (KEYS, LEDGER, LEASE):
@@ -37,9 +48,10 @@ async def clear(plane: ControlPlane) -> None:
             await plane.client.delete(path)
     for each in await plane.client.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
         path = f"/api/v1/namespaces/{each['metadata']['namespace']}/services/{each['metadata']['name']}"
-        if each["metadata"].get("finalizers"):
-            await plane.client.patch(path, {"metadata": {"finalizers": None}})
-        if await plane.client.find(path) is not None:
+        # The namespaces of earlier tests are being deleted, too: either may be first.
+        with passing_over_not_found():
+            if each["metadata"].get("finalizers"):
+                await plane.client.patch(path, {"metadata": {"finalizers": None}})
             await plane.client.delete(path)
 
     async def are_gone() -> bool:

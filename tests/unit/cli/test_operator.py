@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.harness.forked_commands import run_forked
+
 FIPOP = Path(sys.executable).parent / "fipop"
 CRDS = Path(__file__).parents[3] / "crds"
 
@@ -68,10 +70,8 @@ async def running(
 
 async def ends(*arguments: str | Path) -> str:
     """Run it to its end, which is a failure told in one line; why it ended."""
-    async with running(*arguments) as process:
-        async with asyncio.timeout(30):
-            output, errors = await process.communicate()
-    assert process.returncode == 1
+    code, output, errors = await run_forked(["operator", *map(str, arguments)], env={"PATH": "/nowhere"})
+    assert code == 1
     assert output == b""
     [line] = errors.decode().splitlines()
     told = json.loads(line)
