@@ -23,7 +23,7 @@ from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.operator.rehearsal import rehearse
-from fipop.report.adoption import CLUSTER_MISMATCH, AdoptionReport, AdoptionResult, report_adoption
+from fipop.report.adoption import AdoptionReport, AdoptionResult, report_adoption
 from fipop.report.guests import GuestReport, read_guests
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, dump
@@ -111,8 +111,7 @@ async def _ask(client: KubeClient, snapshot: ClusterSnapshot, allow_loopback: bo
 
 def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
     for each in found.floating_ips:
-        is_well = each.fate in _WELL and each.reason != CLUSTER_MISMATCH
-        why = "" if is_well else each.message
+        why = each.refusal if each.fate in _WELL else each.message
         yield (
             *(f"{each.namespace}/{each.name}", each.cluster, each.fate.value, ",".join(each.before)),
             *(",".join(each.after), each.range, why),

@@ -42,7 +42,10 @@ class AdoptionResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPAdoption:
-    """What becomes of one floating IP: `before` is what its spec named, `after` what it holds."""
+    """What becomes of one floating IP: `before` is what its spec named, `after` what it holds.
+
+    `refusal` is why the operator does not write its guest, "" if it does.
+    """
 
     namespace: str
     name: str
@@ -53,6 +56,7 @@ class FloatingIPAdoption:
     range: str
     reason: str
     message: str
+    refusal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,7 @@ class AdoptionReport:
             self.overlaps
             or self.broken_ranges
             or any(self.counts.get(each.value) for each in troubled)
-            or any(each.reason == CLUSTER_MISMATCH for each in self.floating_ips)
+            or any(each.refusal for each in self.floating_ips)
             or any(each.problem or each.surplus for each in self.guests)
         )
 
@@ -141,7 +145,7 @@ def _report(snapshot: ClusterSnapshot, before: FloatingIP | None, after: Floatin
     held = read_addresses(after.status.addresses)
     allocated = _find_condition(after, ConditionType.ALLOCATED)
     reason = allocated.reason if allocated is not None else ""
-    told = _find_mismatch(after) or allocated
+    mismatch = _find_mismatch(after)
     return FloatingIPAdoption(
         namespace=after.namespace,
         name=after.name,
@@ -150,8 +154,9 @@ def _report(snapshot: ClusterSnapshot, before: FloatingIP | None, after: Floatin
         before=tuple(format_address(each) for each in sorted(named)),
         after=tuple(format_address(each) for each in sorted(held)),
         range=after.status.range or after.range or "",
-        reason=told.reason if told is not None else "",
-        message=told.message if told is not None else "",
+        reason=reason,
+        message=allocated.message if allocated is not None else "",
+        refusal=mismatch.message if mismatch is not None else "",
     )
 
 

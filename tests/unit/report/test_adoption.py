@@ -96,5 +96,5 @@ def test_a_guest_that_the_operator_refuses_to_write_gets_nothing() -> None:
     )
     (guest,) = found.guests
     assert guest.missing == ()
-    assert [each.message for each in found.floating_ips] == ["no guest is written"]
+    assert [each.refusal for each in found.floating_ips] == ["no guest is written"]
     assert found.needs_attention
