@@ -139,9 +139,8 @@ def report_adoption(
 
 
 def _report(snapshot: ClusterSnapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
-    named: frozenset[Address] = frozenset()
-    if before is not None:
-        named = read_addresses(before.status.addresses or before.ipaddress.split(","))
+    texts = before.status.addresses or before.ipaddress.split(",") if before is not None else ()
+    named = read_addresses(texts)
     held = read_addresses(after.status.addresses)
     allocated = _find_condition(after, ConditionType.ALLOCATED)
     reason = allocated.reason if allocated is not None else ""
@@ -171,9 +170,8 @@ def _judge(
     if before is None:
         return AdoptionResult.CREATED
     if named and named <= held:
-        range_name = after.status.range or ""
         ranges = snapshot.cache.allocations.ranges
-        inside = all(ranges.has(range_name, each) for each in held)
+        inside = all(ranges.has(after.status.range or "", each) for each in held)
         return AdoptionResult.ADOPTED if inside else AdoptionResult.OUT_OF_RANGE
     if named:
         return (
