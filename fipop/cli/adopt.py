@@ -23,14 +23,16 @@ from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.operator.rehearsal import rehearse
-from fipop.report.adoption import AdoptionReport, Fate, report_adoption
-from fipop.report.guest_words import GuestWords, read_all_guest_words
-from fipop.report.picture import Picture
-from fipop.report.reading import read_facts
+from fipop.report.adoption import AdoptionReport, AdoptionResult, report_adoption
+from fipop.report.guests import GuestReport, read_guests
+from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, dump
+from fipop.report.snapshot import ClusterSnapshot
 from fipop.texts import clean
 
 _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
+
+_WELL = (AdoptionResult.ADOPTED, AdoptionResult.NEW, AdoptionResult.CREATED)
 
 
 @click.command(
@@ -82,7 +84,7 @@ def adopt(
 
 async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> AdoptionReport:
     async with reading.connect() as client:
-        before = await read_facts(client, namespace=reading.operator_namespace, about_operator=False)
+        before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
         after = await rehearse(
             client,
             namespace=reading.operator_namespace,
@@ -91,8 +93,8 @@ async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> Ado
             allow_loopback=allow_loopback,
             progress=lambda step: click.echo(f"{step} …", err=True),
         )
-        words = await _ask(client, Picture(before), allow_loopback) if ask_guests else []
-    return report_adoption(before, after, words, asked_guests=ask_guests)
+        asked = await _ask(client, before, allow_loopback) if ask_guests else []
+    return report_adoption(before, after, asked, asked_guests=ask_guests)
 
 
 async def _our_age(client: KubeClient) -> datetime | None:
@@ -101,15 +103,15 @@ async def _our_age(client: KubeClient) -> datetime | None:
     return parse_time(as_mapping((crd or {}).get("metadata")).get("creationTimestamp"))
 
 
-async def _ask(client: KubeClient, picture: Picture, allow_loopback: bool) -> list[GuestWords]:
-    known = {each.namespace for each in picture.facts.floating_ips}
-    guests = sorted(each.cluster_name for each in picture.facts.clusters if each.cluster_name in known)
-    return await read_all_guest_words(client, picture, guests, allow_loopback=allow_loopback)
+async def _ask(client: KubeClient, snapshot: ClusterSnapshot, allow_loopback: bool) -> list[GuestReport]:
+    known = {each.namespace for each in snapshot.cache.floating_ips.all()}
+    guests = sorted(each for each in known if snapshot.cache.guest_clusters(each))
+    return await read_guests(client, snapshot, guests, allow_loopback=allow_loopback)
 
 
 def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
     for each in found.floating_ips:
-        why = "" if each.fate in {Fate.ADOPTED, Fate.NEW, Fate.CREATED} else each.message
+        why = each.refusal if each.fate in _WELL else each.message
         yield (
             *(f"{each.namespace}/{each.name}", each.cluster, each.fate.value, ",".join(each.before)),
             *(",".join(each.after), each.range, why),
@@ -130,9 +132,9 @@ def _lines(found: AdoptionReport) -> Iterator[str]:
         if guest.problem:
             yield f"{name} cannot be asked: {guest.problem}"
         if guest.surplus:
-            yield f"{name} carries {', '.join(guest.surplus)}, which is not its own"
+            yield f"{name} carries {', '.join(guest.surplus)}, which the operator does not assign to it"
         if guest.missing:
-            yield f"{name} will be told of {', '.join(guest.missing)}"
+            yield f"{name} gets {', '.join(guest.missing)} in its ConfigMap"
         if guest.releases:
             yield f"{name} keeps {', '.join(guest.releases)}"
     if not found.asked_guests:

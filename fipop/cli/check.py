@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import dataclass
 
 import click
@@ -16,51 +17,34 @@ from fipop.cli.reading import (
     loopback_option,
     reading_options,
     run_reading,
+    tell_unread,
     wait_option,
     wait_until,
 )
 from fipop.errors import StartError
 from fipop.guest.helm.runner import find_helm
 from fipop.report.addresses import find_namespaces
-from fipop.report.checks import (
-    Check,
-    CheckVerdict,
-    check_operator,
-    check_ranges,
-    check_rights,
-    check_schemas,
-)
-from fipop.report.facts import Facts, Unread
-from fipop.report.fleet import report_guests
-from fipop.report.picture import Picture
-from fipop.report.probes import probe_charts, probe_credential, probe_guests, probe_secret_rights
+from fipop.report.findings import Finding, Section, Severity, judge
+from fipop.report.fleet import report_floating_ips, report_guests
+from fipop.report.guests import read_guests
+from fipop.report.probes import judge_rights, probe_charts, probe_credential, probe_secret_rights
 from fipop.report.ranges import report_ranges
-from fipop.report.reading import read_facts
+from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output
+from fipop.report.snapshot import ClusterSnapshot, Unread
 from fipop.texts import clean
 
-_SIGNS = {CheckVerdict.OK: "√", CheckVerdict.WARNING: "‼", CheckVerdict.FAILED: "×"}
-_HEADER = ("SECTION", "CHECK", "VERDICT", "MESSAGE", "ADVICE")
+_SIGNS = {"ok": "√", "warning": "‼", "failed": "×"}
+_HEADER = ("SECTION", "CHECK", "VERDICT", "REASON", "MESSAGE", "ADVICE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """All checks, in their order; `passed` if none failed. Nothing is known of what is `unread`."""
+    """All findings, in their order; `passed` if none failed. Nothing is known of what is `unread`."""
 
     passed: bool
-    checks: tuple[Check, ...]
+    checks: tuple[Finding, ...]
     unread: tuple[Unread, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    """What is to be checked."""
-
-    guest: str | None
-    all_guests: bool
-    charts: bool
-    helm: str | None
-    allow_loopback: bool
 
 
 @click.command(
@@ -90,21 +74,25 @@ def check(
 
     Everything is asked from here and with your rights; nothing is written.
     """
-    wish = _Wish(
-        guest=guest,
-        all_guests=not no_guests,
-        charts=not no_charts,
-        helm=_find_helm(helm),
-        allow_loopback=allow_loopback_guests,
-    )
-    found = run_reading(lambda: wait_until(lambda: _check_once(reading, wish), _name_failures, wait))
+    program = _find_helm(helm)
+
+    async def read() -> CheckReport:
+        return await _check_once(
+            reading,
+            guest=guest,
+            asks_guests=not no_guests,
+            tries_charts=not no_charts,
+            helm=program,
+            allow_loopback=allow_loopback_guests,
+        )
+
+    found = run_reading(lambda: wait_until(read, _count_failed, wait))
     is_short = reading.output is Output.SHORT
-    shown = [each for each in found.checks if not (is_short and each.verdict is CheckVerdict.OK)]
+    shown = [each for each in found.checks if not (is_short and each.severity is Severity.OK)]
     if reading.is_for_people:
-        _tell(reading, shown, found)
+        _show(reading, shown, found)
     else:
-        rows = [(each.section, each.name, each.verdict.value, each.message, each.advice) for each in shown]
-        reading.tell(found, _HEADER, rows)
+        reading.tell(found, _HEADER, list(map(_row, shown)))
     if not found.passed:
         sys.exit(EXIT_WRONG)
     if found.unread:
@@ -120,54 +108,70 @@ def _find_helm(given: str | None) -> str | None:
         return None
 
 
-def _name_failures(found: CheckReport) -> str:
-    missed = sum(each.verdict is CheckVerdict.FAILED for each in found.checks)
-    return f"{missed} of {len(found.checks)} checks fail" if missed else ""
+def _count_failed(found: CheckReport) -> str:
+    failed = sum(each.severity is Severity.CRITICAL for each in found.checks)
+    return f"{failed} of {len(found.checks)} checks fail" if failed else ""
 
 
-async def _check_once(reading: Reading, wish: _Wish) -> CheckReport:
+async def _check_once(
+    reading: Reading,
+    *,
+    guest: str | None,
+    asks_guests: bool,
+    tries_charts: bool,
+    helm: str | None,
+    allow_loopback: bool,
+) -> CheckReport:
     async with reading.connect() as client:
-        facts = await read_facts(client, namespace=reading.operator_namespace)
-        picture = Picture(facts)
-        guests = _choose_guests(picture, facts, wish)
-        checks = (
-            *check_rights(facts),
-            *check_schemas(facts),
-            *check_operator(facts),
-            *await probe_secret_rights(client, facts),
-            *(await probe_credential(client, facts) if wish.charts else ()),
-            *(await probe_charts(facts, wish.helm) if wish.charts else ()),
-            *check_ranges(report_ranges(picture)),
-            *await probe_guests(client, picture, guests, allow_loopback=wish.allow_loopback),
-        )
-    passed = not any(each.verdict is CheckVerdict.FAILED for each in checks)
-    return CheckReport(passed=passed, checks=checks, unread=facts.unread)
+        snapshot = await read_snapshot(client, namespace=reading.operator_namespace)
+        chosen = _find_chosen(snapshot, guest) if guest is not None else None
+        summaries = report_guests(snapshot, report_floating_ips(snapshot))
+        guests = [each for each in summaries if chosen is None or each.id in chosen]
+        known = [each.id for each in guests if snapshot.cache.guest_clusters(each.id)]
+        is_asked = asks_guests or chosen is not None
+        asked = await read_guests(client, snapshot, known if is_asked else (), allow_loopback=allow_loopback)
+        probed = [
+            *judge_rights(snapshot),
+            *await probe_secret_rights(client, snapshot),
+            *(await probe_credential(client, snapshot) if tries_charts else ()),
+            *(await probe_charts(snapshot, helm) if tries_charts else ()),
+        ]
+    by_guest = {each.guest: each for each in asked}
+    found = [*probed, *judge(snapshot, report_ranges(snapshot), guests, by_guest)]
+    order = {each.value: number for number, each in enumerate(Section)}
+    found.sort(key=lambda each: order.get(each.subject.section, len(order)))
+    return CheckReport(
+        passed=not any(each.severity is Severity.CRITICAL for each in found),
+        checks=tuple(found),
+        unread=snapshot.unread,
+    )
 
 
-def _choose_guests(picture: Picture, facts: Facts, wish: _Wish) -> list[str]:
-    if wish.guest is not None:
-        found = find_namespaces(picture, wish.guest)
-        if not found:
-            fail(f'there is no guest "{wish.guest}"', EXIT_WRONG)
-        return list(found)
-    if not wish.all_guests:
-        return []
-    known = {each.cluster_name for each in facts.clusters}
-    return [each.id for each in report_guests(picture) if each.id in known]
+def _find_chosen(snapshot: ClusterSnapshot, name: str) -> frozenset[str]:
+    """Return the guests that a name stands for."""
+    found = frozenset(find_namespaces(snapshot, name))
+    if not found:
+        tell_unread(snapshot.unread)
+        fail(f'there is no guest "{name}"', EXIT_INCOMPLETE if snapshot.unread else EXIT_WRONG)
+    return found
 
 
-def _tell(reading: Reading, shown: list[Check], found: CheckReport) -> None:
+def _row(each: Finding) -> tuple[str, ...]:
+    subject, verdict = each.subject, each.severity.verdict
+    return subject.section, str(subject), verdict, each.reason, each.message, each.advice
+
+
+def _show(reading: Reading, shown: list[Finding], found: CheckReport) -> None:
     section = ""
     for each in shown:
-        if each.section != section:
-            section = each.section
+        if each.subject.section != section:
+            section = each.subject.section
             click.echo(f"{clean(section)}\n{'-' * len(section)}")
-        sign = reading.paint(_SIGNS[each.verdict], each.verdict.value)
-        message = f": {each.message}" if each.message else ""
-        click.echo(f"{sign} {clean(each.name + message)}")
+        sign = reading.paint(_SIGNS[each.severity.verdict], each.severity.verdict)
+        reason = "" if each.severity is Severity.OK else f"{each.reason}: "
+        click.echo(f"{sign} {clean(f'{each.subject}: {reason}{each.message}')}")
         if each.advice:
             click.echo(f"    -> {clean(each.advice)}")
-    counts = [
-        f"{sum(each.verdict is verdict for each in found.checks)} {verdict.value}" for verdict in CheckVerdict
-    ]
-    click.echo(f"{'' if not shown else chr(10)}{', '.join(counts)}")
+    counts = Counter(each.severity.verdict for each in found.checks)
+    summary = ", ".join(f"{counts[each]} {each}" for each in _SIGNS)
+    click.echo(f"{'' if not shown else chr(10)}{summary}")

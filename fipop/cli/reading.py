@@ -23,8 +23,9 @@ from fipop.errors import PASSING_ERRORS, ApiError, FipopError
 from fipop.kube.access import SERVICE_ACCOUNT, connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.client import Connection, KubeClient
 from fipop.kube.limits import ReadLimits
-from fipop.report.facts import Facts, Unread
+from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, dump, table, to_csv
+from fipop.report.snapshot import ClusterSnapshot, Unread
 from fipop.texts import clean
 
 _MOST_BYTES = 512 * 1024 * 1024
@@ -215,10 +216,12 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
         fail(str(error), EXIT_NO_ACCESS)
 
 
-async def look(reading: Reading, read: Callable[[KubeClient], Awaitable[Facts]]) -> Facts:
-    """Read facts with the reader's rights."""
+async def look(reading: Reading, *, about_operator: bool = False) -> ClusterSnapshot:
+    """Read the management cluster once with the reader's rights."""
     async with reading.connect() as client:
-        return await read(client)
+        return await read_snapshot(
+            client, namespace=reading.operator_namespace, about_operator=about_operator
+        )
 
 
 def tell_unread(unread: Sequence[Unread]) -> None:

@@ -14,7 +14,7 @@ from fipop.cli.reading import EXIT_NO_ACCESS, EXIT_WRONG, Reading, access_option
 from fipop.errors import FipopError
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
-from fipop.report.reading import read_facts
+from fipop.report.reading import read_snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def web(
 
 async def _serve(reading: Reading, bind: str, port: int) -> None:
     async with reading.connect() as client:
-        snapshots = Snapshots(lambda: read_facts(client, namespace=reading.operator_namespace))
+        snapshots = Snapshots(lambda: read_snapshot(client, namespace=reading.operator_namespace))
         listener = Page(snapshots).listener()
         try:
             await listener.setup()

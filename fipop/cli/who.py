@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import click
 
+from fipop.api.models import Reservation
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
+    EXIT_WRONG,
     Reading,
     fail,
     look,
@@ -18,23 +20,22 @@ from fipop.cli.reading import (
     run_reading,
     tell_unread,
 )
-from fipop.errors import RangeUnknownError
 from fipop.ipam.addresses import Family
 from fipop.report.addresses import (
     AddressReport,
     AddressState,
     Ownership,
+    Tenure,
+    build_log_query,
     find_namespaces,
-    report_address,
-    report_holdings,
+    report_free,
+    report_history,
+    search,
 )
-from fipop.report.facts import Facts, Unread
-from fipop.report.free import report_free
-from fipop.report.guest_words import GuestWords, read_guest_words
-from fipop.report.history import history_of_address, history_of_guests
-from fipop.report.picture import Picture, read_address
-from fipop.report.reading import read_facts
+from fipop.report.guests import GuestReport, read_guests
+from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, age, moment
+from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
 from fipop.texts import clean
 
 _MAX_COUNT = 10_000
@@ -42,16 +43,20 @@ _MAX_COUNT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoReport:
-    """What is known of an address, or of all addresses of a guest; `guests` where they were asked."""
+    """What is known of an address, or of all addresses of a guest or range; `guests` if they were asked.
+
+    `log_query` finds owners of before in the operator's log, whose reservations ended with their quarantine.
+    """
 
     asked: str
     addresses: tuple[AddressReport, ...]
-    guests: tuple[GuestWords, ...]
+    guests: tuple[GuestReport, ...]
     unread: tuple[Unread, ...]
+    log_query: str
 
 
-@click.command(short_help="Who has an address, or which addresses a cluster has.", epilog=EXIT_CODES)
-@click.argument("asked", metavar="ADDRESS|CLUSTER")
+@click.command(short_help="Who has an address, or which addresses a cluster or range has.", epilog=EXIT_CODES)
+@click.argument("asked", metavar="ADDRESS|CLUSTER|RANGE")
 @click.option(
     "--guest", is_flag=True, help="Ask the guest, too, by your own access to its kubeconfig Secret."
 )
@@ -60,55 +65,54 @@ class WhoReport:
 def who(*, reading: Reading, asked: str, guest: bool, allow_loopback_guests: bool) -> None:
     """Say who has ADDRESS: the holder, since when, its range and space, and who had it before.
 
-    With the name or id of a CLUSTER, or the name of a floating IP: the same of every address that it has.
+    With the name or id of a CLUSTER, or the name of a floating IP: the same of every address that it has. With the name
+    of a RANGE: of every address that is held from it.
     """
-    facts, found = run_reading(lambda: _find(reading, asked, guest, allow_loopback_guests))
-    reading.tell(found, _header(reading), [_row(reading, facts, each) for each in found.addresses])
+    snapshot, found = run_reading(lambda: _find(reading, asked, guest, allow_loopback_guests))
+    reading.tell(found, _header(reading), [_row(reading, snapshot, each) for each in found.addresses])
     if reading.output in {Output.TABLE, Output.WIDE}:
         for each in found.addresses:
             _tell_more(each)
-        for words in found.guests:
-            _tell_guest(words)
+        if all(each.owner is None for each in found.addresses):
+            _tell_log(found.log_query)
+        for report in found.guests:
+            _tell_guest(report)
     tell_unread(found.unread)
-    if not found.addresses or all(each.state is AddressState.UNKNOWN for each in found.addresses):
-        fail(_unknown(facts, asked))
+    if all(each.state is AddressState.UNKNOWN for each in found.addresses) and not found.unread:
+        fail(_describe_unknown(snapshot, asked, f"no owner of {asked} is known"))
     if found.unread:
         sys.exit(EXIT_INCOMPLETE)
 
 
-def _unknown(facts: Facts, asked: str) -> str:
-    if read_address(asked) is not None:
-        return f"nothing is known of {asked}"
-    if find_namespaces(Picture(facts), asked):
-        return f'no address of "{asked}" is known'
+def _describe_unknown(snapshot: ClusterSnapshot, asked: str, otherwise: str) -> str:
+    """Return `otherwise`, unless no object of this name is there."""
+    is_address = read_address(asked) is not None
+    if is_address or find_namespaces(snapshot, asked) or snapshot.cache.ranges.get("", asked) is not None:
+        return otherwise
     return (
-        f'nothing is known of "{asked}": it is not an IP address, and no cluster or floating IP has this name'
+        f'nothing is known of "{asked}": '
+        "it is not an IP address, and no cluster, floating IP or range has this name"
     )
 
 
 async def _find(
     reading: Reading, asked: str, ask_guest: bool, allow_loopback: bool
-) -> tuple[Facts, WhoReport]:
+) -> tuple[ClusterSnapshot, WhoReport]:
     async with reading.connect() as client:
-        facts = await read_facts(client, namespace=reading.operator_namespace, about_operator=False)
-        picture = Picture(facts)
-        address = read_address(asked)
-        namespaces = find_namespaces(picture, asked) if address is None else ()
-        addresses = (
-            report_address(picture, address)
-            if address is not None
-            else tuple(each for name in namespaces for each in report_holdings(picture, name))
-        )
-        words: tuple[GuestWords, ...] = ()
+        snapshot = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=ask_guest)
+        addresses = search(snapshot, asked)
+        guests: list[GuestReport] = []
         if ask_guest:
-            owners = {each.owner.namespace for each in addresses if each.owner is not None} | set(namespaces)
-            words = tuple(
-                [
-                    await read_guest_words(client, picture, guest, allow_loopback=allow_loopback)
-                    for guest in sorted(owners)
-                ]
-            )
-    return facts, WhoReport(asked=asked, addresses=addresses, guests=words, unread=facts.unread)
+            owners = {each.owner.namespace for each in addresses if each.owner is not None}
+            owners |= set(find_namespaces(snapshot, asked))
+            guests = await read_guests(client, snapshot, sorted(owners), allow_loopback=allow_loopback)
+    return snapshot, WhoReport(
+        asked=asked,
+        addresses=addresses,
+        guests=tuple(guests),
+        unread=snapshot.unread,
+        log_query=build_log_query(snapshot, asked),
+    )
 
 
 _NARROW = (Output.TABLE, Output.SHORT)
@@ -119,10 +123,10 @@ def _header(reading: Reading) -> tuple[str, ...]:
     return (*header, "SPACE", "HOW", "UNTIL") if reading.output not in _NARROW else header
 
 
-def _row(reading: Reading, facts: Facts, each: AddressReport) -> tuple[str, ...]:
+def _row(reading: Reading, snapshot: ClusterSnapshot, each: AddressReport) -> tuple[str, ...]:
     owner = each.owner
     since = owner.since if owner is not None else None
-    shown = moment(since) if reading.output is Output.CSV else _ago(facts, owner)
+    shown = moment(since) if reading.output is Output.CSV else _ago(snapshot, owner)
     row = (
         *(each.address, each.state.value, owner.cluster if owner else "", _name(owner), each.range, shown),
     )
@@ -135,10 +139,10 @@ def _row(reading: Reading, facts: Facts, each: AddressReport) -> tuple[str, ...]
 _RESERVED = (AddressState.HELD, AddressState.QUARANTINED)
 
 
-def _ago(facts: Facts, owner: Ownership | None) -> str:
+def _ago(snapshot: ClusterSnapshot, owner: Ownership | None) -> str:
     if owner is None or owner.since is None:
         return ""
-    return f"{age((facts.now - owner.since).total_seconds())} ago"
+    return f"{age((snapshot.now - owner.since).total_seconds())} ago"
 
 
 def _name(owner: Ownership | None) -> str:
@@ -170,17 +174,32 @@ def _say(each: AddressReport, text: str) -> None:
     click.echo(clean(f"{each.address}: {text}"))
 
 
-def _tell_guest(words: GuestWords) -> None:
-    if words.problem:
-        click.echo(clean(f"guest {words.guest}: {words.problem}"))
+def _tell_log(query: str) -> None:
+    click.echo(clean(f"owners whose quarantine has ended are in the operator's log alone: {query}"))
+
+
+def _tell_guest(found: GuestReport) -> None:
+    if found.problem:
+        click.echo(clean(f"guest {found.guest}: {found.problem}"))
         return
-    for key, value in sorted(words.config_map.items()):
-        click.echo(clean(f"guest {words.guest}: ConfigMap {key} = {value}"))
-    for service in words.services:
-        click.echo(clean(f"guest {words.guest}: Service {service.name} has {', '.join(service.addresses)}"))
+    for key, value in sorted(found.config_map.items()):
+        click.echo(clean(f"guest {found.guest}: ConfigMap {key} = {value}"))
+    for service in found.services:
+        click.echo(clean(f"guest {found.guest}: Service {service.name} has {', '.join(service.addresses)}"))
 
 
 # history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryReport:
+    """Who had an address, or which addresses guests had; `log_query` finds those that are no longer remembered."""
+
+    asked: str
+    tenures: tuple[Tenure, ...]
+    unread: tuple[Unread, ...]
+    log_query: str
+
 
 _TENURES = ("ADDRESS", "SPACE", "RANGE", "CLUSTER", "FLOATING IP", "FROM", "UNTIL")
 
@@ -189,30 +208,33 @@ _TENURES = ("ADDRESS", "SPACE", "RANGE", "CLUSTER", "FLOATING IP", "FROM", "UNTI
 @click.argument("asked", metavar="ADDRESS|CLUSTER")
 @reading_options
 def history(*, reading: Reading, asked: str) -> None:
-    """Tell who had ADDRESS and when, the latest first, or which addresses a CLUSTER had.
+    """Show who had ADDRESS and when, the latest first, or which addresses a CLUSTER had.
 
-    A reservation remembers five owners. What is older stands in the operator's log: docs/operating.md has the query.
+    A reservation remembers five owners, until its quarantine ends. What is older is in the operator's log: docs/cli.md
+    has the query.
     """
-    facts = run_reading(lambda: _read_quickly(reading))
-    picture, address = Picture(facts), read_address(asked)
-    found = (
-        history_of_address(picture, address)
-        if address
-        else history_of_guests(picture, asked, find_namespaces(picture, asked))
+    snapshot = run_reading(lambda: look(reading))
+    found = HistoryReport(
+        asked=asked,
+        tenures=report_history(snapshot, asked),
+        unread=snapshot.unread,
+        log_query=build_log_query(snapshot, asked),
     )
-    rows = [
-        (
-            *(each.address, each.space, each.range, each.cluster, f"{each.namespace}/{each.name}".strip("/")),
-            *(moment(each.since) or "?", moment(each.until) or "now"),
-        )
-        for each in found
-    ]
-    reading.tell(found, _TENURES, rows)
-    tell_unread(facts.unread)
-    if not found:
-        fail(f"nobody is known to have had {asked}" if address else _unknown(facts, asked))
-    if facts.unread:
+    reading.tell(found, _TENURES, [_tenure_row(each.reservation, each.owner) for each in found.tenures])
+    if reading.output in {Output.TABLE, Output.WIDE}:
+        _tell_log(found.log_query)
+    tell_unread(found.unread)
+    if not found.tenures and not found.unread:
+        fail(_describe_unknown(snapshot, asked, f"no reservation remembers an owner of {asked}"))
+    if found.unread:
         sys.exit(EXIT_INCOMPLETE)
+
+
+def _tenure_row(found: Reservation, owner: Ownership) -> tuple[str, ...]:
+    return (
+        *(found.address, found.space, found.range, owner.cluster, _name(owner)),
+        *(moment(owner.since) or "?", moment(owner.until) or "now"),
+    )
 
 
 # free
@@ -230,26 +252,20 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
 
     Somebody who had an address of the range before gets that one again, as long as it waits in quarantine.
     """
-    facts = run_reading(lambda: _read_quickly(reading))
-    wanted = None if family is None else Family.IPV4 if family == "IPv4" else Family.IPV6
-    try:
-        found = report_free(Picture(facts), range_name, wanted, count)
-    except RangeUnknownError:
-        tell_unread(facts.unread)
-        fail(f'there is no floating IP range "{range_name}"')
+    snapshot = run_reading(lambda: look(reading))
+    wanted = next((each for each in Family if each.label == family), None)
+    asked = snapshot.cache.ranges.get("", range_name)
+    if asked is None:
+        tell_unread(snapshot.unread)
+        code = EXIT_WRONG if snapshot.is_read(Kind.RANGES) else EXIT_INCOMPLETE
+        fail(f'there is no floating IP range "{range_name}"', code)
+    found = report_free(snapshot, asked, wanted, count)
     reading.tell(found, ("ADDRESS",), [(each,) for each in found.addresses])
-    if reading.output in {Output.TABLE, Output.WIDE}:
+    if reading.output in {Output.TABLE, Output.WIDE} and found.free is not None:
         more = "".join(f", {number} {why}" for why, number in found.withheld.items())
         click.echo(f"{found.free} free, {found.used} used, {found.quarantined} in quarantine{more}")
-    tell_unread(facts.unread)
+    tell_unread(found.unread)
     if found.problem:
-        fail(found.problem)
-    if facts.unread:
+        fail(found.problem, EXIT_WRONG if found.free is not None else EXIT_INCOMPLETE)
+    if found.unread:
         sys.exit(EXIT_INCOMPLETE)
-
-
-async def _read_quickly(reading: Reading) -> Facts:
-    return await look(
-        reading,
-        lambda client: read_facts(client, namespace=reading.operator_namespace, about_operator=False),
-    )

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Generic
 
 from fipop import errors
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.free_list import FreeList
+from fipop.ipam.intervals import IntervalSet
 from fipop.ipam.records import OwnerT, Range, RangeUsage, Record, Usage
 
 __all__ = ["Ledger", "OwnerT", "Range", "RangeUsage", "Record", "Usage"]
@@ -85,7 +87,7 @@ class Ledger(Generic[OwnerT]):
         asked = self.range(range_name)
         if asked.draining:
             return errors.RangeDrainingError(range_name=range_name)
-        if address.value in self._free_list(range_name, address.family).addresses:
+        if address.value in self.given(range_name, address.family):
             return None
         withheld = asked.pool.why_withheld(address)
         older = None if withheld else next(each.name for each in self._older(asked) if address in each.pool)
@@ -96,6 +98,25 @@ class Ledger(Generic[OwnerT]):
             reason=withheld or f'belongs to the older range "{older}", which overlaps it',
             older_range=older,
         )
+
+    def given(self, range_name: str, family: Family) -> IntervalSet:
+        """Return all addresses of a family that a range gives out, whoever has them now."""
+        return self._free_list(range_name, family).addresses
+
+    def peek_free(self, range_name: str, family: Family, count: int) -> tuple[Address, ...]:
+        """Return the next free addresses of a range in its search order, and change nothing.
+
+        Raises what `claim_next` raises.
+        """
+        free_list = self._free_list(range_name, family)
+        if free_list.closed:
+            raise errors.RangeDrainingError(range_name=range_name)
+        values = free_list.addresses.addresses(descending=self.range(range_name).descending)
+        free = (_new(Address, (family, value)) for value in values if value not in self._records[family])
+        found = tuple(islice(free, count))
+        if not found:
+            raise self._exhausted(free_list, range_name, family)
+        return found
 
     # Changes
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import SystemRandom
 from typing import Any
 
 from fipop.api.conditions import format_time
-from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.control.leadership import Leadership
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError, FipopError
 from fipop.guest.guest_pass import GuestSessions
@@ -132,15 +130,6 @@ class RehearsalError(FipopError):
     """A rehearsal did not come to its end in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
-    """How ranges, floating IPs and reservations would be in the end."""
-
-    ranges: tuple[FloatingIPRange, ...]
-    floating_ips: tuple[FloatingIP, ...]
-    reservations: tuple[Reservation, ...]
-
-
 async def rehearse(
     client: KubeClient,
     *,
@@ -149,8 +138,8 @@ async def rehearse(
     ask_guests: bool,
     allow_loopback: bool = False,
     progress: Callable[[str], None] = lambda _step: None,
-) -> Rehearsed:
-    """Play out a start of the operator on what is there now.
+) -> ClusterCache:
+    """Play out a start of the operator on what is there now; return what its cache would hold.
 
     Raises ApiError where that cannot be read, RehearsalError where guests or rounds take too long.
 
@@ -171,11 +160,7 @@ async def rehearse(
         await _play(term, ask_guests=ask_guests, progress=progress)
     finally:
         await estate.sessions.close()
-    return Rehearsed(
-        ranges=tuple(cache.ranges.all()),
-        floating_ips=tuple(cache.floating_ips.all()),
-        reservations=tuple(cache.reservations.all()),
-    )
+    return cache
 
 
 async def _play(term: LeaderTerm, *, ask_guests: bool, progress: Callable[[str], None]) -> None:

@@ -1,16 +1,18 @@
-"""Who has an address, who had it, and which a range would give out next."""
+"""What an address is, who has and had it, which addresses a guest has, and which a range gives next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
-from fipop.api.models import EPOCH, FloatingIP, PastOwner, Requested, Reservation
-from fipop.ipam.addresses import Address, format_address
-from fipop.report.history import tenures
-from fipop.report.picture import Picture, read_address
+from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Requested, Reservation
+from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, Family, format_address
+from fipop.ipam.ledger import Usage
+from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
+from fipop.state.allocation_entries import Entry
 
 
 class AddressState(StrEnum):
@@ -22,14 +24,14 @@ class AddressState(StrEnum):
     """A floating IP names it, and no reservation says that it holds it."""
     FREE = "free"
     WITHHELD = "withheld"
-    """Of a range, and not given out: excluded, an end of a CIDR, or of an older range."""
+    """In a range that does not give it out: excluded, an end of a CIDR, of an older range, or the range is draining."""
     UNKNOWN = "unknown"
-    """Of no range."""
+    """In no range, or what takes addresses could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """Somebody who has an address, or had it; `since` and `until` are None where they are not known."""
+    """A floating IP that has an address, or had it; `since` and `until` are None if they are not known."""
 
     namespace: str
     name: str
@@ -42,7 +44,7 @@ class Ownership:
 class AddressReport:
     """One address of one space.
 
-    `range` is where it counts; "" for none. `out_of_range`: held, though its range would not give it out (any more).
+    `range` is where it counts; "" for none. `out_of_range`: held, though its range does not give it out (any more).
     `contenders` are other floating IPs that name it. `remark` says in words what is not in the fields.
     """
 
@@ -59,154 +61,297 @@ class AddressReport:
     remark: str = ""
 
 
-def report_address(picture: Picture, address: Address) -> tuple[AddressReport, ...]:
-    """Report an address in every space that knows it; in all spaces as unknown where none does."""
-    reports = [report_one(picture, space, address) for space in picture.spaces()]
+def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> AddressReport:
+    """Report what one address of a space is: the one rule for commands, maps and web UI."""
+    entry = snapshot.cache.allocations.ranges.space(space).entries.get(address)
+    if entry is None:
+        return _classify_unowned(snapshot, space, address)
+    named_by = (snapshot.cache.floating_ips.get(*key) for key in sorted(entry.named_by))
+    claimants = [each for each in named_by if each is not None]
+    if entry.reservation is not None:
+        return _classify_reserved(snapshot, entry.reservation, claimants, address)
+    remark = "named by a floating IP, without a reservation"
+    if not snapshot.is_read(Kind.RESERVATIONS):
+        remark = "named by a floating IP; the reservations could not be read"
+    owner, *contenders = (_ownership(snapshot, each) for each in claimants)
+    return AddressReport(
+        address=format_address(address),
+        space=space,
+        range=entry.holder.range,
+        state=AddressState.NAMED,
+        owner=owner,
+        contenders=tuple(contenders),
+        remark=remark,
+    )
+
+
+def search(snapshot: ClusterSnapshot, asked: str) -> tuple[AddressReport, ...]:
+    """Report an address, else every address of the guests that a name stands for, else of a range."""
+    address = read_address(asked)
+    if address is not None:
+        return report_address(snapshot, address)
+    namespaces = find_namespaces(snapshot, asked)
+    if namespaces or snapshot.cache.ranges.get("", asked) is None:
+        return report_holdings(snapshot, namespaces)
+    return tuple(report_all(snapshot, asked))
+
+
+def report_address(snapshot: ClusterSnapshot, address: Address) -> tuple[AddressReport, ...]:
+    """Report an address in every space that knows it; in one space as unknown if none does."""
+    reports = [classify(snapshot, space, address) for space in snapshot.spaces()]
     known = tuple(each for each in reports if each.state is not AddressState.UNKNOWN)
     return known or tuple(reports[:1])
 
 
-def report_holdings(picture: Picture, namespace: str) -> tuple[AddressReport, ...]:
-    """Report every address that floating IPs of a namespace have, had last, or name."""
+def report_holdings(snapshot: ClusterSnapshot, namespaces: Collection[str]) -> tuple[AddressReport, ...]:
+    """Report once every address that floating IPs of guests have, had last, or name."""
     found: set[tuple[str, Address]] = set()
-    for each in picture.facts.reservations:
+    for each in snapshot.cache.reservations.all():
         address = read_address(each.address)
-        if address is not None and each.owner.namespace == namespace:
+        if address is not None and each.owner.namespace in namespaces:
             found.add((each.space, address))
-    for floating_ip in picture.facts.floating_ips:
-        if floating_ip.namespace == namespace:
-            space = floating_ip.status.address_space or _space_of(picture, floating_ip)
+    for floating_ip in snapshot.cache.floating_ips.all():
+        if floating_ip.namespace in namespaces:
+            space = snapshot.space_of(floating_ip)
             named = (*floating_ip.status.addresses, *floating_ip.ipaddress.split(","))
             found |= {(space, address) for text in named if (address := read_address(text)) is not None}
-    return tuple(report_one(picture, space, address) for space, address in sorted(found))
+    return tuple(classify(snapshot, space, address) for space, address in sorted(found))
 
 
-def report_all(picture: Picture) -> Iterator[AddressReport]:
-    """Report every address that somebody has, had last, or names, by space and address."""
-    for space in picture.spaces():
-        for address in sorted(picture.allocations.ranges.space(space).entries):
-            yield report_one(picture, space, address)
+def report_all(snapshot: ClusterSnapshot, range_name: str = "") -> Iterator[AddressReport]:
+    """Report every address that a floating IP has, had last, or names, by space and address; of one range or of all."""
+    for space in snapshot.spaces():
+        for address in sorted(snapshot.cache.allocations.ranges.space(space).entries):
+            report = classify(snapshot, space, address)
+            if range_name in ("", report.range):
+                yield report
 
 
-def report_contended(picture: Picture) -> Iterator[AddressReport]:
-    """Report every address that somebody names who does not hold it."""
-    for space in picture.spaces():
-        for address, entry in sorted(picture.allocations.ranges.space(space).entries.items()):
-            if entry.named_by and entry.named_by.keys() != {entry.holder.owner}:
-                yield report_one(picture, space, address)
+def find_having(entry: Entry) -> set[tuple[str, str]]:
+    """Return the floating IPs that have an address, by a reservation or by their status."""
+    having = {key for key, name in entry.named_by.items() if name.is_had}
+    if entry.reservation is not None and entry.reservation.is_held:
+        having.add(entry.reservation.owner.key)
+    return having
 
 
-def find_namespaces(picture: Picture, name: str) -> tuple[str, ...]:
-    """Find the guests that somebody may mean: by id, cluster, `workspace/cluster`, floating IP or its `namespace/name`.
+def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
+    """Find guests by id, cluster, `workspace/cluster`, floating IP or its `namespace/name`.
 
-    A guest that is gone is found by its past, as long as a reservation remembers it.
+    What a tenant writes into an annotation counts for nothing. A guest that is gone is found by its past, as long as a
+    reservation remembers it.
     """
-    by_cluster = {
+    found = {
         each.cluster_name
-        for each in picture.facts.clusters
+        for each in snapshot.cache.clusters.all()
         if each.cluster_name and name in (each.name, f"{each.namespace}/{each.name}", each.cluster_name)
     }
-    by_floating_ip = {
+    found |= {
         each.namespace
-        for each in picture.facts.floating_ips
-        if name in (each.namespace, each.name, f"{each.namespace}/{each.name}", each.cluster)
+        for each in snapshot.cache.floating_ips.all()
+        if name in (each.namespace, each.name, f"{each.namespace}/{each.name}")
         or (each.status.guest is not None and each.status.guest.cluster == name)
     }
-    if by_cluster or by_floating_ip:
-        return tuple(sorted(by_cluster | by_floating_ip))
-    former = {
-        tenure.namespace
-        for each in picture.facts.reservations
-        for tenure in tenures(each)
-        if name in (tenure.namespace, tenure.cluster, tenure.name, f"{tenure.namespace}/{tenure.name}")
-    }
-    return tuple(sorted(former))
+    if not found:
+        found = {
+            owner.namespace
+            for each in snapshot.cache.reservations.all()
+            for owner in owners_of(each)
+            if name in (owner.namespace, owner.cluster, owner.name, f"{owner.namespace}/{owner.name}")
+        }
+    return tuple(sorted(found))
 
 
-def report_one(picture: Picture, space: str, address: Address) -> AddressReport:
-    """Report an address of one space."""
-    text = format_address(address)
-    found = picture.by_address.get((space, address))
-    claimants = list(picture.claimants(space, address))
-    if found is not None:
-        return _report_reservation(picture, found, claimants, text)
-    if claimants:
-        first, *others = claimants
-        return AddressReport(
-            address=text,
-            space=space,
-            range=first.status.range or first.range or "",
-            state=AddressState.NAMED,
-            owner=_ownership(picture, first),
-            contenders=tuple(_ownership(picture, each) for each in others),
-            remark="named by a floating IP, without a reservation",
-        )
-    return _report_unowned(picture, space, address, text)
-
-
-def _report_reservation(
-    picture: Picture, found: Reservation, claimants: list[FloatingIP], text: str
+def _classify_reserved(
+    snapshot: ClusterSnapshot, found: Reservation, claimants: list[FloatingIP], address: Address
 ) -> AddressReport:
-    owner = found.owner
-    allocations = picture.allocations.ranges
-    address = read_address(text)
-    assert address is not None
-    is_in_range = found.range in picture.ranges and allocations.has(found.range, address)
-    last = None if found.is_held or not found.history else found.history[0].released_at
+    ranges, is_known = snapshot.cache.allocations.ranges, snapshot.is_read(Kind.RANGES)
+    is_given = (
+        ranges.space_of(found.range) == found.space
+        and ranges.problem_of(found.range) is None
+        and address.value in ranges.ledger_of(found.range).given(found.range, address.family)
+    )
+    has_range = ranges.space_of(found.range) is not None
+    owner, *past = owners_of(found)
     return AddressReport(
-        address=text,
+        address=format_address(address),
         space=found.space,
         range=found.range,
         state=AddressState.HELD if found.is_held else AddressState.QUARANTINED,
-        owner=Ownership(
-            namespace=owner.namespace,
-            name=owner.name,
-            cluster=picture.cluster_of(owner.namespace, owner.cluster),
-            since=found.since if found.since != EPOCH else None,
-            until=last,
-        ),
+        owner=replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster)),
         static=found.requested is Requested.STATIC,
         quarantined_until=found.quarantined_until,
-        out_of_range=found.is_held and not is_in_range,
-        contenders=tuple(_ownership(picture, each) for each in claimants if each.meta.key != owner.key),
-        past_owners=tuple(_past(each) for each in (found.history if found.is_held else found.history[1:])),
-        remark="" if is_in_range or found.range in picture.ranges else f'there is no range "{found.range}"',
+        out_of_range=found.is_held and not is_given and is_known,
+        contenders=tuple(
+            _ownership(snapshot, each) for each in claimants if each.meta.key != found.owner.key
+        ),
+        past_owners=tuple(past),
+        remark=f'there is no range "{found.range}"' if is_known and not has_range else "",
     )
 
 
-def _report_unowned(picture: Picture, space: str, address: Address, text: str) -> AddressReport:
-    """Report an address that nobody has: of the oldest range that has it."""
-    withheld: tuple[str, str] | None = None
-    for found in sorted(picture.ranges.values(), key=lambda each: (each.meta.created, each.name)):
-        if found.address_space != space or picture.allocations.ranges.problem_of(found.name) is not None:
+def _classify_unowned(snapshot: ClusterSnapshot, space: str, address: Address) -> AddressReport:
+    """Report an address that nobody has: of the range that gives it, else of the oldest that has it."""
+    ranges = snapshot.cache.allocations.ranges
+    state, range_name, remark = AddressState.UNKNOWN, "", "in no range"
+    by_age = sorted(snapshot.cache.ranges.all(), key=lambda each: (each.meta.created, each.name))
+    if not (snapshot.is_counted and snapshot.is_read(Kind.RANGES)):
+        by_age = []
+        remark = "whether it is free is not known: not everything that takes addresses could be read"
+    for found in by_age:
+        if found.address_space != space or ranges.problem_of(found.name) is not None:
             continue
-        refusal = picture.allocations.ranges.why_refused(found.name, address)
+        refusal = ranges.why_refused(found.name, address)
         if refusal is None:
-            return AddressReport(address=text, space=space, range=found.name, state=AddressState.FREE)
-        pool = picture.allocations.ranges.ledger_of(found.name).range(found.name).pool
-        if withheld is None and address in pool.written:
-            withheld = found.name, str(refusal)
-    if withheld is None:
-        return AddressReport(
-            address=text, space=space, range="", state=AddressState.UNKNOWN, remark="of no range"
-        )
+            state, range_name, remark = AddressState.FREE, found.name, ""
+            break
+        is_written = address in ranges.ledger_of(found.name).range(found.name).pool.written
+        if is_written and state is AddressState.UNKNOWN:
+            state, range_name, remark = AddressState.WITHHELD, found.name, str(refusal)
     return AddressReport(
-        address=text, space=space, range=withheld[0], state=AddressState.WITHHELD, remark=withheld[1]
+        address=format_address(address), space=space, range=range_name, state=state, remark=remark
     )
 
 
-def _ownership(picture: Picture, floating_ip: FloatingIP) -> Ownership:
+def _ownership(snapshot: ClusterSnapshot, floating_ip: FloatingIP) -> Ownership:
     return Ownership(
         namespace=floating_ip.namespace,
         name=floating_ip.name,
-        cluster=picture.cluster_of(floating_ip.namespace, floating_ip.cluster or ""),
+        cluster=snapshot.cluster_of(floating_ip.namespace),
     )
 
 
-def _past(each: PastOwner) -> Ownership:
-    return Ownership(namespace=each.namespace, name=each.name, cluster=each.cluster, until=each.released_at)
+# History
 
 
-def _space_of(picture: Picture, floating_ip: FloatingIP) -> str:
-    found = picture.ranges.get(floating_ip.status.range or floating_ip.range or "")
-    return found.address_space if found is not None else "default"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenure:
+    """A floating IP had the address of a reservation for a time."""
+
+    reservation: Reservation
+    owner: Ownership
+
+    def to_fields(self) -> dict[str, object]:
+        """Return the fields of the JSON."""
+        place = {name: getattr(self.reservation, name) for name in ("address", "space", "range")}
+        return place | {each.name: getattr(self.owner, each.name) for each in fields(self.owner)}
+
+
+def report_history(snapshot: ClusterSnapshot, asked: str) -> tuple[Tenure, ...]:
+    """Return who had an address, else which addresses guests of a name had, the latest first.
+
+    The name is one that `find_namespaces` takes, or the cluster that the operator noted when the address was assigned.
+    """
+    address = read_address(asked)
+    namespaces = find_namespaces(snapshot, asked) if address is None else ()
+    found = [
+        Tenure(reservation=each, owner=owner)
+        for each in snapshot.cache.reservations.all()
+        for owner in owners_of(each)
+        if (
+            read_address(each.address) == address
+            if address is not None
+            else owner.namespace in namespaces or owner.cluster == asked
+        )
+    ]
+    if address is None:
+        found.sort(
+            key=lambda each: (each.owner.until or snapshot.now, each.owner.since or EPOCH), reverse=True
+        )
+    return tuple(found)
+
+
+def owners_of(found: Reservation) -> list[Ownership]:
+    """Return who has and had an address, the latest first."""
+    last = None if found.is_held else found.history[0].released_at if found.history else found.since
+    # The last owner is also the latest of the history once its time ended.
+    past = found.history[0 if found.is_held else 1 :]
+    first = Ownership(
+        namespace=found.owner.namespace,
+        name=found.owner.name,
+        cluster=found.owner.cluster,
+        since=found.since if found.since != EPOCH else None,
+        until=last,
+    )
+    return [
+        first,
+        *(
+            Ownership(namespace=each.namespace, name=each.name, cluster=each.cluster, until=each.released_at)
+            for each in past
+        ),
+    ]
+
+
+def build_log_query(snapshot: ClusterSnapshot, asked: str) -> str:
+    """Return the query for the operator's log, which alone knows owners whose quarantine has ended."""
+    address = read_address(asked)
+    what = f'address="{format_address(address)}"' if address is not None else f'cluster="{asked}"'
+    place = f'{{namespace="{snapshot.installation.namespace}", container="operator"}}'
+    return f'{place} | json | event=~"assigned|released" | {what}'
+
+
+# Free addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeReport:
+    """The next addresses that a range gives, in its order, and why it gives no more.
+
+    `withheld` counts addresses of the pool's text by why they are not given out; `problem` is "" if a new guest gets
+    an address. Counts are None if what takes addresses could not be read.
+    """
+
+    range: str
+    space: str
+    addresses: tuple[str, ...]
+    free: int | None
+    used: int | None
+    quarantined: int | None
+    withheld: dict[str, int]
+    problem: str
+    unread: tuple[Unread, ...]
+
+
+def report_free(
+    snapshot: ClusterSnapshot, found: FloatingIPRange, family: Family | None, count: int
+) -> FreeReport:
+    """Report the next free addresses of a range."""
+    ranges, name = snapshot.cache.allocations.ranges, found.name
+    # A new guest gets IPv4 if the range has any.
+    chosen = family or min(ranges.families(name), default=Family.IPV4)
+    counted = ranges.usage(name)
+    problem = str(ranges.problem_of(name) or "")
+    usage: Usage | None = Usage()
+    addresses: tuple[Address, ...] = ()
+    if not snapshot.is_counted:
+        usage, problem = None, problem or "not known: not everything that takes addresses could be read"
+    elif counted is not None:
+        usage = counted.ipv4 if chosen is Family.IPV4 else counted.ipv6
+        try:
+            addresses = ranges.ledger_of(name).peek_free(name, chosen, count)
+        except IpamError as error:
+            problem = str(error)
+    is_closed = found.draining or found.meta.deleting
+    return FreeReport(
+        range=name,
+        space=found.address_space,
+        addresses=tuple(map(format_address, addresses)),
+        free=None if usage is None else 0 if is_closed else usage.free,
+        used=None if usage is None else usage.used,
+        quarantined=None if usage is None else usage.quarantined,
+        withheld=_count_withheld(snapshot, name, chosen) if counted is not None else {},
+        problem=problem,
+        unread=snapshot.unread,
+    )
+
+
+def _count_withheld(snapshot: ClusterSnapshot, range_name: str, family: Family) -> dict[str, int]:
+    ledger = snapshot.cache.allocations.ranges.ledger_of(range_name)
+    pool = ledger.range(range_name).pool
+    addresses = pool.addresses.of(family).count
+    counts = {
+        "excluded": (pool.written & pool.excluded).of(family).count,
+        "ends of CIDRs, .0 and .255": (pool.written - pool.excluded).of(family).count - addresses,
+        "of an older range": addresses - ledger.given(range_name, family).count,
+    }
+    return {why: number for why, number in counts.items() if number}

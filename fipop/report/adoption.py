@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -12,14 +12,16 @@ from fipop.api.conditions import Condition, ConditionType
 from fipop.api.models import FloatingIP
 from fipop.ipam.addresses import Address, format_address
 from fipop.operator.addresses.ownership import read_addresses
-from fipop.operator.rehearsal import Rehearsed
-from fipop.report.facts import Facts
-from fipop.report.guest_words import GuestWords
-from fipop.report.picture import Picture
+from fipop.report.guests import GuestReport
 from fipop.report.ranges import report_ranges
+from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.state.cache import ClusterCache
+
+CLUSTER_MISMATCH = "ClusterMismatch"
+"""The reason by which the operator writes no guest: the floating IP names another cluster than its namespace's."""
 
 
-class Fate(StrEnum):
+class AdoptionResult(StrEnum):
     """What becomes of a floating IP."""
 
     ADOPTED = "adopted"
@@ -39,30 +41,34 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FloatingIPFate:
-    """What becomes of one floating IP: `before` is what its spec named, `after` what it holds."""
+class FloatingIPAdoption:
+    """What becomes of one floating IP: `before` is what its spec named, `after` what it holds.
+
+    `refusal` is why the operator does not write its guest, "" if it does.
+    """
 
     namespace: str
     name: str
     cluster: str
-    fate: Fate
+    fate: AdoptionResult
     before: tuple[str, ...]
     after: tuple[str, ...]
     range: str
     reason: str
     message: str
+    refusal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overlap:
-    """A range that gives out less than it says, as an older one has some of its addresses."""
+class RangeProblem:
+    """A range that cannot be read, or that gives less than it says because of an older range."""
 
     range: str
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuestFate:
+class GuestAdoption:
     """What a guest says: the addresses of its ConfigMap that are not (`surplus`) or not yet (`missing`) its own.
 
     `releases` are those that run kube-vip or its cloud provider there, and are kept.
@@ -78,125 +84,132 @@ class GuestFate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionReport:
-    """The whole of it; `asked_guests` tells whether the guests were asked."""
+    """The whole of it; `asked_guests` says whether the guests were asked."""
 
     time: datetime
     asked_guests: bool
     counts: dict[str, int]
-    floating_ips: tuple[FloatingIPFate, ...]
-    overlaps: tuple[Overlap, ...]
-    broken_ranges: tuple[Overlap, ...]
-    guests: tuple[GuestFate, ...]
+    floating_ips: tuple[FloatingIPAdoption, ...]
+    overlaps: tuple[RangeProblem, ...]
+    broken_ranges: tuple[RangeProblem, ...]
+    guests: tuple[GuestAdoption, ...]
+    unread: tuple[Unread, ...]
 
     @property
     def needs_attention(self) -> bool:
-        """Whether somebody should look before the switch."""
-        troubled = {Fate.DUPLICATE.value, Fate.REFUSED.value, Fate.OUT_OF_RANGE.value}
+        """Whether something should be checked before the switch."""
+        results = AdoptionResult
+        troubled = (results.DUPLICATE, results.REFUSED, results.OUT_OF_RANGE, results.WAITING)
         return bool(
             self.overlaps
             or self.broken_ranges
-            or any(self.counts.get(each) for each in troubled)
+            or any(self.counts.get(each.value) for each in troubled)
+            or any(each.refusal for each in self.floating_ips)
             or any(each.problem or each.surplus for each in self.guests)
         )
 
 
 def report_adoption(
-    before: Facts, after: Rehearsed, words: Sequence[GuestWords], *, asked_guests: bool
+    before: ClusterSnapshot, after: ClusterCache, asked: Sequence[GuestReport], *, asked_guests: bool
 ) -> AdoptionReport:
-    """Compare what is with what would be."""
-    picture = Picture(
-        Facts(
-            now=before.now,
-            ranges=after.ranges,
-            floating_ips=after.floating_ips,
-            reservations=after.reservations,
-            clusters=before.clusters,
-        )
+    """Compare what is with what would be: the cache of the dry run."""
+    snapshot = replace(before, cache=after)
+    results = tuple(
+        _report(snapshot, before.cache.floating_ips.get(*each.meta.key), each)
+        for each in after.floating_ips.all()
     )
-    earlier = {each.meta.key: each for each in before.floating_ips}
-    fates = tuple(
-        _fate(picture, earlier.get(each.meta.key), each)
-        for each in sorted(after.floating_ips, key=lambda each: each.meta.key)
-    )
-    ranges = report_ranges(picture)
-    counts = Counter(each.fate.value for each in fates)
+    ranges = report_ranges(snapshot)
+    counts = Counter(each.fate for each in results)
     return AdoptionReport(
         time=before.now,
         asked_guests=asked_guests,
-        counts={fate.value: counts[fate.value] for fate in Fate},
-        floating_ips=fates,
-        overlaps=tuple(Overlap(range=each.name, message=each.conflict) for each in ranges if each.conflict),
+        counts={each.value: counts[each] for each in AdoptionResult},
+        floating_ips=results,
+        overlaps=tuple(
+            RangeProblem(range=each.name, message=each.conflict) for each in ranges if each.conflict
+        ),
         broken_ranges=tuple(
-            Overlap(range=each.name, message=each.message)
+            RangeProblem(range=each.name, message=each.message)
             for each in ranges
             if not each.ready and not each.draining
         ),
-        guests=tuple(_guest(picture, after.floating_ips, each) for each in words),
+        guests=tuple(_report_guest(snapshot, each) for each in asked),
+        unread=before.unread,
     )
 
 
-def _fate(picture: Picture, before: FloatingIP | None, after: FloatingIP) -> FloatingIPFate:
-    named = read_addresses(before.ipaddress.split(",")) if before is not None else frozenset()
-    if before is not None and before.status.addresses:
-        named = read_addresses(before.status.addresses)
+def _report(snapshot: ClusterSnapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
+    texts = before.status.addresses or before.ipaddress.split(",") if before is not None else ()
+    named = read_addresses(texts)
     held = read_addresses(after.status.addresses)
-    told = _allocated(after.status.conditions)
-    reason = told.reason if told is not None else ""
-    return FloatingIPFate(
+    allocated = _find_condition(after, ConditionType.ALLOCATED)
+    reason = allocated.reason if allocated is not None else ""
+    mismatch = _find_mismatch(after)
+    return FloatingIPAdoption(
         namespace=after.namespace,
         name=after.name,
-        cluster=picture.cluster_of(after.namespace, after.cluster or ""),
-        fate=_judge(picture, before, after, named, held, reason),
+        cluster=snapshot.cluster_of(after.namespace, after.cluster or ""),
+        fate=_judge(snapshot, before, after, named, held, reason),
         before=tuple(format_address(each) for each in sorted(named)),
         after=tuple(format_address(each) for each in sorted(held)),
         range=after.status.range or after.range or "",
         reason=reason,
-        message=told.message if told is not None else "",
+        message=allocated.message if allocated is not None else "",
+        refusal=mismatch.message if mismatch is not None else "",
     )
 
 
 def _judge(
-    picture: Picture,
+    snapshot: ClusterSnapshot,
     before: FloatingIP | None,
     after: FloatingIP,
     named: frozenset[Address],
     held: frozenset[Address],
     reason: str,
-) -> Fate:
+) -> AdoptionResult:
     if before is None:
-        return Fate.CREATED
+        return AdoptionResult.CREATED
     if named and named <= held:
-        range_name = after.status.range or ""
-        ranges = picture.allocations.ranges
-        inside = range_name in picture.ranges and all(ranges.has(range_name, each) for each in held)
-        return Fate.ADOPTED if inside else Fate.OUT_OF_RANGE
+        ranges = snapshot.cache.allocations.ranges
+        inside = all(ranges.has(after.status.range or "", each) for each in held)
+        return AdoptionResult.ADOPTED if inside else AdoptionResult.OUT_OF_RANGE
     if named:
-        return Fate.DUPLICATE if reason in {"AddressInUse", "AddressQuarantined"} else Fate.REFUSED
-    return Fate.NEW if held else Fate.WAITING
+        return (
+            AdoptionResult.DUPLICATE
+            if reason in {"AddressInUse", "AddressQuarantined"}
+            else AdoptionResult.REFUSED
+        )
+    return AdoptionResult.NEW if held else AdoptionResult.WAITING
 
 
-def _allocated(conditions: Iterable[Condition]) -> Condition | None:
-    return next((each for each in conditions if each.type is ConditionType.ALLOCATED), None)
+def _find_condition(found: FloatingIP, kind: ConditionType) -> Condition | None:
+    return next((each for each in found.status.conditions if each.type is kind), None)
 
 
-def _guest(picture: Picture, floating_ips: Iterable[FloatingIP], words: GuestWords) -> GuestFate:
+def _find_mismatch(found: FloatingIP) -> Condition | None:
+    """Return the condition by which the operator refuses to write the guest of a floating IP."""
+    configured = _find_condition(found, ConditionType.GUEST_CONFIGURED)
+    return configured if configured is not None and configured.reason == CLUSTER_MISMATCH else None
+
+
+def _report_guest(snapshot: ClusterSnapshot, asked: GuestReport) -> GuestAdoption:
     own = {
         address
-        for each in floating_ips
-        if each.namespace == words.guest
+        for each in snapshot.cache.floating_ips_of(asked.guest)
+        if _find_mismatch(each) is None
         for address in read_addresses(each.status.addresses)
     }
-    carried = set(words.addresses())
+    carried = set(asked.addresses())
     releases = {
         f"{'/'.join(each.release)} ({', '.join(sorted(role.value for role in each.roles))})"
-        for each in words.workloads
+        for each in asked.workloads
         if each.release is not None
     }
-    return GuestFate(
-        guest=words.guest,
-        cluster=picture.cluster_of(words.guest),
-        problem=words.problem,
+    return GuestAdoption(
+        guest=asked.guest,
+        cluster=snapshot.cluster_of(asked.guest),
+        problem=asked.problem,
         surplus=tuple(format_address(each) for each in sorted(carried - own)),
-        missing=() if words.problem else tuple(format_address(each) for each in sorted(own - carried)),
+        missing=() if asked.problem else tuple(format_address(each) for each in sorted(own - carried)),
         releases=tuple(sorted(releases)),
     )

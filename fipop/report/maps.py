@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 
-from fipop.api.models import FloatingIP, Reservation
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.intervals import Interval, IntervalSet
 from fipop.ipam.pool import Pool
-from fipop.report.addresses import AddressReport, report_one
-from fipop.report.picture import Picture
+from fipop.report.addresses import AddressState, classify, find_having
+from fipop.report.snapshot import ClusterSnapshot
 
 CELLS = 256
 """A block that is shown address by address has so many at most."""
-MOST_BLOCKS = 1024
-MOST_LISTED = 1000
 _SIZES = (1 << 8, 1 << 16, 1 << 24)
 _OPEN_AT_ONCE = 4
 
@@ -79,137 +76,93 @@ class OpenBlock:
 class RangeMap:
     """The map of a range.
 
-    `blocks` are those of IPv4 at this depth, inside `inside` ("" for the whole range), `left_out` how many more there
-    are; `opened` those that are shown address by address. `ipv6` are the IPv6 addresses that somebody has, of
-    `ipv6_total` that can be given out; `outside` what is held and out of range.
+    `blocks` are those of IPv4 at this depth, inside `inside` ("" for the whole range), never more than CELLS; `opened`
+    those that are shown address by address.
     """
 
     range: str
     inside: str
     blocks: tuple[Block, ...]
-    left_out: int
     opened: tuple[OpenBlock, ...]
-    ipv6: tuple[AddressReport, ...]
-    ipv6_used: int
-    ipv6_total: int
-    outside: tuple[AddressReport, ...]
 
 
-def draw_map(picture: Picture, range_name: str, cidr: str = "") -> RangeMap:
+def draw_map(snapshot: ClusterSnapshot, range_name: str, cidr: str = "") -> RangeMap:
     """Draw the map of a range that can be read, or of one block of it.
 
     RangeUnknownError; ValueError for what is no block of a map.
     """
-    board = _Board(picture, range_name)
+    board = _Board(snapshot, range_name)
     span = _parse_cidr(cidr) if cidr else None
     size = _SIZES[0] if span is not None and span.size <= _SIZES[0] else board.size_for(span)
-    found = list(islice(board.blocks(size, span), MOST_BLOCKS + 1))
+    found = list(board.blocks(size, span))
     is_open = size == _SIZES[0] and len(found) <= _OPEN_AT_ONCE
     return RangeMap(
         range=range_name,
         inside=cidr,
-        blocks=tuple(block for _, block in found[:MOST_BLOCKS]),
-        left_out=max(0, board.count_blocks(size, span) - MOST_BLOCKS),
+        blocks=tuple(block for _, block in found),
         opened=tuple(OpenBlock(block=block, cells=board.cells(span)) for span, block in found)
         if is_open
         else (),
-        ipv6=tuple(islice(board.reports(Family.IPV6), MOST_LISTED)),
-        ipv6_used=board.count_used(Family.IPV6),
-        ipv6_total=board.addresses(Family.IPV6).count,
-        outside=tuple(islice(board.outside(), MOST_LISTED)),
     )
 
 
 class _Board:
     """What is known of the addresses of one range, sorted for drawing."""
 
-    def __init__(self, picture: Picture, range_name: str) -> None:
-        self._picture = picture
+    def __init__(self, snapshot: ClusterSnapshot, range_name: str) -> None:
+        self._snapshot = snapshot
         self._name = range_name
-        ranges = picture.allocations.ranges
+        ranges = snapshot.cache.allocations.ranges
         self._pool: Pool = ranges.ledger_of(range_name).range(range_name).pool
         self._space = ranges.space_of(range_name) or ""
         self._entries = ranges.space(self._space).entries
-        self._older = [ranges.ledger_of(each).range(each).pool for each in ranges.conflicts(range_name)]
-
-    def addresses(self, family: Family) -> IntervalSet:
-        """Give what the range gives out of a family."""
-        found = self._pool.addresses.of(family)
-        for each in self._older:
-            found -= each.addresses.of(family)
-        return found
+        self._is_draining = ranges.ledger_of(range_name).range(range_name).draining
+        self._given = {each: ranges.ledger_of(range_name).given(range_name, each) for each in Family}
 
     def size_for(self, span: Interval | None) -> int:
         """Choose the smallest blocks of which there are not too many."""
         sizes = [size for size in _SIZES if span is None or size < span.size] or [_SIZES[0]]
-        return next((size for size in sizes if self.count_blocks(size, span) <= CELLS), sizes[-1])
+        few = (size for size in sizes if len(list(islice(self.numbers(size, span), CELLS + 1))) <= CELLS)
+        return next(few, sizes[-1])
 
-    def count_blocks(self, size: int, span: Interval | None) -> int:
-        """Count the blocks of a size in which the range's text has addresses."""
-        count, last = 0, -1
-        for first, end in self._stretches(span):
-            low, high = max(first // size, last + 1), end // size
-            count, last = count + max(0, high - low + 1), max(last, high)
-        return count
+    def numbers(self, size: int, span: Interval | None) -> Iterator[int]:
+        """Yield the numbers of the blocks of a size in which the range's text has addresses, in their order."""
+        last = -1
+        for each in self._pool.written.of(Family.IPV4).intervals:
+            first, end = each.first, each.last
+            if span is not None:
+                first, end = max(first, span.first), min(end, span.last)
+            for number in range(max(first // size, last + 1), end // size + 1) if first <= end else ():
+                yield number
+                last = number
 
     def blocks(self, size: int, span: Interval | None) -> Iterator[tuple[Interval, Block]]:
         """Yield the blocks of a size, in their order."""
         tallies = self._tally(size)
-        given = self.addresses(Family.IPV4)
-        last = -1
-        for first, end in self._stretches(span):
-            for number in range(max(first // size, last + 1), end // size + 1):
-                here = Interval(number * size, number * size + size - 1)
-                yield here, self._block(here, tallies.get(number, Counter()), given)
-            last = max(last, end // size)
+        for number in self.numbers(size, span):
+            here = Interval(number * size, number * size + size - 1)
+            yield here, self._block(here, tallies.get(number, Counter()))
 
     def cells(self, span: Interval) -> tuple[Cell, ...]:
         """Give the addresses of a small block."""
-        given = self.addresses(Family.IPV4)
-        return tuple(
-            self._cell(Address(Family.IPV4, value), given) for value in range(span.first, span.last + 1)
-        )
+        return tuple(self._cell(Address(Family.IPV4, value)) for value in range(span.first, span.last + 1))
 
-    def reports(self, family: Family) -> Iterator[AddressReport]:
-        """Report the addresses of a family that somebody has from this range, in their order."""
-        for address in sorted(self._entries):
-            if address.family is family and self._entries[address].holder.range == self._name:
-                yield report_one(self._picture, self._space, address)
-
-    def count_used(self, family: Family) -> int:
-        """Count the addresses of a family that somebody has from this range."""
-        return sum(
-            address.family is family and entry.holder.range == self._name
-            for address, entry in self._entries.items()
-        )
-
-    def outside(self) -> Iterator[AddressReport]:
-        """Report what is held from this range and not in it."""
-        for address in sorted(self._entries):
-            entry = self._entries[address]
-            if entry.holder.range == self._name and address not in self._pool.addresses:
-                yield report_one(self._picture, self._space, address)
-
-    def _stretches(self, span: Interval | None) -> Iterator[tuple[int, int]]:
-        for each in self._pool.written.of(Family.IPV4).intervals:
-            first, last = each.first, each.last
-            if span is not None:
-                first, last = max(first, span.first), min(last, span.last)
-            if first <= last:
-                yield first, last
+    def is_given(self, address: Address) -> bool:
+        """Whether the range gives out an address, whoever has it now."""
+        return address.value in self._given[address.family]
 
     def _tally(self, size: int) -> Mapping[int, Counter[CellState]]:
         tallies: dict[int, Counter[CellState]] = {}
         for address, entry in self._entries.items():
             if address.family is Family.IPV4 and entry.holder.range == self._name:
                 state = CellState.HELD if entry.holder.quarantined_until is None else CellState.QUARANTINED
-                if address in self._pool.addresses:
+                if self.is_given(address):
                     tallies.setdefault(address.value // size, Counter())[state] += 1
         return tallies
 
-    def _block(self, span: Interval, tally: Mapping[CellState, int], given: IntervalSet) -> Block:
+    def _block(self, span: Interval, tally: Mapping[CellState, int]) -> Block:
         here = IntervalSet((span,))
-        total = (given & here).count
+        total = (self._given[Family.IPV4] & here).count
         conflicts = (self._pool.addresses.of(Family.IPV4) & here).count - total
         held, quarantined = tally.get(CellState.HELD, 0), tally.get(CellState.QUARANTINED, 0)
         length = 32 - (span.size - 1).bit_length()
@@ -219,47 +172,28 @@ class _Board:
             total=total,
             held=held,
             quarantined=quarantined,
-            free=max(0, total - taken),
+            free=0 if self._is_draining else max(0, total - taken),
             conflicts=conflicts,
             percent=round(100 * taken / total, 1) if total else 0.0,
         )
 
-    def _cell(self, address: Address, given: IntervalSet) -> Cell:
+    def _cell(self, address: Address) -> Cell:
+        found = classify(self._snapshot, self._space, address)
         entry = self._entries.get(address)
-        owner = ""
-        if entry is not None:
-            holder = entry.holder
-            owner = "/".join(part for part in holder.owner if part)
-            is_twice = self._is_had_twice(address, entry.reservation)
-            if holder.range == self._name or is_twice:
-                state = _state_of(holder.quarantined_until is None, address in self._pool.addresses)
-                return Cell(
-                    address=format_address(address),
-                    state=CellState.CONFLICT if is_twice else state,
-                    owner=owner,
-                )
-        state = CellState.OUTSIDE
-        if address.value in given:
-            state = CellState.FREE if entry is None else CellState.CONFLICT
-        elif address in self._pool.addresses:
+        owner = "" if found.owner is None else f"{found.owner.namespace}/{found.owner.name}".strip("/")
+        if entry is not None and len(find_having(entry)) > 1:
             state = CellState.CONFLICT
-        elif address in self._pool.written:
-            state = CellState.EXCLUDED
-        return Cell(address=format_address(address), state=state, owner=owner)
-
-    def _is_had_twice(self, address: Address, reservation: Reservation | None) -> bool:
-        claimants: Sequence[FloatingIP] = tuple(self._picture.claimants(self._space, address))
-        text = format_address(address)
-        having = {each.meta.key for each in claimants if text in each.status.addresses}
-        if reservation is not None and reservation.is_held:
-            having.add(reservation.owner.key)
-        return len(having) > 1
-
-
-def _state_of(is_held: bool, is_in_range: bool) -> CellState:
-    if not is_held:
-        return CellState.QUARANTINED
-    return CellState.HELD if is_in_range else CellState.OUT_OF_RANGE
+        elif found.owner is not None and found.range == self._name:
+            state = CellState.HELD if self.is_given(address) else CellState.OUT_OF_RANGE
+            if found.state is AddressState.QUARANTINED:
+                state = CellState.QUARANTINED
+        elif found.state is AddressState.FREE and found.range == self._name:
+            state = CellState.FREE
+        elif address in self._pool and (found.owner or not self.is_given(address)):
+            state = CellState.CONFLICT
+        else:
+            state = CellState.EXCLUDED if address in self._pool.written else CellState.OUTSIDE
+        return Cell(address=found.address, state=state, owner=owner)
 
 
 def _parse_cidr(text: str) -> Interval:

@@ -1,15 +1,13 @@
-"""Reads the facts of a report, with no more than the reader's own rights: what is refused is named and left out."""
+"""Reads a snapshot of a management cluster with the reader's own rights: what is refused is named and left out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
-from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
 from fipop.errors import ApiError, ApiForbiddenError, ApiNotFoundError, ApiUnreachableError
 from fipop.jsons import Json, as_list, as_mapping, as_text
 from fipop.kube.reader import KubeReader
@@ -21,14 +19,24 @@ from fipop.kube.resources import (
     FLOATING_IP_RESERVATIONS,
     FLOATING_IPS,
     LEASES,
+    MANAGEMENT_CLUSTERS,
     PROVISIONING_CLUSTERS,
     Resource,
 )
 from fipop.operator.crds import revision_of
 from fipop.operator.rollout.progress import parse_state
-from fipop.rancher.objects import parse_provisioning_cluster
-from fipop.report.facts import SCHEMA_REVISIONS, Facts, Installation, Leadership, Unread, Workload
+from fipop.rancher.objects import LABEL_PROVIDER, PROVIDER_HARVESTER
+from fipop.report.snapshot import (
+    SCHEMA_REVISIONS,
+    ClusterSnapshot,
+    Installation,
+    Kind,
+    Leadership,
+    Unread,
+    Workload,
+)
 from fipop.settings.options import DEFAULTS, parse_settings, warnings
+from fipop.state.cache import ClusterCache
 
 T = TypeVar("T")
 
@@ -36,47 +44,59 @@ LIST_SECONDS = 60.0
 _OPERATOR_LABELS = "app.kubernetes.io/name=fipop,app.kubernetes.io/component!=web"
 
 
-async def read_facts(client: KubeReader, *, namespace: str, about_operator: bool = True) -> Facts:
-    """Look once at the management cluster; the operator itself is in `namespace`.
+async def read_snapshot(
+    client: KubeReader, *, namespace: str, about_operator: bool = True
+) -> ClusterSnapshot:
+    """Read the management cluster once; the operator itself is in `namespace`.
 
-    Raises ApiUnreachableError and ApiUnauthorizedError: who does not come in learns nothing.
+    Raises ApiUnreachableError and ApiUnauthorizedError: a reader who is not let in learns nothing.
     """
-    reader = FactReader(client)
-    reservations, ranges, floating_ips, clusters = await asyncio.gather(
-        reader.list("reservations", FLOATING_IP_RESERVATIONS, parse_reservation),
-        reader.list("floating IP ranges", FLOATING_IP_RANGES, parse_range),
-        reader.list("floating IPs", FLOATING_IPS, parse_floating_ip),
-        reader.list("Rancher's clusters", PROVISIONING_CLUSTERS, parse_provisioning_cluster),
+    reader, cache = SnapshotReader(client), ClusterCache()
+    # A floating IP without a status is in the space of its range.
+    await reader.fill(cache, Kind.RANGES, FLOATING_IP_RANGES)
+    lists = [
+        reader.fill(cache, Kind.RESERVATIONS, FLOATING_IP_RESERVATIONS),
+        reader.fill(cache, Kind.FLOATING_IPS, FLOATING_IPS),
+        reader.fill(cache, Kind.CLUSTERS, PROVISIONING_CLUSTERS),
+    ]
+    if any(each.harvester_cluster for each in cache.ranges.all()):
+        label = f"{LABEL_PROVIDER}={PROVIDER_HARVESTER}"
+        lists.append(reader.fill(cache, Kind.HARVESTERS, MANAGEMENT_CLUSTERS, label_selector=label))
+    await asyncio.gather(*lists)
+    installation = (
+        await reader.read_installation(namespace) if about_operator else Installation(namespace=namespace)
     )
-    facts = Facts(
+    return ClusterSnapshot(
         now=client.server_now(),
-        ranges=ranges,
-        floating_ips=floating_ips,
-        reservations=reservations,
-        clusters=clusters,
+        cache=cache,
+        installation=installation,
+        unread=tuple(sorted(reader.unread, key=lambda each: each.what)),
     )
-    if about_operator:
-        facts = replace(facts, installation=await reader.read_installation(namespace))
-    return replace(facts, unread=tuple(sorted(reader.unread, key=lambda each: each.what)))
 
 
-class FactReader:
+class SnapshotReader:
     """Reads one thing after the other, and notes in `unread` what it could not read."""
 
     def __init__(self, client: KubeReader) -> None:
         self._client = client
         self.unread: list[Unread] = []
 
-    async def list(self, what: str, resource: Resource, parse: Callable[[Json], T]) -> tuple[T, ...]:
-        """Give all objects of a kind; none where they could not be read."""
-        read = self._client.list(resource, project=parse, timeout_seconds=LIST_SECONDS)
-        listing = await self.attempt(what, resource, "list", read)
-        return listing.items if listing is not None else ()
+    async def fill(
+        self, cache: ClusterCache, what: str, resource: Resource, *, label_selector: str | None = None
+    ) -> None:
+        """Put all objects of a kind into the cache as their pages arrive; none is kept as it was served."""
+        read = self._client.list(
+            resource,
+            label_selector=label_selector,
+            project=lambda found: cache.observe(resource, found),
+            timeout_seconds=LIST_SECONDS,
+        )
+        await self.attempt(what, resource, "list", read)
 
     async def get(
         self, what: str, resource: Resource, name: str, *, namespace: str | None = None
     ) -> Json | None:
-        """Give an object; None where it is not there or could not be read."""
+        """Return an object; None if it does not exist or could not be read."""
         read = self._client.get(resource, name, namespace=namespace)
         return await self.attempt(what, resource, "get", read, namespace=namespace)
 

@@ -35,6 +35,8 @@ class Output(StrEnum):
 
 def to_json(value: Any) -> Any:
     """Give a view as JSON has it: fields in camelCase, times in RFC 3339, null for what is not known."""
+    if hasattr(value, "to_fields"):
+        return to_json(value.to_fields())
     if is_dataclass(value) and not isinstance(value, type):
         return {camel_case(each.name): to_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Usage):

@@ -91,13 +91,13 @@ def observe(
         return GuestObservation(
             reachable=True, configured=configured, served=served, kube_vip=unseen, cloud_provider=unseen
         )
-    releases = {release.role: release for release in report.releases}
+    judged = {release.role: judge_release(release, unknown_options) for release in report.releases}
     return GuestObservation(
         reachable=True,
         configured=configured,
         served=served,
-        kube_vip=_readiness(releases.get(Role.KUBE_VIP), unknown_options),
-        cloud_provider=_readiness(releases.get(Role.CLOUD_PROVIDER), unknown_options),
+        kube_vip=judged.get(Role.KUBE_VIP),
+        cloud_provider=judged.get(Role.CLOUD_PROVIDER),
         # In a guest that is left the status names what fipop may still have to remove, until that is gone.
         releases=tuple(map(_release, report.releases)) if installs or report.has_ours is False else None,
     )
@@ -138,9 +138,8 @@ def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Findin
     return Finding(verdict=Verdict.TRUE, reason="Configured", message=claims)
 
 
-def _readiness(release: ReleaseReport | None, unknown_options: Iterable[str]) -> Finding | None:
-    if release is None:
-        return None
+def judge_release(release: ReleaseReport, unknown_options: Iterable[str]) -> Finding:
+    """Judge one release of a guest, for a condition of its floating IPs and for `fipop check`."""
     place = f"release {release.namespace}/{release.name}"
     if release.error is not None:
         reason = (

@@ -38,6 +38,10 @@ class Fleet:
 
     def __init__(self, name: str, *, has_crds: bool) -> None:
         folder = FLEETS / name
+        self.refused: frozenset[str] = frozenset()
+        """Collections that no reader may read."""
+        self.closed_namespaces = frozenset({"cattle-global-data"})
+        """Those whose Secrets the operator may not get."""
         self.management = _load(sorted(folder.glob("*.yaml")))
         self.guests = {file.stem: _load([file]) for file in sorted(folder.glob("guests/*.yaml"))}
         self.kubeconfigs: list[dict[str, str]] = yaml.safe_load((folder / "kubeconfigs.yaml").read_text())
@@ -116,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         namespace = body.get("spec", {}).get("resourceAttributes", {}).get("namespace", "")
-        self._answer(201, {**body, "status": {"allowed": namespace != "cattle-global-data"}})
+        self._answer(201, {**body, "status": {"allowed": namespace not in self._fleet().closed_namespaces}})
 
     def _place(self, path: str) -> tuple[dict[str, list[Json]] | None, str]:
         fleet = self._fleet()
@@ -139,6 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
         group = 4 if parts[1] == "apis" else 3
         collection, name = "/".join(parts[: group + 1]), "/".join(parts[group + 1 :])
         plural = parts[group] if len(parts) > group else ""
+        if collection in self._fleet().refused:
+            self._answer(403, _failure(403, "Forbidden", f"{plural} is forbidden"))
+            return
         if self.headers.get("Authorization") == f"Bearer {LIMITED}" and plural in _HIDDEN_FROM_LIMITED:
             self._answer(403, _failure(403, "Forbidden", f"{plural} is forbidden"))
             return
@@ -225,8 +232,14 @@ def _certificate() -> tuple[bytes, ssl.SSLContext]:
 @contextmanager
 def serve(name: str, folder: Path, *, has_crds: bool = True) -> Iterator[dict[str, Path]]:
     """Serve a fleet; the kubeconfigs of its readers, by their token."""
+    with serve_fleet(Fleet(name, has_crds=has_crds), folder) as kubeconfigs:
+        yield kubeconfigs
+
+
+@contextmanager
+def serve_fleet(fleet: Fleet, folder: Path) -> Iterator[dict[str, Path]]:
+    """Serve a fleet that a test may change meanwhile; the kubeconfigs of its readers, by their token."""
     authority, tls = _certificate()
-    fleet = Fleet(name, has_crds=has_crds)
     server = _Server(fleet, tls)
     url = f"https://127.0.0.1:{server.server_address[1]}"
     fleet.add_kubeconfigs(url, authority)

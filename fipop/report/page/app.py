@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import timedelta
 from importlib import resources
 from itertools import islice
@@ -21,16 +21,15 @@ from fipop.errors import FipopError, RangeUnknownError
 from fipop.listening import Handler, HttpListener
 from fipop.report.addresses import (
     AddressReport,
-    find_namespaces,
-    report_address,
     report_all,
-    report_holdings,
+    search,
 )
-from fipop.report.fleet import FloatingIPReport
 from fipop.report.maps import draw_map
-from fipop.report.page.snapshots import Snapshot, Snapshots
-from fipop.report.picture import read_address
+from fipop.report.page.snapshots import Snapshots
+from fipop.report.ranges import RANGE_COLUMNS, range_row
 from fipop.report.rendering import age, moment, to_csv
+from fipop.report.snapshot import Kind
+from fipop.report.status import StatusReport
 
 logger = logging.getLogger(__name__)
 
@@ -97,34 +96,41 @@ class Page:
 
     async def _overview(self, _request: web.Request) -> web.Response:
         found = await self._snapshots.get()
-        return self._show("overview.html", found, problems=found.status.problems[:PAGE_ROWS])
+        return self._show(
+            "overview.html",
+            found,
+            problems=found.problems[:PAGE_ROWS],
+            are_ranges_read=found.snapshot.is_read(Kind.RANGES),
+        )
 
     async def _range(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         name = request.query.get("name", "")
-        report = next((each for each in found.status.ranges if each.name == name), None)
+        report = next((each for each in found.ranges if each.name == name), None)
         if report is None:
             return self._show("missing.html", found, status=404, what=f'floating IP range "{name}"')
         try:
-            drawn = draw_map(found.picture, name, request.query.get("block", ""))
+            block = request.query.get("block", "")
+            drawn = draw_map(found.snapshot, name, block) if found.snapshot.is_counted else None
         except RangeUnknownError:
             drawn = None
         except ValueError:
             return self._show("missing.html", found, status=404, what="block of this range")
-        return self._show("range.html", found, range=report, map=drawn, **_cut(_of_range(found, name)))
+        return self._show(
+            "range.html", found, range=report, map=drawn, **_cut(report_all(found.snapshot, name))
+        )
 
     async def _floating_ips(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         only = request.query.get("ready", "")
-        chosen = (each for each in found.floating_ips if not only or each.ready == only)
+        chosen = (each for each in found.floating_ips if only in ("", each.ready.verdict.value))
         return self._show("floating_ips.html", found, only=only, **_cut(chosen))
 
     async def _guests(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         only_unreachable = request.query.get("reachable") == "no"
         chosen = (each for each in found.guests if not only_unreachable or each.reachable is False)
-        conditions = _conditions_by_guest(found.floating_ips)
-        return self._show("guests.html", found, conditions=conditions, **_cut(chosen))
+        return self._show("guests.html", found, **_cut(chosen))
 
     async def _search(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
@@ -134,25 +140,18 @@ class Page:
 
     async def _ranges_csv(self, _request: web.Request) -> web.Response:
         found = await self._snapshots.get()
-        header = ("range", "space", "pool", "percent", "used", "quarantined", "free", "total", "outOfRange")
-        rows = [
-            (
-                *(each.name, each.space, each.pool, f"{each.percent:g}"),
-                *map(str, (each.whole.used, each.whole.quarantined, each.whole.free)),
-                *map(str, (each.whole.total, each.whole.out_of_range)),
-            )
-            for each in found.status.ranges
-        ]
-        return _csv("ranges.csv", to_csv(header, rows))
+        return _csv("ranges.csv", to_csv(RANGE_COLUMNS, map(range_row, found.ranges)))
 
     async def _addresses_csv(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         name = request.query.get("range", "")
-        rows = report_all(found.picture) if not name else _of_range(found, name)
+        rows = report_all(found.snapshot, name)
         return _csv("addresses.csv", to_csv(_ADDRESSES, map(_address_row, rows)))
 
-    def _show(self, template: str, found: Snapshot, *, status: int = 200, **values: object) -> web.Response:
-        return self._render(template, status=status, report=found.status, **values)
+    def _show(
+        self, template: str, found: StatusReport, *, status: int = 200, **values: object
+    ) -> web.Response:
+        return self._render(template, status=status, report=found, **values)
 
     def _render(self, template: str, *, status: int = 200, **values: object) -> web.Response:
         text = self._templates.get_template(template).render(**values)
@@ -206,37 +205,18 @@ def _cut(rows: Iterable[object]) -> dict[str, Any]:
     return {"rows": tuple(islice(rest, PAGE_ROWS)), "more": sum(1 for _ in rest)}
 
 
-def _of_range(found: Snapshot, name: str) -> Iterator[AddressReport]:
-    return (each for each in report_all(found.picture) if each.range == name)
-
-
-def _search(found: Snapshot, asked: str) -> Iterator[AddressReport]:
-    """Find what somebody means: an address, a guest by any of its names, else whatever has the text in its names."""
-    address = read_address(asked)
-    if address is not None:
-        yield from report_address(found.picture, address)
-        return
-    namespaces = find_namespaces(found.picture, asked)
-    if namespaces:
-        for namespace in namespaces:
-            yield from report_holdings(found.picture, namespace)
+def _search(report: StatusReport, asked: str) -> Iterator[AddressReport]:
+    """Find what `fipop who` finds, else every address with the text in its names."""
+    found = search(report.snapshot, asked)
+    if found:
+        yield from found
         return
     wanted = asked.lower()
-    for each in report_all(found.picture):
+    for each in report_all(report.snapshot):
         owner = each.owner
         texts = (each.address, *((owner.namespace, owner.name, owner.cluster) if owner else ()))
         if any(wanted in text.lower() for text in texts):
             yield each
-
-
-def _conditions_by_guest(floating_ips: tuple[FloatingIPReport, ...]) -> Mapping[str, FloatingIPReport]:
-    """Give of each guest the floating IP that tells most of it: the first that is not ready, else the first."""
-    chosen: dict[str, FloatingIPReport] = {}
-    for each in floating_ips:
-        before = chosen.get(each.namespace)
-        if before is None or (before.ready == "True" and each.ready != "True"):
-            chosen[each.namespace] = each
-    return chosen
 
 
 def _address_row(each: AddressReport) -> tuple[str, ...]:

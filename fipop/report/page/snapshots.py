@@ -8,9 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fipop.errors import FipopError
-from fipop.report.facts import Facts
-from fipop.report.fleet import FloatingIPReport, GuestReport, report_floating_ips, report_guests
-from fipop.report.picture import Picture
+from fipop.report.snapshot import ClusterSnapshot
 from fipop.report.status import StatusReport, report_status
 
 FRESH_SECONDS = 5.0
@@ -21,12 +19,9 @@ STALE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One look, and what was worked out of it; `taken` is monotonic."""
+    """One reading and what was judged of it; `taken` is monotonic."""
 
-    picture: Picture
     status: StatusReport
-    floating_ips: tuple[FloatingIPReport, ...]
-    guests: tuple[GuestReport, ...]
     taken: float
 
 
@@ -34,7 +29,10 @@ class Snapshots:
     """Gives the newest snapshot; however many ask, the cluster is read once at a time."""
 
     def __init__(
-        self, read: Callable[[], Awaitable[Facts]], *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        read: Callable[[], Awaitable[ClusterSnapshot]],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
         self._monotonic = monotonic
@@ -48,15 +46,15 @@ class Snapshots:
             self._reading.add_done_callback(self._end)
         return self._reading
 
-    async def get(self) -> Snapshot:
-        """Give a snapshot that is fresh, or at most STALE_SECONDS old; FipopError where nothing can be read."""
+    async def get(self) -> StatusReport:
+        """Return a report that is fresh, or at most STALE_SECONDS old; FipopError where nothing can be read."""
         latest, now = self._latest, self._monotonic()
         if latest is not None and now - latest.taken < FRESH_SECONDS:
-            return latest
+            return latest.status
         reading = self.begin()
         if latest is not None and now - latest.taken < STALE_SECONDS:
-            return latest
-        return await asyncio.shield(reading)
+            return latest.status
+        return (await asyncio.shield(reading)).status
 
     async def close(self) -> None:
         """End what is under way."""
@@ -65,9 +63,10 @@ class Snapshots:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _take(self) -> Snapshot:
-        facts = await self._read()
+        cluster, taken = await self._read(), self._monotonic()
         # Thousands of objects: not on the loop that answers everybody.
-        self._latest = await asyncio.to_thread(_work_out, facts, self._monotonic())
+        status = await asyncio.to_thread(report_status, cluster)
+        self._latest = Snapshot(status=status, taken=taken)
         return self._latest
 
     def _end(self, done: asyncio.Task[Snapshot]) -> None:
@@ -75,15 +74,3 @@ class Snapshots:
         if not done.cancelled() and isinstance(done.exception(), FipopError):
             # Who waits for it hears of it; where nobody does, the next to ask tries again.
             self._latest = None
-
-
-def _work_out(facts: Facts, taken: float) -> Snapshot:
-    picture = Picture(facts)
-    floating_ips = report_floating_ips(picture)
-    return Snapshot(
-        picture=picture,
-        status=report_status(picture),
-        floating_ips=floating_ips,
-        guests=report_guests(picture, floating_ips),
-        taken=taken,
-    )

@@ -12,22 +12,23 @@ from fipop.api.conditions import format_time
 from fipop.api.names import ANNOTATION_PAUSED
 from fipop.cli.main import main
 from fipop.errors import ApiError, ApiUnreachableError
-from fipop.report.facts import Unread
-from fipop.report.picture import Picture
+from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
+from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.cli.access import Unasked
-from tests.unit.report.pictures import healthy_installation, picture
+from tests.unit.report.snapshots import healthy_installation, snapshot
 
 SINCE = format_time(NOW - timedelta(hours=1))
 
 
-def seen(status: str = "True", reason: str = "Ready", **facts: Any) -> Picture:
+def seen(status: str = "True", reason: str = "Ready", **objects: Any) -> ClusterSnapshot:
     ready = {"type": "Ready", "status": status, "reason": reason, "message": "m", "lastTransitionTime": SINCE}
-    return picture(
+    return snapshot(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.10")],
         floating_ips=[build_floating_ip("web", status={**held_by(["10.0.0.5"]), "conditions": [ready]})],
         reservations=[build_reservation("10.0.0.5")],
-        **facts,
+        **objects,
     )
 
 
@@ -36,16 +37,16 @@ WELL, ILL = seen(), seen("False", "GuestUnreachable")
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def start(*arguments: str, found: tuple[Picture | ApiError, ...] = (WELL,)) -> Any:
+    def start(*arguments: str, found: tuple[ClusterSnapshot | ApiError, ...] = (WELL,)) -> Any:
         looks = list(found)
 
         async def read(*_: object, **__: object) -> Any:
             each = looks.pop(0) if len(looks) > 1 else looks[0]
             if isinstance(each, ApiError):
                 raise each
-            return each.facts
+            return each
 
-        monkeypatch.setattr("fipop.cli.status.read_facts", read)
+        monkeypatch.setattr("fipop.cli.reading.read_snapshot", read)
         monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
         monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
         result = CliRunner().invoke(main, ["status", *arguments], prog_name="fipop")
@@ -91,13 +92,13 @@ def test_it_waits_until_all_is_well_and_says_for_what(run: Callable[..., Any]) -
 def test_it_waits_for_a_floating_ip_that_is_pending_and_not_for_one_that_is_paused(
     run: Callable[..., Any],
 ) -> None:
-    made_now = picture(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[build_floating_ip("web")])
+    made_now = snapshot(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[build_floating_ip("web")])
     result = run("--wait", "5s", found=(made_now, WELL))
     assert (result.exit_code, "waiting: c-m-1/web" in result.stderr) == (0, True)
     assert "waiting" not in run("--wait", "5s", "-n", "c-m-2", found=(made_now, WELL)).stderr
     status = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Paused", "message": ""}]}
     left_alone = build_floating_ip("web", annotations={ANNOTATION_PAUSED: "true"}, status=status)
-    paused = picture(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[left_alone])
+    paused = snapshot(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[left_alone])
     assert "waiting" not in run("--wait", "5s", found=(paused,)).stderr
 
 
@@ -120,3 +121,26 @@ def test_json_csv_short_and_wide(run: Callable[..., Any]) -> None:
 def test_without_a_leader_nothing_is_well(run: Callable[..., Any]) -> None:
     result = run(found=(seen(installation=healthy_installation(leadership=None)),))
     assert (result.exit_code, "NoLeader" in result.stdout) == (1, True)
+
+
+def test_a_guest_alone_is_not_told_of_the_operators_trouble(run: Callable[..., Any]) -> None:
+    result = run("-n", "c-m-1", found=(seen(installation=healthy_installation(leadership=None)),))
+    assert (result.exit_code, "NoLeader" in result.stdout) == (0, False)
+
+
+def test_a_rollout_that_is_paused_shows(run: Callable[..., Any]) -> None:
+    settings, _ = parse_settings({"kubevipRolloutPaused": "true"}, DEFAULTS)
+    progress = GuestProgress(step=Step.UPGRADING, since=0.0, revisions=(1, 1), wave=1)
+    state = RolloutState(
+        number=1,
+        target="c0ffee",
+        stable="",
+        phase=Phase.CANARY,
+        started_at=0.0,
+        wave=1,
+        size=1,
+        guests={"c-m-1": progress},
+    )
+    result = run(found=(seen(installation=healthy_installation(rollout=state, settings=settings)),))
+    for named in ("Canary, paused", "c-m-1 upgrading", "0 guests remain", "RolloutPaused"):
+        assert named in result.stdout

@@ -8,16 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from fipop.cli.main import main
-from fipop.report.facts import Unread
-from fipop.report.picture import Picture
+from fipop.report.snapshot import ClusterSnapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.cli.access import Unasked
 from tests.unit.report.holders import PAST
-from tests.unit.report.pictures import build_cluster, picture
+from tests.unit.report.snapshots import build_cluster, snapshot
 
 A = "10.0.0.5"
 POOL = build_range("pool", "10.0.0.1-10.0.0.10")
-HELD = picture(
+HELD = snapshot(
     ranges=[POOL],
     floating_ips=[build_floating_ip("web", status=held_by([A]))],
     reservations=[build_reservation(A, cluster="demo", history=PAST)],
@@ -27,11 +26,12 @@ HELD = picture(
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def start(*arguments: str, found: Picture = HELD) -> Any:
+    def start(*arguments: str, found: ClusterSnapshot = HELD) -> Any:
         async def read(*_: object, **__: object) -> Any:
-            return found.facts
+            return found
 
-        monkeypatch.setattr("fipop.cli.who.read_facts", read)
+        for module in ("who", "reading"):
+            monkeypatch.setattr(f"fipop.cli.{module}.read_snapshot", read)
         monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
         result = CliRunner().invoke(main, list(arguments), prog_name="fipop")
         assert "Traceback" not in result.output
@@ -50,7 +50,7 @@ def test_an_address_or_a_cluster_tells_who_has_what(run: Callable[..., Any], ask
 
 def test_an_address_in_quarantine_tells_until_when(run: Callable[..., Any]) -> None:
     waiting = build_reservation(A, quarantined_until="2026-03-01T13:00:00Z", history=PAST)
-    result = run("who", A, found=picture(ranges=[POOL], reservations=[waiting]))
+    result = run("who", A, found=snapshot(ranges=[POOL], reservations=[waiting]))
     assert "2026-03-01 13:00:00Z" in result.stdout
 
 
@@ -65,17 +65,22 @@ def test_what_only_looks_like_an_address_is_called_none(run: Callable[..., Any],
     result = run(command, "10.0.0.999")
     assert (result.exit_code, "not an IP address" in result.stderr) == (1, True)
     assert "not an IP address" not in run(command, "10.9.9.9").stderr
-    without = picture(clusters=[build_cluster("demo", "c-m-1")])
+    without = snapshot(clusters=[build_cluster("demo", "c-m-1")])
     assert "not an IP address" not in run(command, "demo", found=without).stderr
 
 
 def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any]) -> None:
     unread = (Unread(what="floating IPs", problem="missing right"),)
-    partly = picture(ranges=[POOL], reservations=[build_reservation(A)], unread=unread)
+    partly = snapshot(ranges=[POOL], reservations=[build_reservation(A)], unread=unread)
     result = run("who", A, found=partly)
     assert (result.exit_code, unread[0].what in result.stderr) == (4, True)
     assert run("history", A, found=partly).exit_code == 4
-    assert run("free", "pool", found=partly).exit_code == 4
+    result = run("free", "pool", found=partly)
+    assert (result.exit_code, "10.0.0.1" in result.stdout) == (4, False)
+    assert run("who", "10.0.0.2", found=partly).exit_code == 4
+    for command in (("who", A), ("history", A), ("free", "pool")):
+        told = json.loads(run(*command, "-o", "json", found=partly).stdout)
+        assert [each["what"] for each in told["unread"]] == ["floating IPs"]
 
 
 def test_json_and_csv_have_the_same_addresses(run: Callable[..., Any]) -> None:
@@ -88,8 +93,21 @@ def test_json_and_csv_have_the_same_addresses(run: Callable[..., Any]) -> None:
 
 def test_history_tells_the_latest_first(run: Callable[..., Any]) -> None:
     lines = run("history", A).stdout.splitlines()
-    assert [line.split()[3] for line in lines[1:]] == ["demo", "eight", "seven"]
+    assert [line.split()[3] for line in lines[1:4]] == ["demo", "eight", "seven"]
     assert run("history", "nobody").exit_code == 1
+
+
+def test_where_no_reservation_remembers_the_answer_names_the_log(run: Callable[..., Any]) -> None:
+    query = 'address="10.0.0.9"'
+    assert query in run("who", "10.0.0.9").stdout
+    history = run("history", "10.0.0.9")
+    assert (history.exit_code, query in history.stdout) == (1, True)
+    assert query in json.loads(run("history", "10.0.0.9", "-o", "json").stdout)["logQuery"]
+
+
+def test_the_name_of_a_range_tells_all_that_is_held_from_it(run: Callable[..., Any]) -> None:
+    result = run("who", "pool")
+    assert (result.exit_code, A in result.stdout) == (0, True)
 
 
 def test_free_tells_what_comes_next_and_of_a_range_that_is_not_there(run: Callable[..., Any]) -> None:

@@ -50,7 +50,8 @@ def test_every_reason_is_on_the_page() -> None:
 def test_every_reason_of_the_page_is_given_somewhere() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     named = {reason for line in rows for reason in re.findall(r"`([A-Z][a-zA-Z]+)`", line.split("|")[1])}
-    text = "\n".join(source.read_text() for source in SOURCES)
+    findings = Path(fipop.__file__).parent.glob("report/*.py")
+    text = "\n".join(source.read_text() for source in (*SOURCES, *findings))
     given = {reason.value for reason in NoRange} | {
         error.__name__.removesuffix("Error") for error in REFUSALS
     }

@@ -1,29 +1,32 @@
 """Who has an address, and which addresses a guest has."""
 
+from typing import Any
+
 import pytest
 
-from fipop.ipam.addresses import parse_address
+from fipop.ipam.addresses import Family, parse_address
 from fipop.report.addresses import (
     AddressReport,
     AddressState,
     find_namespaces,
     report_address,
+    report_free,
+    report_history,
     report_holdings,
 )
-from fipop.report.history import history_of_guests
-from fipop.report.picture import Picture
+from fipop.report.snapshot import ClusterSnapshot, Kind, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.report.holders import PAST
-from tests.unit.report.pictures import build_cluster, picture
+from tests.unit.report.snapshots import build_cluster, snapshot
 
 
-def ask(found: Picture, text: str) -> AddressReport:
+def ask(found: ClusterSnapshot, text: str) -> AddressReport:
     (answer,) = report_address(found, parse_address(text))
     return answer
 
 
 def test_a_held_address_tells_its_holder_and_its_past() -> None:
-    found = picture(
+    found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/24")],
         floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
         reservations=[build_reservation("10.0.0.5", requested="static", history=PAST)],
@@ -40,7 +43,7 @@ def test_a_held_address_tells_its_holder_and_its_past() -> None:
 
 
 def test_quarantine_names_who_had_it_once() -> None:
-    found = picture(
+    found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/24")],
         reservations=[
             build_reservation(
@@ -62,7 +65,7 @@ def test_quarantine_names_who_had_it_once() -> None:
 
 
 def test_who_names_an_address_beside_its_holder_contends() -> None:
-    found = picture(
+    found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/24")],
         floating_ips=[
             build_floating_ip("web", status=held_by(["10.0.0.5"])),
@@ -75,7 +78,7 @@ def test_who_names_an_address_beside_its_holder_contends() -> None:
 
 
 def test_an_address_without_reservation_is_named() -> None:
-    found = picture(
+    found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/24")],
         floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
     )
@@ -88,18 +91,18 @@ def test_an_address_without_reservation_is_named() -> None:
         ("10.0.0.7", AddressState.FREE, ""),
         ("10.0.0.9", AddressState.WITHHELD, "is excluded"),
         ("10.0.0.255", AddressState.WITHHELD, "10.0.0.255"),
-        ("10.1.0.1", AddressState.UNKNOWN, "of no range"),
+        ("10.1.0.1", AddressState.UNKNOWN, "in no range"),
     ],
 )
 def test_an_address_of_nobody(text: str, state: AddressState, word: str) -> None:
-    found = picture(ranges=[build_range("pool", "10.0.0.0/24", exclude=["10.0.0.9"])])
+    found = snapshot(ranges=[build_range("pool", "10.0.0.0/24", exclude=["10.0.0.9"])])
     answer = ask(found, text)
     assert answer.state is state
     assert word in answer.remark
 
 
 def test_a_space_knows_nothing_of_another() -> None:
-    found = picture(
+    found = snapshot(
         ranges=[
             build_range("one", "10.0.0.0/24", addressSpace="one"),
             build_range("two", "10.0.0.0/24", addressSpace="two"),
@@ -111,7 +114,7 @@ def test_a_space_knows_nothing_of_another() -> None:
 
 
 def test_a_held_address_that_its_range_lost_says_so() -> None:
-    found = picture(
+    found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/28")], reservations=[build_reservation("10.0.0.200")]
     )
     assert ask(found, "10.0.0.200").out_of_range
@@ -119,25 +122,141 @@ def test_a_held_address_that_its_range_lost_says_so() -> None:
 
 @pytest.mark.parametrize("name", ["demo", "fleet-default/demo", "c-m-1", "web", "c-m-1/web"])
 def test_a_guest_is_found_by_any_of_its_names(name: str) -> None:
-    found = picture(
+    found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/24")],
         floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
         reservations=[build_reservation("10.0.0.5"), build_reservation("10.0.0.6", "more")],
         clusters=[build_cluster("demo", "c-m-1"), build_cluster("other", "c-m-2")],
     )
     assert find_namespaces(found, name) == ("c-m-1",)
-    assert [each.address for each in report_holdings(found, "c-m-1")] == ["10.0.0.5", "10.0.0.6"]
+    assert [each.address for each in report_holdings(found, ["c-m-1"])] == ["10.0.0.5", "10.0.0.6"]
 
 
 def test_namesakes_in_two_workspaces_are_both_found() -> None:
-    found = picture(
+    found = snapshot(
         clusters=[build_cluster("demo", "c-m-1"), build_cluster("demo", "c-m-2", namespace="fleet-two")]
     )
     assert find_namespaces(found, "demo") == ("c-m-1", "c-m-2")
 
 
 def test_a_guest_that_is_gone_is_found_by_its_past() -> None:
-    found = picture(reservations=[build_reservation("10.0.0.5", history=PAST)])
+    found = snapshot(reservations=[build_reservation("10.0.0.5", history=PAST)])
     assert find_namespaces(found, "seven") == ("c-m-7",)
-    (tenure,) = history_of_guests(found, "seven", find_namespaces(found, "seven"))
-    assert tenure.until is not None
+    (tenure,) = report_history(found, "seven")
+    assert tenure.owner.until is not None
+
+
+def test_an_annotation_of_a_tenant_makes_no_address_anothers() -> None:
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[
+            build_floating_ip("web", status=held_by(["10.0.0.5"])),
+            build_floating_ip(
+                "web",
+                namespace="c-m-2",
+                annotations={"clustername": "demo"},
+                status=held_by(["10.0.0.6"]),
+            ),
+        ],
+        reservations=[
+            build_reservation("10.0.0.5", cluster="demo"),
+            build_reservation("10.0.0.6", namespace="c-m-2", cluster="other"),
+        ],
+        clusters=[build_cluster("demo", "c-m-1"), build_cluster("other", "c-m-2")],
+    )
+    namespaces = find_namespaces(found, "demo")
+    assert [each.address for each in report_holdings(found, namespaces)] == ["10.0.0.5"]
+    told = report_history(found, "demo")
+    assert [each.reservation.address for each in told] == ["10.0.0.5"]
+
+
+def test_an_address_that_two_guests_share_is_shown_once() -> None:
+    found = snapshot(
+        floating_ips=[
+            build_floating_ip("web", namespace=each, status=held_by(["10.0.0.5"]))
+            for each in ("c-m-1", "c-m-2")
+        ],
+        clusters=[
+            build_cluster("demo", "c-m-1"),
+            build_cluster("demo", "c-m-2", namespace="fleet-two"),
+        ],
+    )
+    assert len(report_holdings(found, find_namespaces(found, "demo"))) == 1
+
+
+@pytest.mark.parametrize("kind", [Kind.RANGES, Kind.RESERVATIONS, Kind.FLOATING_IPS])
+def test_while_something_could_not_be_read_no_address_is_free(kind: Kind) -> None:
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.0/24")], unread=(Unread(what=kind, problem="missing right"),)
+    )
+    assert ask(found, "10.0.0.5").state is AddressState.UNKNOWN
+
+
+# History
+
+
+def test_history_is_the_latest_first_and_counts_the_last_owner_once() -> None:
+    released = build_reservation(
+        "10.0.0.5",
+        "old",
+        namespace="c-m-8",
+        cluster="eight",
+        quarantined_until="2026-03-01T13:00:00Z",
+        history=PAST,
+    )
+    told = report_history(snapshot(reservations=[released]), "10.0.0.5")
+    assert [each.owner.cluster for each in told] == ["eight", "seven"]
+    held = build_reservation("10.0.0.5", cluster="now", history=PAST)
+    told = report_history(snapshot(reservations=[held]), "10.0.0.5")
+    assert [each.owner.cluster for each in told] == ["now", "eight", "seven"]
+    assert told[0].owner.until is None
+
+
+# Free addresses
+
+
+def free(found: ClusterSnapshot, name: str, family: Family | None, count: int) -> Any:
+    asked = found.cache.ranges.get("", name)
+    assert asked is not None
+    return report_free(found, asked, family, count)
+
+
+def test_free_addresses_come_in_the_order_of_the_range() -> None:
+    pool = build_range("pool", "10.0.0.0/29", searchOrder="desc", exclude=["10.0.0.4"])
+    found = snapshot(ranges=[pool], reservations=[build_reservation("10.0.0.6")])
+    told = free(found, "pool", None, 3)
+    assert told.addresses == ("10.0.0.5", "10.0.0.3", "10.0.0.2")
+    assert (told.free, told.used) == (4, 1)
+    assert told.withheld == {"excluded": 1, "ends of CIDRs, .0 and .255": 2}
+    assert not told.problem
+    assert free(found, "pool", None, 3) == told, "asking changes nothing"
+
+
+def test_a_full_or_draining_range_says_why_it_gives_nothing() -> None:
+    full = snapshot(ranges=[build_range("pool", "10.0.0.1")], reservations=[build_reservation("10.0.0.1")])
+    draining = snapshot(ranges=[build_range("pool", "10.0.0.1", draining=True)])
+    for each in (full, draining):
+        found = free(each, "pool", None, 1)
+        assert found.problem
+        assert (found.free, found.addresses) == (0, ())
+
+
+def test_addresses_of_an_older_range_are_counted_as_its_own() -> None:
+    older = build_range("older", "10.0.0.1-10.0.0.5")
+    younger = build_range("younger", "10.0.0.1-10.0.0.8", created="2026-02-01T00:00:00Z")
+    found = free(snapshot(ranges=[older, younger]), "younger", None, 10)
+    assert found.addresses == ("10.0.0.6", "10.0.0.7", "10.0.0.8")
+    assert found.withheld == {"of an older range": 5}
+
+
+def test_a_family_that_the_range_has_not() -> None:
+    found = snapshot(ranges=[build_range("pool", "2001:db8::1-2001:db8::9")])
+    assert free(found, "pool", None, 1).addresses == ("2001:db8::1",)
+    assert "IPv4" in free(found, "pool", Family.IPV4, 1).problem
+
+
+def test_free_offers_nothing_while_reservations_could_not_be_read() -> None:
+    unread = (Unread(what=Kind.RESERVATIONS, problem="missing right"),)
+    found = free(snapshot(ranges=[build_range("pool", "10.0.0.0/29")], unread=unread), "pool", None, 3)
+    assert (found.addresses, found.free, found.used) == ((), None, None)
+    assert found.problem

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from fipop.operator.rehearsal import Rehearsed
-from fipop.report.adoption import AdoptionReport, Fate, report_adoption
-from fipop.report.guest_words import GuestWords
+from fipop.report.adoption import AdoptionReport, AdoptionResult, report_adoption
+from fipop.report.guests import GuestReport
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
-from tests.unit.report.pictures import build_cluster, picture
+from tests.unit.report.snapshots import build_cluster, snapshot
 
 A = "10.0.0.5"
 POOL = build_range("pool", "10.0.0.1-10.0.0.9")
@@ -28,40 +27,40 @@ def told(reason: str) -> dict[str, Any]:
 def report(
     before: list[dict[str, Any]],
     after: list[dict[str, Any]],
-    words: tuple[GuestWords, ...] = (),
+    words: tuple[GuestReport, ...] = (),
     **objects: Any,
 ) -> AdoptionReport:
-    found = picture(floating_ips=before, clusters=[build_cluster("demo", "c-m-1")]).facts
-    then = picture(ranges=[POOL], floating_ips=after, **objects).facts
-    rehearsed = Rehearsed(ranges=then.ranges, floating_ips=then.floating_ips, reservations=then.reservations)
-    return report_adoption(found, rehearsed, words, asked_guests=bool(words))
+    clusters = [build_cluster("demo", "c-m-1")]
+    found = snapshot(floating_ips=before, clusters=clusters)
+    then = snapshot(ranges=[POOL], floating_ips=after, clusters=clusters, **objects)
+    return report_adoption(found, then.cache, words, asked_guests=bool(words))
 
 
 @pytest.mark.parametrize(
     ("before", "after", "fate"),
     [
-        ({"ipaddress": A}, {"status": held_by([A])}, Fate.ADOPTED),
-        ({"ipaddress": "10.0.9.9"}, {"status": held_by(["10.0.9.9"])}, Fate.OUT_OF_RANGE),
-        ({"ipaddress": A}, {"status": {"conditions": [told("AddressInUse")]}}, Fate.DUPLICATE),
-        ({"ipaddress": A}, {"status": {"conditions": [told("AddressNotInRange")]}}, Fate.REFUSED),
-        ({}, {"status": held_by([A])}, Fate.NEW),
-        ({}, {}, Fate.WAITING),
+        ({"ipaddress": A}, {"status": held_by([A])}, AdoptionResult.ADOPTED),
+        ({"ipaddress": "10.0.9.9"}, {"status": held_by(["10.0.9.9"])}, AdoptionResult.OUT_OF_RANGE),
+        ({"ipaddress": A}, {"status": {"conditions": [told("AddressInUse")]}}, AdoptionResult.DUPLICATE),
+        ({"ipaddress": A}, {"status": {"conditions": [told("AddressNotInRange")]}}, AdoptionResult.REFUSED),
+        ({}, {"status": held_by([A])}, AdoptionResult.NEW),
+        ({}, {}, AdoptionResult.WAITING),
     ],
 )
-def test_what_becomes_of_it(before: dict[str, Any], after: dict[str, Any], fate: Fate) -> None:
+def test_what_becomes_of_it(before: dict[str, Any], after: dict[str, Any], fate: AdoptionResult) -> None:
     found = report([build_floating_ip("web", **before)], [build_floating_ip("web", **after)])
     assert [each.fate for each in found.floating_ips] == [fate]
     assert found.counts[fate.value] == 1
-    assert found.needs_attention is (fate in {Fate.OUT_OF_RANGE, Fate.DUPLICATE, Fate.REFUSED})
+    assert found.needs_attention is (fate not in {AdoptionResult.ADOPTED, AdoptionResult.NEW})
 
 
 def test_one_that_the_operator_will_make_is_told_apart() -> None:
     found = report([], [build_floating_ip("demo-kubevip", status=held_by([A]))])
-    assert [each.fate for each in found.floating_ips] == [Fate.CREATED]
+    assert [each.fate for each in found.floating_ips] == [AdoptionResult.CREATED]
 
 
 def test_a_guest_tells_what_it_carries_too_much_and_what_it_will_be_told() -> None:
-    words = GuestWords(guest="c-m-1", config_map={"kube-system/kubevip cidr-global": "10.0.0.7/32"})
+    words = GuestReport(guest="c-m-1", config_map={"kube-system/kubevip cidr-global": "10.0.0.7/32"})
     found = report([], [build_floating_ip("web", status=held_by([A]))], (words,))
     (guest,) = found.guests
     assert (guest.cluster, guest.surplus, guest.missing) == ("demo", ("10.0.0.7",), (A,))
@@ -74,9 +73,28 @@ def test_a_guest_tells_what_it_carries_too_much_and_what_it_will_be_told() -> No
 def test_ranges_that_overlap_or_are_broken_want_a_look() -> None:
     younger = build_range("young", "10.0.0.9-10.0.0.20", created="2026-02-01T00:00:00Z")
     broken = build_range("broken", "nonsense")
-    found = picture(ranges=[POOL, younger, broken], reservations=[build_reservation(A)]).facts
-    rehearsed = Rehearsed(ranges=found.ranges, floating_ips=(), reservations=found.reservations)
-    seen = report_adoption(picture().facts, rehearsed, (), asked_guests=False)
+    found = snapshot(ranges=[POOL, younger, broken], reservations=[build_reservation(A)])
+    seen = report_adoption(snapshot(), found.cache, (), asked_guests=False)
     assert [each.range for each in seen.overlaps] == ["young"]
     assert [each.range for each in seen.broken_ranges] == ["broken"]
     assert seen.needs_attention
+
+
+def test_a_guest_that_the_operator_refuses_to_write_gets_nothing() -> None:
+    refused = {
+        "type": "GuestConfigured",
+        "status": "False",
+        "reason": "ClusterMismatch",
+        "message": "no guest is written",
+        "lastTransitionTime": None,
+    }
+    status = {**held_by([A]), "conditions": [refused]}
+    found = report(
+        [build_floating_ip("web", ipaddress=A)],
+        [build_floating_ip("web", ipaddress=A, status=status)],
+        (GuestReport(guest="c-m-1"),),
+    )
+    (guest,) = found.guests
+    assert guest.missing == ()
+    assert [each.refusal for each in found.floating_ips] == ["no guest is written"]
+    assert found.needs_attention

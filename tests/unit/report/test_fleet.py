@@ -1,10 +1,13 @@
 """Floating IPs and guests as people see them."""
 
+from datetime import timedelta
 from typing import Any
 
-from fipop.report.fleet import Problem, Severity, report_floating_ips, report_guests
-from tests.harness.objects import build_floating_ip, held_by
-from tests.unit.report.pictures import build_cluster, picture
+from fipop.api.conditions import format_time
+from fipop.report.fleet import GuestSummary, report_floating_ips, report_guests
+from fipop.report.snapshot import ClusterSnapshot
+from tests.harness.objects import NOW, build_floating_ip, held_by
+from tests.unit.report.snapshots import build_cluster, snapshot
 
 SINCE = "2026-02-01T00:00:00Z"
 
@@ -25,36 +28,34 @@ def floating(
 WELL, ILL = condition("True", "Ready"), condition("False", "RangeFull")
 
 
+def guests(found: ClusterSnapshot) -> tuple[GuestSummary, ...]:
+    return report_guests(found, report_floating_ips(found))
+
+
 def test_a_floating_ip_that_nobody_looked_at_says_so() -> None:
-    (found,) = report_floating_ips(picture(floating_ips=[build_floating_ip("web", ipaddress="10.0.0.9")]))
-    assert (found.ready, found.reason, found.asked_for, found.guest_reachable) == (
-        *("Unknown", "NoStatus", "10.0.0.9"),
-        None,
-    )
+    (found,) = report_floating_ips(snapshot(floating_ips=[build_floating_ip("web", ipaddress="10.0.0.9")]))
+    assert (found.ready.verdict.value, found.ready.reason, found.reachable) == ("Unknown", "NoStatus", None)
 
 
 def test_a_floating_ip_is_told_as_its_status_has_it() -> None:
-    (found,) = report_floating_ips(picture(floating_ips=[floating("web", ILL)]))
-    assert (found.cluster, found.addresses, found.range, found.ready, found.reason) == (
-        *("demo", ("10.0.0.5",)),
-        *("pool", "False", "RangeFull"),
-    )
+    (found,) = report_floating_ips(snapshot(floating_ips=[floating("web", ILL)]))
+    assert (found.cluster, found.ready.verdict.value, found.ready.reason) == ("demo", "False", "RangeFull")
 
 
-def test_of_a_guest_the_worst_of_its_floating_ips_is_told() -> None:
+def test_of_a_guest_the_first_floating_ip_that_is_not_ready_is_told() -> None:
     out = build_cluster("out", "c-m-3", opted_in=False)
     clusters = [build_cluster("demo", "c-m-1"), build_cluster("idle", "c-m-2"), out]
-    found = report_guests(picture(floating_ips=[floating("a", WELL), floating("b", ILL)], clusters=clusters))
-    assert [(each.cluster, each.ready, each.reason, each.floating_ips) for each in found] == [
-        ("demo", "False", "RangeFull", 2),
-        ("idle", "Unknown", "NoFloatingIP", 0),
-    ]
+    listed = [floating("a", WELL), floating("b", ILL)]
+    demo, idle = guests(snapshot(floating_ips=listed, clusters=clusters))
+    assert (demo.cluster, len(demo.floating_ips), idle.cluster, idle.worst) == ("demo", 2, "idle", None)
+    assert demo.worst is not None
+    assert demo.worst.ready.reason == "RangeFull"
 
 
 def test_a_guest_is_reachable_when_all_that_was_told_says_so() -> None:
     def reachable(*told: bool | None) -> bool | None:
         listed = [floating(f"f{number}", WELL, reachable=each) for number, each in enumerate(told)]
-        (guest,) = report_guests(picture(floating_ips=listed))
+        (guest,) = guests(snapshot(floating_ips=listed))
         return guest.reachable
 
     assert reachable(True, None) is True
@@ -62,8 +63,12 @@ def test_a_guest_is_reachable_when_all_that_was_told_says_so() -> None:
     assert reachable(None) is None
 
 
-def test_what_is_only_information_is_nothing_wrong() -> None:
-    told = [
-        Problem(severity=each, kind="Guest", name="g", reason="r", message="m").is_wrong for each in Severity
-    ]
-    assert told == [True, True, False]
+def test_whether_a_new_guest_can_be_reached_is_not_known_for_an_hour() -> None:
+    def reachable(minutes: int) -> bool | None:
+        created = format_time(NOW - timedelta(minutes=minutes))
+        cluster = build_cluster("demo", "c-m-1", created=created)
+        (guest,) = guests(snapshot(floating_ips=[floating("web", ILL, reachable=False)], clusters=[cluster]))
+        return guest.reachable
+
+    assert reachable(59) is None
+    assert reachable(61) is False

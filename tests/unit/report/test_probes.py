@@ -9,15 +9,16 @@ import pytest
 
 from fipop.errors import ApiForbiddenError
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
-from fipop.report.checks import CheckVerdict
-from fipop.report.probes import probe_charts, probe_credential, probe_guests, probe_secret_rights
+from fipop.report.findings import Severity
+from fipop.report.probes import judge_rights, probe_charts, probe_credential, probe_secret_rights
+from fipop.report.snapshot import Unread
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.answering_client import AnsweringClient
-from tests.unit.report.pictures import build_cluster, healthy_installation, picture
+from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
-FACTS = picture(
+SNAPSHOT = snapshot(
     clusters=[build_cluster("demo", "c-m-a"), build_cluster("other", "c-m-b", namespace="team")]
-).facts
+)
 
 
 def reviewing(*granted: str) -> Any:
@@ -30,9 +31,9 @@ def reviewing(*granted: str) -> Any:
 
 
 async def test_every_namespace_of_guests_and_that_of_credentials_is_asked_about() -> None:
-    checks = await probe_secret_rights(reviewing("fleet-default", "cattle-global-data"), FACTS)
-    failed = [each.name for each in checks if each.verdict is CheckVerdict.FAILED]
-    assert failed == ["the operator may get Secrets in team"]
+    checks = await probe_secret_rights(reviewing("fleet-default", "cattle-global-data"), SNAPSHOT)
+    failed = [each.subject.name for each in checks if each.severity is Severity.CRITICAL]
+    assert failed == ["team"]
     assert len(checks) == 3
 
 
@@ -40,43 +41,44 @@ async def test_who_may_not_ask_is_told_which_right_is_missing() -> None:
     async def refuse(*_: object) -> None:
         raise ApiForbiddenError(verb="create", kind="SubjectAccessReview", status=403)
 
-    (check,) = await probe_secret_rights(AnsweringClient(create=refuse), FACTS)
-    assert check.verdict is CheckVerdict.WARNING
+    (check,) = await probe_secret_rights(AnsweringClient(create=refuse), SNAPSHOT)
+    assert check.severity is Severity.WARNING
     assert "create subjectaccessreviews" in check.message
 
 
 async def test_without_an_operator_or_options_there_is_nothing_to_ask() -> None:
     assert (
         await probe_secret_rights(
-            reviewing(), replace(FACTS, installation=healthy_installation(workload=None))
+            reviewing(), replace(SNAPSHOT, installation=healthy_installation(workload=None))
         )
         == []
     )
     assert (
-        await probe_charts(replace(FACTS, installation=healthy_installation(has_settings=None)), None) == []
+        await probe_charts(replace(SNAPSHOT, installation=healthy_installation(has_settings=None)), None)
+        == []
     )
 
 
 async def test_charts_are_tried_by_helm_and_without_helm_that_is_said(tmp_path: Path) -> None:
-    (check,) = await probe_charts(FACTS, None)
-    assert (check.verdict, "no helm program" in check.message) == (CheckVerdict.WARNING, True)
+    (check,) = await probe_charts(SNAPSHOT, None)
+    assert (check.severity, "no helm program" in check.message) == (Severity.WARNING, True)
     program = tmp_path / "helm"
     program.write_text("#!/bin/sh\necho 'Error: no such host' >&2\nexit 1\n")
     program.chmod(0o755)
-    checks = await probe_charts(FACTS, str(program))
-    assert [each.verdict for each in checks] == [CheckVerdict.FAILED] * 2
+    checks = await probe_charts(SNAPSHOT, str(program))
+    assert [each.severity for each in checks] == [Severity.CRITICAL] * 2
 
 
 @pytest.mark.parametrize(
     ("secret", "verdict", "words"),
     [
-        ({}, CheckVerdict.WARNING, "kube-vip.io"),
-        ({"hosts": "registry.example,kube-vip.io"}, CheckVerdict.OK, ""),
-        (None, CheckVerdict.WARNING, "not known"),
+        ({}, Severity.WARNING, "kube-vip.io"),
+        ({"hosts": "registry.example,kube-vip.io"}, Severity.OK, ""),
+        (None, Severity.WARNING, "not known"),
     ],
 )
 async def test_a_source_that_the_credential_does_not_go_to_is_told_before_it_stops(
-    secret: dict[str, str] | None, verdict: CheckVerdict, words: str
+    secret: dict[str, str] | None, verdict: Severity, words: str
 ) -> None:
     texts = {"username": "u", "password": "p"} | (secret or {})
 
@@ -87,12 +89,14 @@ async def test_a_source_that_the_credential_does_not_go_to_is_told_before_it_sto
 
     options = {"kubevipChartRef": "oci://registry.example/charts/kube-vip", "kubevipChartSecret": "charts"}
     settings, _ = parse_settings(options, DEFAULTS)
-    facts = replace(FACTS, installation=healthy_installation(settings=settings))
-    (check,) = await probe_credential(AnsweringClient(get=get), facts)
-    assert (check.verdict, words in check.message) == (verdict, True)
-    assert await probe_credential(AnsweringClient(), FACTS) == []
+    found = replace(SNAPSHOT, installation=healthy_installation(settings=settings))
+    (check,) = await probe_credential(AnsweringClient(get=get), found)
+    assert (check.severity, words in check.message) == (verdict, True)
+    assert await probe_credential(AnsweringClient(), SNAPSHOT) == []
 
 
-async def test_a_guest_without_a_cluster_fails_at_its_kubeconfig() -> None:
-    checks = await probe_guests(reviewing(), picture(), ["c-m-x"], allow_loopback=False)
-    assert [(each.section, each.verdict) for each in checks] == [("guest c-m-x", CheckVerdict.FAILED)]
+def test_each_right_that_the_reader_lacks_is_a_warning() -> None:
+    (well,) = judge_rights(SNAPSHOT)
+    assert well.severity is Severity.OK
+    (missing,) = judge_rights(replace(SNAPSHOT, unread=(Unread(what="reservations", problem="no right"),)))
+    assert (missing.severity, missing.subject.name) == (Severity.WARNING, "reservations")

@@ -14,15 +14,15 @@ from fipop.errors import (
 )
 from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, LEASES, Resource
-from fipop.report.facts import Facts
-from fipop.report.reading import read_facts, read_leadership, read_workload
+from fipop.report.reading import read_leadership, read_snapshot, read_workload
+from fipop.report.snapshot import ClusterSnapshot
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import NOW, build_floating_ip
 
 
 async def read(
     errors: dict[Resource, Exception], objects: dict[str, Any] | None = None, **options: Any
-) -> Facts:
+) -> ClusterSnapshot:
     async def find(resource: Resource, *_: object, **__: object) -> None:
         if resource in errors:
             raise errors[resource]
@@ -37,7 +37,7 @@ async def read(
         return (objects or {}).get(name)
 
     client = AnsweringClient(list=list_all, get=get, now=NOW)
-    return await read_facts(client, namespace="kube-fip", **options)
+    return await read_snapshot(client, namespace="kube-fip", **options)
 
 
 def error(kind: type[ApiError], status: int = 0) -> ApiError:
@@ -46,7 +46,7 @@ def error(kind: type[ApiError], status: int = 0) -> ApiError:
 
 async def test_what_may_not_be_read_is_named_with_the_right_and_the_rest_is_there() -> None:
     found = await read({LEASES: error(ApiForbiddenError, 403), CONFIG_MAPS: error(ApiForbiddenError, 403)})
-    assert [each.name for each in found.floating_ips] == ["web"]
+    assert [each.name for each in found.cache.floating_ips.all()] == ["web"]
     told = {each.what: each.problem for each in found.unread}
     assert "get leases.coordination.k8s.io in kube-fip" in told["the operator's Lease"]
     assert found.installation.has_settings is None

@@ -3,14 +3,14 @@
 import asyncio
 
 from fipop.operator.rollout.progress import Phase, RolloutState
-from fipop.report.facts import Facts, Unread
+from fipop.report.snapshot import ClusterSnapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
-from tests.unit.report.pictures import build_cluster, healthy_installation, picture
+from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
-FACTS = picture(
+SNAPSHOT = snapshot(
     ranges=[
         build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": EVIL}),
         build_range("wide", "10.1.0.0/16"),
@@ -33,7 +33,7 @@ FACTS = picture(
         )
     ),
     unread=(Unread(what=EVIL, problem=EVIL),),
-).facts
+)
 
 
 class Cluster:
@@ -45,9 +45,9 @@ class Cluster:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def read(self) -> Facts:
+    async def read(self) -> ClusterSnapshot:
         self.reads += 1
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return FACTS
+        return SNAPSHOT

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from fipop.report.guest_words import GUESTS_AT_ONCE, GuestWords, read_all_guest_words, read_guest_words
+from fipop.report.guests import GUESTS_AT_ONCE, GuestReport, read_guest, read_guests
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import v4
 from tests.unit.guest.passes import TOKEN, add_guest
-from tests.unit.report.pictures import build_cluster, picture
+from tests.unit.report.snapshots import build_cluster, snapshot
 
-PICTURE = picture(clusters=[build_cluster("demo", "c-m-a")])
+SNAPSHOT = snapshot(clusters=[build_cluster("demo", "c-m-a")])
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def client(value: str | None) -> Any:
     ],
 )
 async def test_without_a_kubeconfig_nothing_is_asked(guest: str, value: str | None, named: str) -> None:
-    words = await read_guest_words(client(value), PICTURE, guest)
+    words = await read_guest(client(value), SNAPSHOT, guest)
     assert words.step == "kubeconfig"
     assert words.problem
     assert named in words.problem
@@ -53,13 +53,13 @@ async def test_without_a_kubeconfig_nothing_is_asked(guest: str, value: str | No
 async def test_a_guest_is_asked_and_tells_what_it_carries(proxy: RancherProxy) -> None:
     task = add_guest(proxy, "c-m-a")
     value = base64.b64encode(task.kubeconfig).decode()
-    words = await read_guest_words(client(value), PICTURE, "c-m-a", allow_loopback=True)
+    words = await read_guest(client(value), SNAPSHOT, "c-m-a", allow_loopback=True)
     assert (words.step, words.problem) == ("", "")
     assert words.version
 
 
 def test_addresses_are_those_of_its_config_map_written_either_way() -> None:
-    words = GuestWords(guest="c-m-a", config_map={"a": "10.0.0.5/32, 10.0.0.6", "b": "fd00::1/128,text"})
+    words = GuestReport(guest="c-m-a", config_map={"a": "10.0.0.5/32, 10.0.0.6", "b": "fd00::1/128,text"})
     assert {v4("10.0.0.5"), v4("10.0.0.6")} < words.addresses()
     assert len(words.addresses()) == 3
 
@@ -67,16 +67,16 @@ def test_addresses_are_those_of_its_config_map_written_either_way() -> None:
 async def test_only_some_guests_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asking = most = 0
 
-    async def count(_client: object, _picture: object, guest_id: str, **_: object) -> GuestWords:
+    async def count(_client: object, _picture: object, guest_id: str, **_: object) -> GuestReport:
         nonlocal asking, most
         asking += 1
         most = max(most, asking)
         await asyncio.sleep(0)
         asking -= 1
-        return GuestWords(guest=guest_id)
+        return GuestReport(guest=guest_id)
 
-    monkeypatch.setattr("fipop.report.guest_words.read_guest_words", count)
+    monkeypatch.setattr("fipop.report.guests.read_guest", count)
     guests = [f"c-m-{number}" for number in range(5 * GUESTS_AT_ONCE)]
-    words = await read_all_guest_words(client(None), PICTURE, guests)
+    words = await read_guests(client(None), SNAPSHOT, guests)
     assert [each.guest for each in words] == guests
     assert most == GUESTS_AT_ONCE

@@ -1,0 +1,160 @@
+"""What a guest cluster itself shows, read with the reader's own access to its kubeconfig Secret."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
+from fipop.deadlines import GUEST_REQUEST_SECONDS
+from fipop.errors import FipopError
+from fipop.guest.helm.charts import WantedRelease, wanted_releases
+from fipop.guest.in_use import addresses_in, parse_service
+from fipop.guest.kubeconfig import parse_kubeconfig
+from fipop.guest.memory import GuestNotes
+from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state
+from fipop.guest.release_ownership import build_scope
+from fipop.guest.report_building import sum_up_release
+from fipop.guest.workloads import Workload, judge_readiness, of_release
+from fipop.ipam.addresses import Address
+from fipop.jsons import Json, as_mapping, as_text
+from fipop.kube.limits import GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance
+from fipop.kube.reader import KubeReader
+from fipop.kube.resources import SECRETS, SERVICES
+from fipop.report.snapshot import ClusterSnapshot, read_address
+from fipop.state.observations import Finding, judge_release
+from fipop.texts import clean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestService:
+    """A Service of type LoadBalancer in a guest, and the addresses that it carries."""
+
+    name: str
+    addresses: tuple[str, ...]
+
+
+GUESTS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestReport:
+    """What a guest shows; `problem` is why it shows nothing.
+
+    `config_map` are the keys of its ConfigMaps `kubevip`, `namespace/key`; `workloads` what runs kube-vip and the cloud
+    provider there; `programs` how the operator judges these two. All texts are cleaned.
+    """
+
+    guest: str
+    problem: str = ""
+    step: str = ""
+    """The step that failed: `kubeconfig`, `connection` or `objects`."""
+    version: str = ""
+    config_map: Mapping[str, str] = field(default_factory=dict)
+    services: tuple[GuestService, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    programs: Mapping[str, Finding] = field(default_factory=dict)
+
+    def addresses(self) -> frozenset[Address]:
+        """Return the single addresses that its ConfigMaps name."""
+        texts = [part for value in self.config_map.values() for part in value.split(",")]
+        found = (read_address(text.strip().removesuffix("/32").removesuffix("/128")) for text in texts)
+        return frozenset(each for each in found if each is not None)
+
+
+async def read_guest(
+    client: KubeReader, snapshot: ClusterSnapshot, guest_id: str, *, allow_loopback: bool = False
+) -> GuestReport:
+    """Read a guest within the bounds that the operator has; what fails is in the report, with the step that failed."""
+    step = "kubeconfig"
+    statuses = (each.status.guest for each in snapshot.cache.floating_ips_of(guest_id))
+    reported = {(one.namespace, one.name) for each in statuses if each is not None for one in each.releases}
+    settings, notes = snapshot.installation.settings, GuestNotes(time.monotonic)
+    wanted = wanted_releases(settings)
+    try:
+        guest = _connect(await _read_kubeconfig(client, snapshot, guest_id), guest_id, allow_loopback)
+        async with guest:
+            step = "connection"
+            version = await guest.version()
+            step = "objects"
+            config_maps, services, observed = await asyncio.gather(
+                read_config_maps(guest),
+                guest.list(SERVICES, project=parse_service),
+                read_observed_state(guest, wanted, notes, build_scope(settings, frozenset(reported))),
+            )
+    except FipopError as error:
+        return GuestReport(guest=guest_id, step=step, problem=str(error))
+    return GuestReport(
+        guest=guest_id,
+        version=clean(as_text(version.get("gitVersion")), 63),
+        config_map={
+            clean(f"{each['metadata']['namespace']}/{GUEST_CONFIG_MAP} {key}"): clean(value)
+            for each in config_maps
+            for key, value in as_mapping(each.get("data")).items()
+        },
+        services=tuple(_service(each) for each in services.items if "spec" in each),
+        workloads=tuple(each for each in observed.workloads if each.roles),
+        programs={each.role.value: judge_program(observed, each) for each in wanted},
+    )
+
+
+async def read_guests(
+    client: KubeReader, snapshot: ClusterSnapshot, guest_ids: Iterable[str], *, allow_loopback: bool = False
+) -> list[GuestReport]:
+    """Read guests, some at once; the reports come in the order of `guest_ids`."""
+    turns = asyncio.Semaphore(GUESTS_AT_ONCE)
+
+    async def read(guest_id: str) -> GuestReport:
+        async with turns:
+            return await read_guest(client, snapshot, guest_id, allow_loopback=allow_loopback)
+
+    return list(await asyncio.gather(*map(read, guest_ids)))
+
+
+def judge_program(observed: ObservedState, wanted: WantedRelease) -> Finding:
+    """Judge a program of a guest as the operator does for a condition; helm is not asked here."""
+    report, unknown = sum_up_release(wanted, observed, None, None), observed.unknown.get(wanted.role)
+    if unknown is not None:
+        running = of_release(observed.workloads, unknown.latest.key)
+        report = replace(report, readiness=judge_readiness(running))
+    return judge_release(report, ())
+
+
+def _service(found: Json) -> GuestService:
+    metadata = found["metadata"]
+    carried = addresses_in((), (found,)).single
+    return GuestService(
+        name=clean(f"{metadata.get('namespace')}/{metadata.get('name')}"),
+        addresses=tuple(str(address) for address in carried),
+    )
+
+
+async def _read_kubeconfig(client: KubeReader, snapshot: ClusterSnapshot, guest_id: str) -> bytes:
+    cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
+    if cluster is None:
+        raise FipopError("Rancher has no cluster of this id that you may read")
+    name = f"{cluster.name}{KUBECONFIG_SECRET_SUFFIX}"
+    secret = await client.get(SECRETS, name, namespace=cluster.namespace)
+    if secret is None:
+        raise FipopError(
+            f"there is no Secret {cluster.namespace}/{name}: Rancher makes it when the guest is ready"
+        )
+    try:
+        return base64.b64decode(as_text(as_mapping(secret.get("data")).get("value")), validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _connect(kubeconfig: bytes, guest_id: str, allow_loopback: bool) -> KubeReader:
+    return KubeReader(
+        parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=allow_loopback),
+        timeout_seconds=GUEST_REQUEST_SECONDS,
+        limits=GUEST_LIMITS,
+        allowance=Allowance(GUEST_SESSION_BYTES),
+        max_connections=2,
+        user_agent="fipop",
+    )

@@ -1,0 +1,153 @@
+"""What was read of a management cluster for a report: the operator's cache, and the operator itself as values.
+
+What could not be read is named in `unread`, and is unknown to every report, never empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from fipop.api import names
+from fipop.api.models import FloatingIP
+from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, parse_address
+from fipop.operator.rollout.progress import RolloutState
+from fipop.settings.options import DEFAULTS, BadOption, Settings
+from fipop.state.cache import ClusterCache
+
+
+class Kind(StrEnum):
+    """The kinds of objects of a snapshot, as `Unread.what` names them."""
+
+    RANGES = "floating IP ranges"
+    FLOATING_IPS = "floating IPs"
+    RESERVATIONS = "reservations"
+    CLUSTERS = "Rancher's clusters"
+    HARVESTERS = "Rancher's Harvester clusters"
+
+
+SCHEMA_REVISIONS = {
+    f"floatingipranges.{names.GROUP}": 3,
+    f"floatingips.{names.GROUP}": 3,
+    f"floatingipreservations.{names.GROUP}": 1,
+}
+"""The revisions of our CRDs that this version knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """What could not be read, by the name that people have for it, and why in a sentence."""
+
+    what: str
+    problem: str
+    forbidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """The Lease of the operator; `holder` is "" where nobody holds it."""
+
+    holder: str
+    renewed: datetime | None
+    duration_seconds: float
+
+    def holds(self, now: datetime) -> bool:
+        """Whether it was renewed in its time. Another machine wrote that time: a few seconds more are granted."""
+        if not self.holder or self.renewed is None:
+            return False
+        return (now - self.renewed).total_seconds() < self.duration_seconds + _CLOCKS_APART_SECONDS
+
+
+_CLOCKS_APART_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A Deployment: its image and ServiceAccount, and how many of its pods are ready."""
+
+    image: str
+    service_account: str
+    wanted: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What is known of the operator itself; None and empty where it could not be read, or is not there."""
+
+    namespace: str
+    leadership: Leadership | None = None
+    workload: Workload | None = None
+    predecessor: Workload | None = None
+    schemas: dict[str, int | None] = field(default_factory=dict)
+    """The revision of each of our CRDs that was looked for; None for one that is not there."""
+    has_settings: bool | None = None
+    settings: Settings = DEFAULTS
+    bad_options: tuple[BadOption, ...] = ()
+    unwise_options: tuple[str, ...] = ()
+    rollout: RolloutState | None = None
+
+    @property
+    def predecessor_runs(self) -> bool:
+        """Whether kube-fip-operator has replicas."""
+        return self.predecessor is not None and bool(self.predecessor.wanted or self.predecessor.ready)
+
+    @property
+    def rollout_paused(self) -> bool:
+        """Whether the options pause a rollout that is going on."""
+        is_active = self.rollout is not None and self.rollout.phase.is_active
+        return is_active and self.settings.kubevip_rollout_paused
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterSnapshot:
+    """A management cluster as it was read once; `now` is its API server's time."""
+
+    now: datetime
+    cache: ClusterCache
+    installation: Installation = field(
+        default_factory=lambda: Installation(namespace=names.OPERATOR_NAMESPACE)
+    )
+    unread: tuple[Unread, ...] = ()
+    _cluster_names: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        statuses = ((each.namespace, each.status.guest) for each in self.cache.floating_ips.all())
+        self._cluster_names = {guest: each.cluster for guest, each in statuses if each and each.cluster}
+        self._cluster_names |= {each.cluster_name: each.name for each in self.cache.clusters.all()}
+
+    def is_read(self, *kinds: Kind) -> bool:
+        """Whether all of these kinds could be read; of the others nothing may be concluded from absence."""
+        return not any(each.what in kinds for each in self.unread)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether all that takes an address could be read."""
+        return self.is_read(Kind.RESERVATIONS, Kind.FLOATING_IPS)
+
+    def spaces(self) -> list[str]:
+        """Return the names of all address spaces, in their order."""
+        found = {each.address_space for each in self.cache.ranges.all()}
+        found |= {each.space for each in self.cache.reservations.all()}
+        found |= {self.space_of(each) for each in self.cache.floating_ips.all()}
+        return sorted(found) or [names.DEFAULT_ADDRESS_SPACE]
+
+    def space_of(self, found: FloatingIP) -> str:
+        """Return the address space of what a floating IP has or names."""
+        own_range = self.cache.ranges.get("", found.status.range or found.range or "")
+        default = own_range.address_space if own_range is not None else names.DEFAULT_ADDRESS_SPACE
+        return found.status.address_space or default
+
+    def cluster_of(self, namespace: str, fallback: str = "") -> str:
+        """Return the name of the cluster whose guest has this namespace, as Rancher or a status names it."""
+        return self._cluster_names.get(namespace) or fallback
+
+
+def read_address(text: str) -> Address | None:
+    """Read an address; None if the text is not one."""
+    try:
+        return parse_address(text)
+    except IpamError:
+        return None

@@ -1,0 +1,84 @@
+"""Snapshots of small installations."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from fipop.kube.resources import MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
+from fipop.report.snapshot import (
+    SCHEMA_REVISIONS,
+    ClusterSnapshot,
+    Installation,
+    Leadership,
+    Unread,
+    Workload,
+)
+from tests.harness.objects import NOW, Json, cache_of
+
+
+def build_cluster(
+    name: str,
+    guest: str,
+    *,
+    opted_in: bool = True,
+    namespace: str = "fleet-default",
+    created: str = "2026-01-01T00:00:00Z",
+) -> Json:
+    return {
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
+            "creationTimestamp": created,
+            "labels": {"kube-vip": "true"} if opted_in else {},
+        },
+        "spec": {"rkeConfig": {}},
+        "status": {"clusterName": guest},
+    }
+
+
+def healthy_installation(**changes: Any) -> Installation:
+    fields: dict[str, Any] = {
+        "namespace": "kube-fip",
+        "leadership": Leadership(holder="fipop-1", renewed=NOW, duration_seconds=15.0),
+        "workload": Workload(image="fipop:0.1.0", service_account="fipop", wanted=2, ready=2),
+        "schemas": dict(SCHEMA_REVISIONS),
+        "has_settings": True,
+    }
+    return Installation(**(fields | changes))
+
+
+def snapshot(
+    *,
+    ranges: list[Json] | None = None,
+    floating_ips: list[Json] | None = None,
+    reservations: list[Json] | None = None,
+    clusters: list[Json] | None = None,
+    harvesters: Sequence[str] = (),
+    installation: Installation | None = None,
+    now: datetime = NOW,
+    unread: tuple[Unread, ...] = (),
+) -> ClusterSnapshot:
+    cache = cache_of(ranges=ranges, floating_ips=floating_ips, reservations=reservations)
+    for each in clusters or ():
+        cache.observe(PROVISIONING_CLUSTERS, each)
+    for name in harvesters:
+        cache.observe(MANAGEMENT_CLUSTERS, build_harvester(name))
+    return ClusterSnapshot(
+        now=now, cache=cache, installation=installation or healthy_installation(), unread=unread
+    )
+
+
+def build_harvester(name: str) -> Json:
+    """A Harvester cluster as Rancher knows it."""
+    return {
+        "metadata": {
+            "name": f"c-{name}",
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
+            "labels": {"provider.cattle.io": "harvester"},
+        },
+        "spec": {"displayName": name},
+        "status": {"provider": "harvester"},
+    }

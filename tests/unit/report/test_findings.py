@@ -1,0 +1,365 @@
+"""What is so with an installation, point by point: each failure with what to do about it, and nothing judged twice."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fipop.api.conditions import Verdict, format_time
+from fipop.guest.helm.charts import Role, wanted_releases
+from fipop.guest.helm.releases import build_states, parse_record
+from fipop.guest.memory import GuestMemory
+from fipop.guest.observed import ObservedState, look_again
+from fipop.guest.release_ownership import build_scope
+from fipop.guest.workloads import Workload as GuestWorkload
+from fipop.guest.workloads import parse_daemon_set, parse_deployment
+from fipop.operator.rollout.progress import Phase, RolloutState
+from fipop.report.findings import Finding, Severity, judge
+from fipop.report.fleet import report_floating_ips, report_guests
+from fipop.report.guests import GuestReport, judge_program
+from fipop.report.ranges import report_ranges
+from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Kind, Leadership, Unread, Workload
+from fipop.settings.options import DEFAULTS, BadOption, parse_settings
+from fipop.state.observations import Finding as Judged
+from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
+from tests.unit.guest.conftest import release_secret
+from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
+
+CRD = next(iter(SCHEMA_REVISIONS))
+
+
+def condition(status: str, reason: str, *, since_minutes: float = 60) -> Json:
+    since = format_time(NOW - timedelta(minutes=since_minutes))
+    return {"type": "Ready", "status": status, "reason": reason, "message": "m", "lastTransitionTime": since}
+
+
+def floating(name: str, *conditions: Json, **status: object) -> Json:
+    return build_floating_ip(name, status={**held_by(["10.0.0.5"]), "conditions": list(conditions), **status})
+
+
+POOL = build_range("pool", "10.0.0.1-10.0.0.10")
+WEB = floating("web", condition("True", "Ready"))
+
+
+def findings(found: ClusterSnapshot, *asked: GuestReport) -> list[Finding]:
+    guests = report_guests(found, report_floating_ips(found))
+    judged = judge(found, report_ranges(found), guests, {each.guest: each for each in asked})
+    for each in judged:
+        assert each.severity is Severity.OK or each.advice, "whoever is told of trouble is told what to do"
+    return judged
+
+
+def problems(*asked: GuestReport, **objects: Any) -> dict[str, str]:
+    found = findings(snapshot(**{"ranges": [POOL], **objects}), *asked)
+    return {each.reason: each.severity.value for each in found if each.severity is not Severity.OK}
+
+
+def test_of_a_healthy_installation_every_point_is_well() -> None:
+    found = findings(
+        snapshot(
+            ranges=[POOL],
+            floating_ips=[WEB],
+            reservations=[build_reservation("10.0.0.5")],
+            clusters=[build_cluster("demo", "c-m-1")],
+        )
+    )
+    assert {each.severity for each in found} == {Severity.OK}
+    assert {each.subject.kind for each in found} >= {
+        "Operator",
+        "CustomResourceDefinition",
+        "FloatingIPRange",
+    }
+
+
+def pods(*, wanted: int, ready: int) -> Workload:
+    return Workload(image="i", service_account="s", wanted=wanted, ready=ready)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "severity"),
+    [
+        ({"leadership": None}, "NoLeader", "critical"),
+        (
+            {"leadership": Leadership(holder="x", renewed=NOW - timedelta(minutes=5), duration_seconds=15.0)},
+            "NoLeader",
+            "critical",
+        ),
+        ({"leadership": Leadership(holder="", renewed=NOW, duration_seconds=15.0)}, "NoLeader", "critical"),
+        ({"workload": pods(wanted=2, ready=1)}, "PodsNotReady", "warning"),
+        ({"workload": pods(wanted=2, ready=0)}, "PodsNotReady", "critical"),
+        ({"workload": pods(wanted=0, ready=0)}, "PodsNotReady", "info"),
+        ({"schemas": {CRD: 0}}, "OldSchema", "critical"),
+        ({"schemas": {CRD: None}}, "OldSchema", "critical"),
+        ({"predecessor": pods(wanted=1, ready=1)}, "PredecessorRuns", "critical"),
+        ({"has_settings": False}, "NoOptions", "critical"),
+        (
+            {"bad_options": (BadOption(option="logLevel", value="x", reason="is bad"),)},
+            "BadOption",
+            "critical",
+        ),
+        ({"unwise_options": ("v1.0.1 loses addresses",)}, "UnwiseOption", "info"),
+    ],
+)
+def test_what_is_wrong_with_the_operator(changes: dict[str, object], reason: str, severity: str) -> None:
+    assert problems(installation=healthy_installation(**changes)) == {reason: severity}
+
+
+def rollout(phase: Phase) -> RolloutState:
+    return RolloutState(number=1, target="c0ffee", stable="", phase=phase, started_at=0.0, reason="why")
+
+
+def test_a_rollout_that_stopped_or_is_paused_is_told() -> None:
+    paused, _ = parse_settings({"kubevipRolloutPaused": "true"}, DEFAULTS)
+    for state, settings, wanted in (
+        (rollout(Phase.STOPPED), DEFAULTS, {"RolloutStopped": "warning"}),
+        (rollout(Phase.WAVE), paused, {"RolloutPaused": "info"}),
+        (rollout(Phase.COMPLETED), paused, {}),
+        (rollout(Phase.WAVE), DEFAULTS, {}),
+    ):
+        assert problems(installation=healthy_installation(rollout=state, settings=settings)) == wanted
+
+
+@pytest.mark.parametrize(("status", "told"), [("True", "RolloutBlocked"), ("False", "ChartDigestMismatch")])
+def test_a_chart_that_cannot_be_had_is_told_also_of_guests_that_run(status: str, told: str) -> None:
+    kube_vip = {**condition(status, "ChartDigestMismatch"), "type": "KubeVipReady"}
+    ready = condition(status, "Ready" if status == "True" else "ChartDigestMismatch")
+    assert problems(floating_ips=[floating("web", ready, kube_vip)])[told] == "warning"
+
+
+def test_what_could_not_be_read_is_no_problem_of_the_installation() -> None:
+    blind = healthy_installation(leadership=None, workload=None, schemas={}, has_settings=None)
+    unread = tuple(
+        Unread(what=what, problem="missing right")
+        for what in ("the operator's Lease", "the operator's Deployment", Kind.RANGES)
+    )
+    assert problems(ranges=[], installation=blind, unread=unread) == {}
+
+
+# Ranges
+
+
+def held(count: int) -> list[Json]:
+    return [build_reservation(f"10.0.0.{number}", f"f{number}") for number in range(1, count + 1)]
+
+
+def test_ranges_that_are_full_overlap_or_cannot_be_read() -> None:
+    assert problems(reservations=held(8)) == {}
+    assert problems(reservations=held(9)) == {"NearlyFull": "warning"}
+    assert problems(reservations=held(10)) == {"Full": "critical"}
+    assert problems(ranges=[build_range("pool", "nonsense")]) == {"Invalid": "critical"}
+    assert problems(ranges=[]) == {"NoRange": "info"}
+    twin = build_range("twin", "10.0.0.1-10.0.0.12", created="2026-02-01T00:00:00Z")
+    assert problems(ranges=[POOL, twin]) == {"Overlap": "warning"}
+    draining = build_range("pool", "10.0.0.1", draining=True)
+    assert problems(ranges=[draining], reservations=[build_reservation("10.0.0.1")]) == {}
+
+
+def test_a_range_of_both_families_is_as_full_as_its_fullest() -> None:
+    dual = build_range("pool", "10.0.0.1-10.0.0.10,fd00::/64")
+    (found,) = [
+        each for each in findings(snapshot(ranges=[dual], reservations=held(10))) if each.reason == "Full"
+    ]
+    assert found.severity is Severity.CRITICAL
+    assert "10 of 10 IPv4" in found.message
+    assert problems(ranges=[dual], reservations=held(8)) == {}
+
+
+def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_knows() -> None:
+    def told(**facts: Any) -> list[str]:
+        pool = build_range("pool", "10.0.0.1-10.0.0.10", annotations={"harvesterClusterName": "harv1"})
+        judged = findings(snapshot(ranges=[pool], **facts))
+        return [each.message for each in judged if each.reason == "HarvesterNotFound"]
+
+    assert told(harvesters=["harv1"]) == []
+    (message,) = told(harvesters=["harvester1", "lab"])
+    assert '"harv1"' in message
+    assert 'known: "harvester1", "lab"' in message
+    assert told(unread=(Unread(what=Kind.HARVESTERS, problem="missing right"),)) == []
+
+
+def test_how_full_a_range_is_is_not_known_while_reservations_could_not_be_read() -> None:
+    unread = (Unread(what=Kind.RESERVATIONS, problem="missing right"),)
+    assert problems(unread=unread) == {"Unknown": "info"}
+
+
+# Addresses and floating IPs
+
+
+def test_an_address_with_two_owners_is_critical() -> None:
+    twin = build_floating_ip(
+        "twin",
+        namespace="c-m-2",
+        status={**held_by(["10.0.0.5"]), "conditions": [condition("True", "Ready")]},
+    )
+    held_once = [build_reservation("10.0.0.5")]
+    assert problems(floating_ips=[WEB, twin], reservations=held_once) == {"Duplicate": "critical"}
+    # Who only asks for it has not got it.
+    wish = build_floating_ip(
+        "wish",
+        namespace="c-m-3",
+        ipaddress="10.0.0.5",
+        status={"observedGeneration": 1, "conditions": [condition("False", "AddressInUse")]},
+    )
+    assert problems(floating_ips=[WEB, wish], reservations=held_once) == {"AddressInUse": "critical"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "severity"),
+    [
+        ([condition("False", "ForeignValue")], "warning"),
+        ([condition("Unknown", "Pending", since_minutes=1)], "info"),
+        ([condition("Unknown", "Pending", since_minutes=10)], "warning"),
+    ],
+)
+def test_a_floating_ip_that_is_not_ready(conditions: list[Json], severity: str) -> None:
+    assert list(problems(floating_ips=[floating("web", *conditions)]).values()) == [severity]
+
+
+def test_a_paused_floating_ip_is_nobodys_fault() -> None:
+    paused = floating("web", condition("Unknown", "Paused"))
+    paused["metadata"]["annotations"]["kubefip.k8s.binbash.org/paused"] = "true"
+    assert problems(floating_ips=[paused]) == {"Paused": "info"}
+
+
+def away(reason: str) -> Json:
+    guest = {"cluster": "demo", "id": "c-m-1", "reachable": False, "releases": []}
+    return floating("web", condition("False", reason), guest=guest)
+
+
+def test_a_guest_out_of_reach_is_wrong_unless_it_is_new() -> None:
+    def told(minutes: int, reason: str = "GuestDisconnected") -> dict[str, str]:
+        created = format_time(NOW - timedelta(minutes=minutes))
+        return problems(
+            floating_ips=[away(reason)], clusters=[build_cluster("demo", "c-m-1", created=created)]
+        )
+
+    assert told(61) == {"GuestDisconnected": "warning", "Unreachable": "warning"}
+    assert told(59) == {"GuestDisconnected": "info"}
+    assert told(59, "ForeignValue") == {"ForeignValue": "warning"}
+
+
+# Guests that were asked
+
+WELL = GuestReport(
+    guest="c-m-1", version="v1.30.0", config_map={"kube-system/kubevip cidr-global": "10.0.0.5/32"}
+)
+OUT = build_cluster("demo", "c-m-1", opted_in=False)
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [("kubeconfig", "KubeconfigUnusable"), ("connection", "Unreachable"), ("objects", "Unreadable")],
+)
+def test_the_step_that_fails_is_told_and_nothing_behind_it(step: str, reason: str) -> None:
+    broken = GuestReport(guest="c-m-1", step=step, problem="no")
+    assert problems(broken, floating_ips=[WEB], clusters=[OUT]) == {reason: "critical"}
+
+
+def test_an_address_that_the_guest_lacks_fails() -> None:
+    assert problems(WELL, floating_ips=[WEB], clusters=[OUT]) == {}
+    assert problems(GuestReport(guest="c-m-1"), floating_ips=[WEB], clusters=[OUT]) == {
+        "NotInGuest": "critical"
+    }
+
+
+def kube_vip(name: str, *, ready: int, release: str = "") -> GuestWorkload:
+    annotations = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "kube-system"}
+    return parse_daemon_set(
+        {
+            "metadata": {
+                "namespace": "kube-system",
+                "name": name,
+                "generation": 1,
+                "annotations": annotations if release else {},
+            },
+            "spec": {"template": {"spec": {"containers": [{"image": "registry.example/plndr/kube-vip:v1"}]}}},
+            "status": {
+                "observedGeneration": 1,
+                "desiredNumberScheduled": 3,
+                "numberReady": ready,
+                "updatedNumberScheduled": 3,
+            },
+        }
+    )
+
+
+def cloud_provider() -> GuestWorkload:
+    return parse_deployment(
+        {
+            "metadata": {
+                "namespace": "kube-system",
+                "name": "provider",
+                "generation": 1,
+                "annotations": {
+                    "meta.helm.sh/release-name": "kube-vip-cloud-provider",
+                    "meta.helm.sh/release-namespace": "kube-system",
+                },
+            },
+            "spec": {"replicas": 1, "template": {"spec": {"containers": [{"image": "fipop:0.1.0"}]}}},
+            "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1},
+        }
+    )
+
+
+def observe(
+    *workloads: GuestWorkload, namespace: str = "kube-system", labelled: bool = True
+) -> ObservedState:
+    records = []
+    for role in Role:
+        labels = {"kubefip.k8s.binbash.org/role": role.value} if labelled else {}
+        record = parse_record(release_secret(role.value, namespace=namespace, labels=labels))
+        assert record is not None
+        records.append(record)
+    empty = ObservedState(
+        now=NOW,
+        states=build_states(records),
+        managed={},
+        workloads=workloads,
+        problems={},
+        unknown={},
+        scope=build_scope(DEFAULTS, frozenset()),
+    )
+    return look_again(empty, wanted_releases(DEFAULTS), GuestMemory().notes("c-m-1"))
+
+
+def verdicts(observed: ObservedState) -> list[tuple[Verdict, str]]:
+    judged = [judge_program(observed, each) for each in wanted_releases(DEFAULTS)]
+    return [(each.verdict, each.reason) for each in judged]
+
+
+def test_programs_are_judged_by_the_releases_that_are_ours_and_not_by_what_harvester_parked() -> None:
+    parked = kube_vip("kube-vip", ready=0, release="harvester-cloud-provider")
+    ours = kube_vip("kube-vip-fipop", ready=3, release="kube-vip")
+    both_ready = [(Verdict.TRUE, "Ready"), (Verdict.TRUE, "Ready")]
+    assert verdicts(observe(parked, ours, cloud_provider())) == both_ready
+    late = kube_vip("kube-vip-fipop", ready=2, release="kube-vip")
+    assert verdicts(observe(late, cloud_provider()))[0] == (Verdict.FALSE, "NotReady")
+
+
+def test_a_release_that_only_helm_could_tell_of_is_judged_by_its_pods() -> None:
+    ours = kube_vip("kube-vip", ready=3, release="kube-vip")
+    assert verdicts(observe(ours, cloud_provider(), labelled=False)) == [(Verdict.TRUE, "Ready")] * 2
+
+
+def test_a_release_with_our_labels_in_a_namespace_that_does_not_count_is_told() -> None:
+    assert verdicts(observe(namespace="tenant"))[0][1] == "ForeignRelease"
+
+
+def test_where_fipop_installs_both_programs_must_be_ready() -> None:
+    ready = Judged(verdict=Verdict.TRUE, reason="Ready")
+    late = Judged(verdict=Verdict.FALSE, reason="NotReady", message="2 of 3 pods ready")
+    programs = {"kube-vip": late, "kube-vip-cloud-provider": ready}
+    asked = GuestReport(guest="c-m-1", config_map=WELL.config_map, programs=programs)
+    opted_in = build_cluster("demo", "c-m-1")
+    assert problems(asked, floating_ips=[WEB], clusters=[opted_in]) == {"NotReady": "critical"}
+    assert problems(asked, floating_ips=[WEB], clusters=[OUT]) == {}
+
+
+def test_the_revisions_that_this_version_knows_are_those_of_its_crds() -> None:
+    found = {}
+    for path in Path(__file__).parents[3].joinpath("crds").iterdir():
+        metadata = yaml.safe_load(path.read_text())["metadata"]
+        found[metadata["name"]] = int(metadata["annotations"]["kubefip.k8s.binbash.org/schema-revision"])
+    assert found == SCHEMA_REVISIONS

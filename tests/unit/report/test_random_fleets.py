@@ -1,0 +1,460 @@
+"""Random fleets: commands, web UI and metrics agree with an independent reading of the objects.
+
+Spaces, overlaps, quarantine, draining, exclusions, both families, and readers who may not read everything.
+"""
+
+import asyncio
+import csv
+import io
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from fipop.cli.main import main
+from fipop.kube.access import connection_from_kubeconfig
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
+from fipop.metrics.exposition import Metrics
+from fipop.operator.snapshot import build_snapshot
+from fipop.report.page.app import Page
+from fipop.report.page.snapshots import Snapshots
+from fipop.report.reading import read_snapshot
+from tests.golden.fleet_server import FULL, Fleet, serve_fleet
+from tests.harness.address_book import Book, Ip, pool_of, space_of_range, written_by
+from tests.harness.healthy_operator import build_healthy_operator
+from tests.harness.objects import (
+    Json,
+    build_floating_ip,
+    build_range,
+    build_reservation,
+    cache_of,
+    newer,
+)
+from tests.unit.report.snapshots import build_cluster
+
+EXAMPLES = 12 if settings().derandomize else 300
+"""`make test` takes few and always the same, `make test-slow` fresh ones."""
+
+V4 = [ipaddress.ip_address(f"10.0.0.{number}") for number in range(18)]
+V6 = [ipaddress.ip_address("fd00::") + number for number in range(10)]
+EVERYWHERE = (*V4, *V6)
+SPACES = ("default", "lab")
+GUESTS = ("c-m-1", "c-m-2", "c-m-3")
+RANGES = ("alpha", "beta", "gamma")
+_PARTS = (
+    *("10.0.0.0/29", "10.0.0.4-10.0.0.9", "10.0.0.12", "10.0.0.1-10.0.0.2", "10.0.0.8/30"),
+    *("fd00::/126", "fd00::2-fd00::5", "fd00::8"),
+)
+_EXCLUDED = ("10.0.0.5", "10.0.0.1-10.0.0.2", "fd00::3", "10.0.0.12")
+LISTED = (FLOATING_IP_RANGES, FLOATING_IPS, FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Objects as an API server serves them, and what the reader may not read."""
+
+    ranges: tuple[Json, ...]
+    floating_ips: tuple[Json, ...]
+    reservations: tuple[Json, ...]
+    refused: frozenset[Resource]
+
+    def objects(self) -> dict[str, list[Json]]:
+        """Return what is served, by the path of its collection."""
+        clusters = [build_cluster(f"cluster-{each}", each) for each in GUESTS]
+        served = zip(LISTED, (self.ranges, self.floating_ips, self.reservations, clusters), strict=True)
+        return build_healthy_operator() | {each.path(): _complete(each, found) for each, found in served}
+
+    @property
+    def book(self) -> Book:
+        return Book(self.ranges, self.floating_ips, self.reservations)
+
+    def may_read(self, *resources: Resource) -> bool:
+        return self.refused.isdisjoint(resources)
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> tuple[Json, ...]:
+    found = []
+    for name in draw(st.lists(st.sampled_from(RANGES), unique=True)):
+        parts = draw(st.lists(st.sampled_from(_PARTS), min_size=1, max_size=3, unique=True))
+        spec: dict[str, Any] = {"addressSpace": draw(st.sampled_from(SPACES))}
+        if draw(st.integers(0, 4)) == 0:
+            spec["draining"] = True
+        if draw(st.integers(0, 2)) == 0:
+            spec["exclude"] = [draw(st.sampled_from(_EXCLUDED))]
+        if draw(st.booleans()):
+            spec["searchOrder"] = "desc"
+        created = f"2026-01-0{draw(st.integers(1, 3))}T00:00:00Z"
+        found.append(build_range(name, ",".join(parts), created=created, **spec))
+    return tuple(found)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    found = draw(ranges())
+    own = {each["metadata"]["name"]: space_of_range(each) for each in found}
+    reservations = {}
+    for address in draw(st.lists(st.sampled_from(EVERYWHERE), max_size=12)):
+        name = draw(st.sampled_from((*RANGES, "gone")))
+        # Seldom in another space than the range's own: nothing is given from such a range.
+        space = own.get(name, "default") if draw(st.integers(0, 9)) else draw(st.sampled_from(SPACES))
+        until = {"quarantined_until": "2026-03-02T00:00:00Z"} if draw(st.integers(0, 3)) == 0 else {}
+        guest, owner = draw(st.sampled_from(GUESTS)), draw(st.sampled_from(("web", "api")))
+        reservations[space, address] = build_reservation(
+            str(address), owner, namespace=guest, range_name=name, space=space, **until
+        )
+    floating_ips = []
+    for guest, name in draw(
+        st.lists(st.tuples(st.sampled_from(GUESTS), st.sampled_from(("web", "api"))), unique=True, max_size=5)
+    ):
+        range_name = draw(st.sampled_from((*RANGES, "gone")))
+        addresses = [
+            str(each) for each in draw(st.lists(st.sampled_from(EVERYWHERE), max_size=2, unique=True))
+        ]
+        status: Json = {}
+        if draw(st.booleans()):
+            status = {
+                "addresses": addresses,
+                "range": range_name,
+                "addressSpace": own.get(range_name, "default"),
+                "observedGeneration": 1,
+                "conditions": [_ready(draw(st.sampled_from(("True", "False"))))],
+            }
+        floating_ips.append(
+            build_floating_ip(
+                name,
+                namespace=guest,
+                ipaddress=",".join(addresses),
+                annotations={"fiprange": range_name},
+                status=status,
+            )
+        )
+    refused = draw(st.sets(st.sampled_from(LISTED), max_size=2)) if draw(st.integers(0, 3)) == 0 else set()
+    return World(found, tuple(floating_ips), tuple(reservations.values()), frozenset(refused))
+
+
+def _ready(status: str) -> Json:
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": "Ready" if status == "True" else "RangeFull",
+        "message": "",
+        "lastTransitionTime": "2026-02-01T00:00:00Z",
+    }
+
+
+def _complete(resource: Resource, objects: Iterable[Json]) -> list[Json]:
+    return [{"apiVersion": resource.api_version, "kind": resource.kind, **each} for each in objects]
+
+
+class Server:
+    """Serves one world after the other, and runs what reads it."""
+
+    def __init__(self, fleet: Fleet, kubeconfig: Path) -> None:
+        self._fleet = fleet
+        self._kubeconfig = kubeconfig
+
+    def _show(self, world: World) -> None:
+        self._fleet.management = world.objects()
+        self._fleet.refused = frozenset(each.path() for each in world.refused)
+
+    def run(self, world: World, *arguments: str) -> tuple[int, Any]:
+        """Return how a command ends, and its JSON."""
+        self._show(world)
+        command = [*arguments, "-o", "json", "--kubeconfig", str(self._kubeconfig)]
+        result = CliRunner().invoke(main, command, prog_name="fipop")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, json.loads(result.stdout) if result.stdout.strip() else None
+
+    def page(self, world: World, *paths: str) -> list[str]:
+        """Return what the web UI answers."""
+        self._show(world)
+
+        async def read() -> list[str]:
+            async with KubeClient(connection_from_kubeconfig(self._kubeconfig)) as client:
+                snapshots = Snapshots(lambda: read_snapshot(client, namespace="kube-fip"))
+                listener = Page(snapshots).listener()
+                await listener.setup()
+                await listener.listen("127.0.0.1", 0)
+                async with aiohttp.ClientSession(f"http://127.0.0.1:{listener.port}") as session:
+                    found = [await (await session.get(path)).text() for path in paths]
+                await listener.close()
+                await snapshots.close()
+            return found
+
+        return asyncio.run(read())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    fleet = Fleet("today", has_crds=False)
+    fleet.closed_namespaces = frozenset()
+    with serve_fleet(fleet, tmp_path_factory.mktemp("reader")) as kubeconfigs:
+        yield Server(fleet, kubeconfigs[FULL])
+
+
+# Who has an address
+
+
+@settings(max_examples=EXAMPLES)
+@given(world=worlds(), asked=st.lists(st.sampled_from(EVERYWHERE), min_size=1, max_size=3, unique=True))
+def test_who_says_of_an_address_what_the_objects_say(server: Server, world: World, asked: list[Ip]) -> None:
+    book = world.book
+    for address in asked:
+        code, found = server.run(world, "who", str(address))
+        told = {each["space"]: each for each in found["addresses"]}
+        assert {each["what"] for each in found["unread"]} == unread_of(world)
+        if not world.may_read(FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS):
+            for space, each in told.items():
+                is_held = (space, address) in book.held
+                assert each["state"] in {"unknown", book.state(space, address)[0] if is_held else "named"}
+            assert code == 4
+            continue
+        known = {space: book.state(space, address) for space in book.spaces()}
+        known = {space: state for space, state in known.items() if state[0] != "unknown"}
+        assert {space: each["state"] for space, each in told.items() if each["state"] != "unknown"} == {
+            space: state for space, (state, _) in known.items()
+        }
+        for space, (state, range_name) in known.items():
+            each = told[space]
+            if state != "named":
+                assert each["range"] == range_name
+            holder = book.holder(space, address)
+            owner = each["owner"] and (each["owner"]["namespace"], each["owner"]["name"])
+            assert owner == (holder[0] if holder else None)
+            assert each["outOfRange"] is (state == "held" and not _is_given(book, range_name, address, space))
+            others = book.named.get((space, address), set()) - ({holder[0]} if holder else set())
+            assert {(one["namespace"], one["name"]) for one in each["contenders"]} == others
+        assert code == (4 if world.refused else 0 if known else 1)
+
+
+def _is_given(book: Book, range_name: str, address: Ip, space: str) -> bool:
+    found = book.range(range_name)
+    return found is not None and space_of_range(found) == space and address in book.given(found)
+
+
+@settings(max_examples=EXAMPLES)
+@given(world=worlds(), guest=st.sampled_from(GUESTS))
+def test_who_says_of_a_guest_each_of_its_addresses_once(server: Server, world: World, guest: str) -> None:
+    _, found = server.run(world, "who", guest)
+    told = [(each["space"], ipaddress.ip_address(each["address"])) for each in found["addresses"]]
+    assert len(told) == len(set(told))
+    if world.may_read(FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS):
+        assert set(told) == world.book.of_guest(guest)
+
+
+# How full ranges are
+
+
+@settings(max_examples=EXAMPLES)
+@given(world=worlds())
+def test_status_check_metrics_and_web_ui_count_ranges_alike(server: Server, world: World) -> None:
+    book = world.book
+    _, status = server.run(world, "status")
+    (table,) = server.page(world, "/ranges.csv")
+    rows = {each["range"]: each for each in csv.DictReader(io.StringIO(table))}
+    assert {each["what"] for each in status["unread"]} >= unread_of(world)
+    if not world.may_read(FLOATING_IP_RANGES):
+        assert status["ranges"] == []
+        assert not rows
+        assert "NoRange" not in {each["reason"] for each in status["problems"]}
+        return
+    told = {each["name"]: each for each in status["ranges"]}
+    assert set(told) == set(rows) == {each["metadata"]["name"] for each in world.ranges}
+    is_counted = world.may_read(FLOATING_IP_RESERVATIONS, FLOATING_IPS)
+    for each in world.ranges:
+        name = each["metadata"]["name"]
+        if not is_counted:
+            assert (told[name]["percent"], told[name]["whole"]) == (None, None)
+            assert rows[name]["free"] == ""
+            continue
+        assert told[name]["percent"] == book.percent(each)
+        for family, version in (("ipv4", 4), ("ipv6", 6)):
+            wanted = book.usage(each, version)
+            wanted["total"] = wanted["used"] + wanted["quarantined"] + wanted["free"]
+            assert told[name][family] == dict(wanted)
+        assert rows[name]["free"] == str(told[name]["whole"]["free"])
+    if is_counted:
+        assert full_ranges(status) == {
+            each["metadata"]["name"]
+            for each in world.ranges
+            if book.is_full(each) and not each["spec"].get("draining") and not book.is_shut(each)
+        }
+        assert_metrics_agree(world, told)
+
+
+def full_ranges(status: Any) -> set[str]:
+    return {each["name"] for each in status["problems"] if each["reason"] == "Full"}
+
+
+def assert_metrics_agree(world: World, told: dict[str, Any]) -> None:
+    cache = cache_of(
+        ranges=[newer(each) for each in world.ranges],
+        floating_ips=[newer(each) for each in world.floating_ips],
+        reservations=[newer(each) for each in world.reservations],
+    )
+    snapshot = build_snapshot(
+        cache, None, leading=True, bad_options=0, predecessor_runs=False, last_answer=None
+    )
+    text = Metrics(lambda: snapshot, version="1").render().decode()
+    for family in text_string_to_metric_families(text):
+        if family.name != "fipop_range_addresses":
+            continue
+        sums: dict[tuple[str, str], float] = {}
+        for sample in family.samples:
+            key = sample.labels["range"], sample.labels["state"]
+            sums[key] = sums.get(key, 0.0) + sample.value
+        for name, each in told.items():
+            for state, field in (
+                ("used", "used"),
+                ("quarantined", "quarantined"),
+                ("out_of_range", "outOfRange"),
+            ):
+                assert sums[name, state] == each["whole"][field], (name, state)
+            assert sums[name, "free"] == each["whole"]["free"]
+        return
+    assert not told
+
+
+@settings(max_examples=EXAMPLES)
+@given(world=worlds())
+def test_what_status_calls_wrong_check_calls_wrong(server: Server, world: World) -> None:
+    status_code, status = server.run(world, "status")
+    check_code, check = server.run(world, "check", "--no-charts", "--no-guests")
+    critical = [each for each in status["problems"] if each["severity"] == "critical"]
+    failed = [each for each in check["checks"] if each["verdict"] == "failed"]
+    assert check["passed"] is not bool(failed)
+    assert len(failed) == len(critical)
+    assert {each["message"] for each in failed} == {each["message"] for each in critical}
+    assert status_code in ({1} if not status["healthy"] else {0, 4})
+    assert check_code == (1 if failed else 4 if world.refused else 0)
+    assert {each["what"] for each in check["unread"]} >= unread_of(world)
+    if world.may_read(FLOATING_IP_RESERVATIONS, FLOATING_IPS):
+        twice = {each["name"] for each in status["problems"] if each["reason"] == "Duplicate"}
+        assert twice == set(_had_twice(world.book))
+
+
+@settings(max_examples=EXAMPLES)
+@given(world=worlds())
+def test_a_fleet_that_the_operator_calls_ready_passes_the_check(server: Server, world: World) -> None:
+    book = world.book
+    code, check = server.run(world, "check", "--no-charts", "--no-guests")
+    failed = {(each["kind"], each["name"]) for each in check["checks"] if each["verdict"] == "failed"}
+    ready = {
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+        for each in world.floating_ips
+        if any(one["status"] == "True" for one in (each["status"] or {}).get("conditions", ()))
+    }
+    assert not {name for kind, name in failed if kind == "FloatingIP"} & ready
+    is_ready = len(ready) == len(world.floating_ips) and not any(_had_twice(book))
+    if is_ready and not any(book.is_shut(each) or book.is_full(each) for each in world.ranges):
+        assert not failed
+        assert code == (4 if world.refused else 0)
+
+
+def _had_twice(book: Book) -> Iterator[str]:
+    for space, address in {*book.held, *book.named}:
+        holder = book.holder(space, address)
+        if holder is not None and not holder[2] and len(book.having(space, address)) > 1:
+            yield str(address)
+
+
+# What is free
+
+
+@settings(max_examples=EXAMPLES)
+@given(world=worlds(), name=st.sampled_from(RANGES), version=st.sampled_from((None, 4, 6)))
+def test_free_offers_what_nobody_has_in_the_order_of_the_range(
+    server: Server, world: World, name: str, version: int | None
+) -> None:
+    book = world.book
+    arguments = ("free", name, "--count", "20", *(("--family", f"IPv{version}") if version else ()))
+    code, found = server.run(world, *arguments)
+    asked = book.range(name)
+    if not world.may_read(FLOATING_IP_RANGES) or asked is None:
+        assert code == (1 if world.may_read(FLOATING_IP_RANGES) else 4)
+        assert found is None or not found["addresses"]
+        return
+    assert {each["what"] for each in found["unread"]} == unread_of(world)
+    if not world.may_read(FLOATING_IP_RESERVATIONS, FLOATING_IPS):
+        assert code == 4
+        assert (found["addresses"], found["free"], found["used"]) == ([], None, None)
+        return
+    wanted = [str(each) for each in book.next_free(asked, version)]
+    assert found["addresses"] == wanted
+    assert found["free"] == len(wanted)
+    assert code == (4 if world.refused and wanted else 0 if wanted else 1)
+
+
+# The web UI
+
+
+@settings(max_examples=EXAMPLES)
+@given(world=worlds())
+def test_tables_and_maps_of_the_web_ui_show_what_who_says(server: Server, world: World) -> None:
+    book = world.book
+    paths = [f"/range?name={each['metadata']['name']}" for each in world.ranges]
+    if not world.may_read(FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS):
+        (table,) = server.page(world, "/addresses.csv")
+        for row in csv.DictReader(io.StringIO(table)):
+            assert row["state"] in {"held", "quarantined", "named", "unknown"}
+        return
+    table, *maps = server.page(world, "/addresses.csv", *paths)
+    rows = {
+        (row["space"], ipaddress.ip_address(row["address"])): row["state"]
+        for row in csv.DictReader(io.StringIO(table))
+    }
+    assert rows == {
+        (space, address): book.state(space, address)[0]
+        for space in book.spaces()
+        for address in book.taken(space)
+    }
+    for each, text in zip(world.ranges, maps, strict=True):
+        for state, address in re.findall(r'class="cell ([a-z-]+)" [^>]*data-address="([^"]+)"', text):
+            assert state == _cell(book, each, ipaddress.ip_address(address)), address
+
+
+def _cell(book: Book, found: Json, address: Ip) -> str:
+    name, space = found["metadata"]["name"], space_of_range(found)
+    holder, given_here = book.holder(space, address), book.given(found)
+    is_in_pool, is_written = address in pool_of(found), address in written_by(found)
+    rest = "conflict" if is_in_pool and address not in given_here else "excluded" if is_written else "outside"
+    if holder is None:
+        is_free = address in given_here and not found["spec"].get("draining")
+        return "free" if is_free else "excluded" if address in given_here else rest
+    if len(book.having(space, address)) > 1:
+        return "conflict"
+    _, range_name, is_released = holder
+    if range_name != name:
+        return "conflict" if is_in_pool else rest
+    if is_released:
+        return "quarantined"
+    return "held" if address in given_here else "out-of-range"
+
+
+def unread_of(world: World) -> set[str]:
+    """Return how reports name what may not be read."""
+    words = {
+        FLOATING_IP_RANGES: "floating IP ranges",
+        FLOATING_IPS: "floating IPs",
+        FLOATING_IP_RESERVATIONS: "reservations",
+        PROVISIONING_CLUSTERS: "Rancher's clusters",
+    }
+    return {words[each] for each in world.refused}
