@@ -25,6 +25,8 @@ import click
 import yaml
 
 from fipop.cli.main import main as program
+from fipop.errors import PoolSyntaxError
+from fipop.ipam.pool import parse_pool
 from fipop.ipam.records import Usage
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample, RolloutSample
@@ -71,6 +73,7 @@ def build_tables() -> dict[str, str]:
         "option-chart-values": _option_chart_values(),
         "helm-values": _helm_values(),
         "alerts": _alerts(),
+        "pool-errors": _pool_errors(),
         "commands": _commands(),
         "common-options": _option_table("", _common_options()),
         **_metrics(),
@@ -254,7 +257,7 @@ def _in_one_line(value: Any) -> str:
     return text.removesuffix("...\n").strip()
 
 
-# Objects
+# Objects and pools
 
 
 def _api(kind: str) -> dict[str, str]:
@@ -323,6 +326,18 @@ def _rule_table(root: Json, fields: Sequence[Field]) -> str:
         for rule in schema.get("x-kubernetes-validations", ())
     ]
     return render_table(("Field", "Rule"), rows)
+
+
+def _pool_errors() -> str:
+    rows = []
+    for text in _data()["pools"]["wrong"]:
+        try:
+            parse_pool(text)
+        except PoolSyntaxError as error:
+            rows.append((f"`{text}`", str(error)))
+        else:
+            raise TableError(f"the pool {text} has no error")
+    return render_table(("pool", "message"), rows)
 
 
 # Metrics and alerts
@@ -430,9 +445,9 @@ def _commands() -> str:
     for name in program.list_commands(click.Context(program)):
         command = _command(name)
         arguments = [each.make_metavar(click.Context(command)) for each in command.params if not _is_option(each)]
-        told = command.get_short_help_str(limit=1000)
-        rows.append((f"[`{' '.join(['fipop', name, *arguments])}`](#fipop-{name})", told))
-    return render_table(("Command", "Description"), rows)
+        shown = ", ".join(f"`{each}`" for each in arguments) or "none"
+        rows.append((f"[fipop {name}](#fipop-{name})", shown, command.get_short_help_str(limit=1000)))
+    return render_table(("Command", "Argument", "Description"), rows)
 
 
 def _is_option(parameter: click.Parameter) -> bool:
@@ -506,7 +521,7 @@ def _pages() -> list[Path]:
     return [path for path in sorted(DOCS.rglob("*.md")) if names_of(path.read_text(encoding="utf-8"))]
 
 
-def find_problems(pages: Sequence[Path], tables: Mapping[str, str]) -> Iterator[str]:
+def find_problems(pages: Sequence[Path], tables: Mapping[str, str], root: Path = ROOT) -> Iterator[str]:
     """Yield a line for each table of a page that differs, and for each table that no page has."""
     found: set[str] = set()
     for page in pages:
@@ -515,9 +530,9 @@ def find_problems(pages: Sequence[Path], tables: Mapping[str, str]) -> Iterator[
         for name in names_of(text):
             marked = next(each for each in _MARK.finditer(text) if each["name"] == name)
             if name not in tables:
-                yield f'{page.relative_to(ROOT)}: there is no table "{name}"'
+                yield f'{page.relative_to(root)}: there is no table "{name}"'
             elif marked["body"].strip() != tables[name]:
-                yield f"{page.relative_to(ROOT)}: the table {name} differs; run: {UPDATE}"
+                yield f"{page.relative_to(root)}: the table {name} differs; run: {UPDATE}"
     for name in sorted(set(tables) - found):
         yield f"no page of docs/ has the table {name}"
 
