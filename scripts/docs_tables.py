@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,7 +43,8 @@ LONGEST_DEFAULT = 120
 """A default with more characters is left to values.yaml."""
 READING_COMMANDS = ("status", "who", "history", "free", "check", "adopt")
 _MARK = re.compile(
-    r"(?P<begin>^<!-- begin generated: (?P<name>[\w-]+) -->\n)(?P<body>.*?)(?P<end>^<!-- end generated: (?P=name) -->$)",
+    r"(?P<begin>^<!-- begin generated: (?P<name>[\w-]+) -->\n)"
+    r"(?P<body>.*?)(?P<end>^<!-- end generated: (?P=name) -->$)",
     re.MULTILINE | re.DOTALL,
 )
 _ALERT = re.compile(
@@ -83,7 +84,9 @@ def build_tables() -> dict[str, str]:
         tables |= _api(kind)
     for name in program.list_commands(click.Context(program)):
         own = [each for each in _options_of(name) if each.opts not in [one.opts for one in _common_options()]]
-        tables[f"command-{name}"] = _option_table(name, own if name in READING_COMMANDS else _options_of(name))
+        tables[f"command-{name}"] = _option_table(
+            name, own if name in READING_COMMANDS else _options_of(name)
+        )
     return tables
 
 
@@ -118,7 +121,9 @@ def describe_type(schema: Json, definitions: Json) -> str:
     if "x-type" in schema:
         return str(schema["x-type"])
     if "enum" in schema:
-        return ", ".join(f"`{json.dumps(each) if isinstance(each, bool) else each}`" for each in _once(schema["enum"]))
+        return ", ".join(
+            f"`{json.dumps(each) if isinstance(each, bool) else each}`" for each in _once(schema["enum"])
+        )
     kind = schema.get("type", "object")
     if isinstance(kind, list):
         return _describe_union(schema, kind)
@@ -294,7 +299,12 @@ def _field_table(kind: str, part: str, fields: Sequence[Field]) -> str:
     for each in fields:
         told = _describe_field(f"{kind}.{part}.{each.path}", each.schema)
         default = _show_default(each.schema["default"]) if "default" in each.schema else "none"
-        cells = [f"`{each.path}`", _describe_api_type(each.schema), *([default] if has_defaults else []), told]
+        cells = [
+            f"`{each.path}`",
+            _describe_api_type(each.schema),
+            *([default] if has_defaults else []),
+            told,
+        ]
         rows.append(cells)
     return render_table(("Field", "Type", *(["Default"] if has_defaults else []), "Description"), rows)
 
@@ -444,7 +454,9 @@ def _commands() -> str:
     rows = []
     for name in program.list_commands(click.Context(program)):
         command = _command(name)
-        arguments = [each.make_metavar(click.Context(command)) for each in command.params if not _is_option(each)]
+        arguments = [
+            each.make_metavar(click.Context(command)) for each in command.params if not _is_option(each)
+        ]
         shown = ", ".join(f"`{each}`" for each in arguments) or "none"
         rows.append((f"[fipop {name}](#fipop-{name})", shown, command.get_short_help_str(limit=1000)))
     return render_table(("Command", "Argument", "Description"), rows)
@@ -472,11 +484,15 @@ def _option_table(command: str, options: Sequence[click.Option]) -> str:
         words = _data()["commands"].get(f"{command} {each.opts[-1]}".strip(), {})
         told = each.help or words.get("description")
         if told is None:
-            raise TableError(f"neither its help nor {ROWS.name} describes the option {each.opts[-1]} of {command}")
+            raise TableError(
+                f"neither its help nor {ROWS.name} describes the option {each.opts[-1]} of {command}"
+            )
         default = words.get("default") or _show_option_default(each)
         names = ", ".join(f"`{name}`" for name in sorted(each.opts, key=len))
         rows.append((names, _describe_option(each), default, " ".join(told.split())))
-    return render_table(("Option", "Type", "Default", "Description"), rows) if rows else "No options of its own."
+    return (
+        render_table(("Option", "Type", "Default", "Description"), rows) if rows else "No options of its own."
+    )
 
 
 def _show_option_default(option: click.Option) -> str:
@@ -510,9 +526,7 @@ def _rows() -> dict[str, str]:
     tables = {}
     for name, table in _data()["tables"].items():
         header, keys = table["header"], table["keys"]
-        rows = [
-            (f"`{key}`", *(row.get(each, "") for each in keys)) for key, row in table["rows"].items()
-        ]
+        rows = [(f"`{key}`", *(row.get(each, "") for each in keys)) for key, row in table["rows"].items()]
         tables[name] = render_table(header, rows)
     return tables
 

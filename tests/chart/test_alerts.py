@@ -422,7 +422,9 @@ def test_the_alerts_are_there_when_asked_for_or_when_the_cluster_knows_their_kin
 
 
 def test_the_metrics_of_the_alerts_are_those_of_the_page(alerts: dict[str, Any]) -> None:
-    known = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "reference" / "metrics.md").read_text(), re.MULTILINE))
+    known = set(
+        re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "reference" / "metrics.md").read_text(), re.MULTILINE)
+    )
     used = {
         name
         for rule in alerts.values()
