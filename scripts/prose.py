@@ -26,7 +26,7 @@ EXCEPTIONS = Path(__file__).with_name("prose_exceptions.toml")
 MOST_WORDS = 35
 SHORT_SENTENCES = ("README.md", "docs/tutorials/*", "docs/how-to/*")
 """The files in which no sentence has more than MOST_WORDS words."""
-_END_OF_SENTENCE = re.compile(rf"""(?<=[.!?])["')]*\s+(?=["'(]*[A-Z0-9{CODE}])|\n(?=\s*[-*] )|\n\s*\n""")
+_END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["')]*\s+|\n(?=\s*[-*] )|\n\s*\n""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +62,12 @@ RULES = (
     _rule(
         r"(?:^|[.;:] )Where (?![^.]*\?)[^.]*, |, where (?:it|they|that|this|there|no|nothing|none)\b", "if"
     ),
-    _rule(r"\bwhat is (?:so|not so)\b|\bwhat (?:it|he|they) ha(?:s|ve)\b", "the noun"),
+    _rule(r"\bwhat is (?:so|not so)\b", "the noun"),
     _rule(r"\b(?:is|are|was|were) to be\b", "should, must"),
     _rule(r"(?<![Tt]here )\b(?:is|are|was|were) no\b(?! longer)", "is not a"),
     _rule(r"\bmay\b", "can, is allowed to"),
     _rule(r"\b[Ss]o (?:long|many|often)\b", 'a number: "for 5 s", "up to 64", "every minute"'),
-    _rule(r"\b(?:come|comes|coming|came|go|goes|going|went|gone) back\b", "retries, rolls back, returns"),
+    _rule(r"\b(?:come|comes|coming|came|goes|going|went|gone) back\b", "retries, rolls back, returns"),
     _rule(r"\bin vain\b|\bas ever\b|\bcome what may\b", "nothing: delete it"),
     _rule(r"\b[Pp]eople(?:'s)?\b", "users, or you"),
     _rule(r"\b(?:[Ss]ome|[Nn]o|[Aa]ny|[Ee]very)body(?:'s|s)?\b", "the user, no owner, each client"),

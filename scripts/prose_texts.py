@@ -140,10 +140,13 @@ def _blocks(text: str, file: str, wanted: re.Pattern[str]) -> Iterator[Passage]:
 def read_help() -> Iterator[Passage]:
     """Return the help texts of all commands that an installation has."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known: list[click.Command] = []
     for name, target in sorted(project["scripts"].items()):
         module, _, attribute = target.partition(":")
         entry = getattr(importlib.import_module(module), attribute)
-        if isinstance(entry, click.Command):
+        # Another name of a program has the same help.
+        if isinstance(entry, click.Command) and entry not in known:
+            known.append(entry)
             yield from read_command(entry, name)
 
 

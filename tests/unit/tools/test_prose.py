@@ -133,7 +133,7 @@ def lengths(text: str, file: str) -> list[Fault]:
 
 def test_a_long_sentence_is_found_in_how_tos_alone() -> None:
     fits = "Word" + " word" * (MOST_WORDS - 2) + " end. "
-    long = "Word" + " word" * MOST_WORDS + "."
+    long = "fipop" + " word" * MOST_WORDS + "."
     assert lengths(fits * 3, PAGE) == []
     [fault] = lengths(f"Short.\n{fits}\n{long}", PAGE)
     assert fault.line == 3
