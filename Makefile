@@ -30,8 +30,10 @@ check-fast: setup ## Lint, types, import contract, coupling of tests, code budge
 	$(BIN)/python -m scripts.coupling
 	$(BIN)/python -m scripts.code_budget
 
-check: check-fast ## The same, and the list of promises, and the chart
+check: check-fast ## The same, the list of promises, the generated tables, words and links of docs/, and the chart
 	$(BIN)/python -m scripts.promises
+	$(BIN)/python -m scripts.docs_tables
+	$(BIN)/python -m scripts.prose
 
 clean: ## Remove what the build left in the checkout (not the cache)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out

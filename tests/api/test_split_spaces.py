@@ -1,4 +1,4 @@
-"""How an admin splits an address space after kube-fip-operator: the procedure of docs/operating.md, step by step."""
+"""How an admin splits an address space after kube-fip-operator: the steps of docs/how-to/split-an-address-space.md."""
 
 from collections.abc import AsyncIterator
 from typing import Any

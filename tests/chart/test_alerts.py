@@ -19,7 +19,9 @@ from tests.unit.metrics.samples import Fleet
 
 KNOWN = "monitoring.coreos.com/v1/PrometheusRule"
 JOB = 'job="fipop",namespace="kube-fip"'
-RUNBOOKS = ROOT / "docs" / "alerts.md"
+RUNBOOKS = ROOT / "docs" / "runbooks" / "alerts.md"
+PARTS = ("Impact", "Diagnosis", "Fix", "Recovery")
+"""What each runbook has."""
 
 Series = dict[str, str]
 """Samples of each series as promtool writes them; `xN` lasts to the end of the situation, `S` is a step in seconds."""
@@ -389,8 +391,9 @@ def test_every_alert_is_named_and_told_as_the_conventions_ask(
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
         assert rule["annotations"]["summary"].endswith(".")
-        assert rule["annotations"]["runbook_url"].endswith(f"docs/alerts.md#{name.lower()}")
-        assert f"## {name}\n" in page, f"{name} has no runbook"
+        assert rule["annotations"]["runbook_url"].endswith(f"docs/runbooks/alerts.md#{name.lower()}")
+        runbook = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert [part for part in PARTS if f"**{part}.**" in runbook] == list(PARTS), f"runbook of {name}"
         # What several replicas show is made one.
         assert "fipop:range_used:ratio" in rule["expr"] or "max" in rule["expr"]
     assert {each.partition("## ")[2] for each in page.splitlines() if each.startswith("## Fipop")} == set(
@@ -419,7 +422,9 @@ def test_the_alerts_are_there_when_asked_for_or_when_the_cluster_knows_their_kin
 
 
 def test_the_metrics_of_the_alerts_are_those_of_the_page(alerts: dict[str, Any]) -> None:
-    known = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    known = set(
+        re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "reference" / "metrics.md").read_text(), re.MULTILINE)
+    )
     used = {
         name
         for rule in alerts.values()

@@ -193,7 +193,9 @@ def test_the_dashboard_has_what_grafanas_schema_asks_for() -> None:
 
 
 def test_the_dashboard_asks_for_metrics_of_the_page_and_makes_replicas_one() -> None:
-    known = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    known = set(
+        re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "reference" / "metrics.md").read_text(), re.MULTILINE)
+    )
     for expression in expressions():
         named = set(re.findall(r"\b(?:fipop|kubefipoperator)_\w+", expression))
         assert {name.removesuffix("_bucket").removesuffix("_count") for name in named} <= known, expression

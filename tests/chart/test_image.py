@@ -62,7 +62,8 @@ def test_the_image_has_the_version_of_the_chart_and_of_the_package() -> None:
 
 
 def test_the_documented_container_finds_the_kubeconfig_of_whoever_runs_it() -> None:
-    [command] = re.findall(r"^docker run .+$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
+    [command] = re.findall(r"^\s*\$ (docker run .+)$", page, re.MULTILINE)
     home = re.search(r"^ENV .*\bHOME=(\S+)", DOCKERFILE, re.MULTILINE)
     assert home
     assert f"-v ~/.kube:{home[1]}/.kube:ro" in command

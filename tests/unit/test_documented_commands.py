@@ -1,18 +1,23 @@
 """Every `fipop` command that the documentation shows is one that the program takes."""
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
+import jsonschema
 import pytest
+import yaml
 
 from fipop.cli.main import main
+from tests.harness.documentation import TASKS, is_every_file_named, read_commands, read_files
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_COMMAND = re.compile(r"(?:^\s*|`|exec \S+ -- |; )((?:kubectl fip|fipop) [^`\n#|>]*)", re.MULTILINE)
+_COMMAND = re.compile(r"(?:^\s*(?:\$ )?|`|exec \S+ -- |; )((?:kubectl fip|fipop) [^`\n#|>\\]*)", re.MULTILINE)
 _PLACEHOLDERS = {"RANGE": "guest-vlan", "NAME": "demo", "ADDRESS": "10.0.0.5", "ADDRESS|CLUSTER": "demo"}
 
 
@@ -50,3 +55,40 @@ def test_every_link_between_pages_leads_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def merge(base: Any, over: Any) -> Any:
+    """Return helm values with those of a file over them."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    return {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
+
+
+PROGRAMS = (
+    r"(fipop|kubectl|helm|make|docker|pipx|skopeo|sha256sum|curl) ",
+    r"source <\(fipop ",
+    r"export KUBECONFIG=",
+)
+"""What the tasks start."""
+
+
+@pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
+def test_a_task_starts_programs_that_a_reader_has(page: Path) -> None:
+    strange = [each for each in read_commands(page) if not re.match("|".join(PROGRAMS), each)]
+    assert not strange
+
+
+@pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
+def test_the_files_of_a_task_have_names_and_can_be_read(page: Path) -> None:
+    assert is_every_file_named(page)
+    texts = {name: text.replace("sha256:…", f"sha256:{'0' * 64}") for name, text in read_files(page).items()}
+    files = {name: yaml.safe_load(text) for name, text in texts.items()}
+    used = set(re.findall(r"(?<![/\w.-])[\w-]+\.yaml\b", "\n".join(read_commands(page))))
+    assert used - {"before.yaml"} <= files.keys() | {"values.yaml"}
+    schema = json.loads((ROOT / "values.schema.json").read_text())
+    defaults = yaml.safe_load((ROOT / "values.yaml").read_text())
+    for name, found in files.items():
+        if name.startswith("values"):
+            jsonschema.validate(merge(defaults, found), schema)
+        else:
+            assert {"apiVersion", "data", "spec"} & found.keys(), name

@@ -1,4 +1,4 @@
-"""keepalived mode (docs/cloud-provider.md) against a real API server."""
+"""keepalived mode (docs/reference/cloud-provider.md) against a real API server."""
 
 import json
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""What the cloud provider writes to a Service (docs/cloud-provider.md, "What it writes"), row by row."""
+"""What the cloud provider writes to a Service (docs/reference/cloud-provider.md#what-the-provider-writes), by row."""
 
 import asyncio
 

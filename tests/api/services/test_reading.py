@@ -1,4 +1,4 @@
-"""What the cloud provider reads (docs/cloud-provider.md, "What it reads"), against a real API server."""
+"""What the cloud provider reads (docs/reference/cloud-provider.md#keys-of-the-configmap), against a real API server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tables of docs/ipam.md, row by row."""
+"""The tables of docs/reference/pool-syntax.md, row by row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fipop.ipam.assignment import AddressPool, Request, Tenancy, Tenant
 from fipop.ipam.guest_pool import parse_guest_pool
 from fipop.ipam.pool import parse_pool
 
-PAGE = (Path(__file__).parents[3] / "docs" / "ipam.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "pool-syntax.md").read_text(encoding="utf-8")
 
 
 def table(header: str) -> list[list[str]]:

@@ -68,8 +68,8 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
 
 
 def test_the_documentation_names_every_metric_with_its_type(fleet: Fleet) -> None:
-    page = Path(__file__).parents[3].joinpath("docs/metrics.md").read_text()
-    operators, _, providers = page.partition("## The cloud provider's")
+    page = Path(__file__).parents[3].joinpath("docs/reference/metrics.md").read_text()
+    operators, _, providers = page.partition("## Metrics of the cloud provider")
     services = ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="1.2.3")
     for section, shown in ((operators, fleet.metrics.render()), (providers, services.prepare()())):
         types = re.findall(r"^# TYPE ((?:fipop|kubefipoperator)_\S+) (\S+)$", shown.decode(), re.MULTILINE)

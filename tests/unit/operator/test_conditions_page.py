@@ -1,4 +1,4 @@
-"""The page on conditions names every reason that the operator gives."""
+"""docs/reference/conditions-and-events.md has every reason and event of the operator and of the cloud provider."""
 
 import ast
 import re
@@ -10,10 +10,10 @@ from fipop import errors
 from fipop.rancher.matching import NoRange
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "conditions.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "conditions-and-events.md").read_text()
 SOURCES = sorted(
     source
-    for pattern in ("operator/**/*.py", "state/*.py", "guest/helm/*.py", "errors.py")
+    for pattern in ("operator/**/*.py", "state/*.py", "guest/helm/*.py", "cloudprovider/*.py", "errors.py")
     for source in Path(fipop.__file__).parent.glob(pattern)
 )
 REFUSALS = (
@@ -33,7 +33,7 @@ def constants(tree: ast.AST) -> Iterator[str]:
             yield from (each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-            if name in {"complain", "record", "warn", "_warn", "unreachable"}:
+            if name in {"complain", "record", "warn", "_warn", "_refuse", "unreachable"}:
                 yield from (each.value for each in node.args if isinstance(each, ast.Constant))
 
 

@@ -10,7 +10,7 @@ from tests.unit.operator.addresses.claims import Operator, claim, owner
 async def test_each_assignment_and_release_is_one_line_with_fields_that_stay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """docs/cli.md shows the query: the names of the fields are a contract."""
+    """docs/reference/cli.md shows the query: the names of the fields are a contract."""
     caplog.set_level("INFO", logger="fipop")
     store = Operator(Reservations()).reservation_store
     granted = await store.claim(claim(owner()))

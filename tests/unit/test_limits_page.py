@@ -1,0 +1,63 @@
+"""The numbers of docs/reference/limits.md are those of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fipop import deadlines
+from fipop.api.conditions import MAX_MESSAGE_LENGTH
+from fipop.cloudprovider import ledger, occupancy, pools, services
+from fipop.guest.configmap import intervals, writer
+from fipop.guest.helm import command, door, processes
+from fipop.ipam import pool
+from fipop.kube import limits
+from fipop.operator.addresses import quarantine, reservations
+from fipop.operator.guests import reach, scan
+from fipop.settings.values import MAX_HELM_CONCURRENCY
+from fipop.settings.yaml import MAX_YAML_BYTES
+
+KIB, MIB = 1024, 1024 * 1024
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()
+ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
+GUEST = limits.GUEST_LIMITS
+
+
+@pytest.mark.parametrize(
+    ("row", "value"),
+    [
+        ("Parts of a pool, parts of its exclusions", f"{pool.MAX_PARTS:,}"),
+        ("Former owners of a reservation", f"{reservations.MAX_HISTORY}"),
+        ("Message of a condition", f"{MAX_MESSAGE_LENGTH:,} characters"),
+        ("Chart values", f"{MAX_YAML_BYTES // KIB} KiB"),
+        ("`helmConcurrency`", f"{MAX_HELM_CONCURRENCY}"),
+        ("Addresses that a guest cluster carries and no floating IP owns", f"{reach.MAX_CLAIMS} "),
+        ("Parts of a pool in the ConfigMap that are read", f"{intervals.MAX_PARTS:,}"),
+        ("Namespaces of a guest cluster that one reconciliation writes", f"{writer.MAX_NAMESPACES}"),
+        ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
+        ("All requests of one reconciliation", f"{deadlines.GUEST_SESSION_SECONDS:g} s"),
+        ("One object or page of a list", f"{GUEST.answer_bytes // MIB} MiB"),
+        ("All objects of a kind", f"{GUEST.list_bytes // MIB} MiB"),
+        ("All answers of one reconciliation", f"{limits.GUEST_SESSION_BYTES // MIB} MiB"),
+        ("All guest clusters together", f"{limits.GUEST_BUDGET_BYTES // MIB} MiB"),
+        ("Wait for guest clusters after a start", f"{scan.LOOK_SECONDS:g} s"),
+        ("Quarantine of an imported cluster that is gone from Rancher", f"{quarantine.IMPORTED_HOURS} h"),
+        ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
+        ("All of helm in one guest cluster's turn", f"{deadlines.HELM_TURN_SECONDS:g} s"),
+        ("Writable memory of a helm process", f"{processes.DATA_BYTES // MIB} MiB"),
+        ("File that helm writes for a guest cluster", f"{processes.FILE_BYTES // MIB} MiB"),
+        (
+            "Request body, answer, all answers of a run",
+            f"{door.BODY_BYTES // MIB} MiB, {door.ANSWER_BYTES // MIB} MiB, {door.RUN_BYTES // MIB} MiB",
+        ),
+        ("Revisions of a release that helm keeps", f"{command.HISTORY}"),
+        ("Addresses of a Service that count as in use", f"{services.MOST_ADDRESSES} parts"),
+        ("Ports of a Service that shares an address", f"{services.MOST_PORTS}"),
+        ("Size of the ledger", f"{ledger.MAX_BYTES // 1000} kB"),
+        ("Pools with metrics and `KeyInvalid`", f"the first {pools.MOST_SHOWN:,}"),
+        ("Services that a message names for one address", f"{occupancy.MOST_NAMED}"),
+    ],
+)
+def test_the_number_of(row: str, value: str) -> None:
+    [shown] = [text for name, text in ROWS.items() if name.startswith(row)]
+    assert shown.startswith(value)
