@@ -22,7 +22,7 @@ _LONGEST_RELEASE_NAME = 53
 
 
 def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
-    """Give a text printable and cut to `limit` characters, "" for what is no text.
+    """Return a text printable and cut to `limit` characters, "" for what is no text.
 
     ANSI sequences are dropped; every other character that is not printable (control characters, those that change the
     direction of writing, lone surrogates) becomes "?". The time that takes depends on `limit` alone.
@@ -32,6 +32,11 @@ def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
     read = _ANSI.sub("", text[: _READ_AHEAD * limit])
     shown = read if read.isprintable() else "".join(each if each.isprintable() else "?" for each in read)
     return shown if len(shown) <= limit and len(text) <= _READ_AHEAD * limit else shown[: limit - 1] + "…"
+
+
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence: with a capital letter first and a full stop last; "" stays ""."""
+    return clause[:1].upper() + clause[1:] + ("" if clause.endswith(".") else ".") if clause else ""
 
 
 def is_namespace(text: object) -> bool:
