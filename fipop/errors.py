@@ -43,7 +43,7 @@ FipopError
 │   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
 │   ├── NotConnectedError         (operator.kubeconfigs) Rancher is not connected to the guest
 │   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
-│   └── CarriedElsewhereError     another guest carries the address that would be written
+│   └── AddressConflictError     another guest carries the address that would be written
 └── in the modules that raise them: SettingsError and YamlRefusedError (one bad value of kube-fip-config),
     SpecError and ContendedError (one floating IP), MetricsPortError, SchemaError, RestoredStoreError and
     LeaderWorkStuckError (the process)
@@ -57,7 +57,11 @@ from fipop.texts import clean
 
 
 class FipopError(Exception):
-    """Base of all errors that fipop raises on purpose; the text is one sentence fit for a condition or a log."""
+    """Base of all errors that fipop raises on purpose.
+
+    The text is a clause that can be quoted after a colon: `texts.sentence` makes a sentence of it for conditions,
+    events and the command line. Its remedy, if it has one, is a sentence without the full stop.
+    """
 
 
 class ApiError(FipopError):
@@ -92,7 +96,7 @@ class ApiError(FipopError):
         place = "/".join(part for part in (self.namespace, self.name) if part)
         what = f"{self.kind} {place}".rstrip()
         answer = " ".join(part for part in (str(self.status) if self.status else "", self.reason) if part)
-        return f"cannot {self.verb} {what}: {answer or 'no answer'}"
+        return f"could not {self.verb} {what}: {answer or 'the API server did not answer'}"
 
 
 class ApiConflictError(ApiError):
@@ -204,7 +208,9 @@ class PoolTooLargeError(IpamError):
         self.found = found
         self.limit = limit
         self.unit = unit
-        super().__init__(f"{found} {unit} in {where}, at most {limit} are read: split it into several ranges")
+        super().__init__(
+            f"{where} must have at most {limit} {unit}: it has {found}. Split it into several ranges"
+        )
 
 
 class RangeUnknownError(IpamError):
@@ -212,7 +218,7 @@ class RangeUnknownError(IpamError):
 
     def __init__(self, *, range_name: str) -> None:
         self.range_name = range_name
-        super().__init__(f"there is no range {_quote(range_name)} in this address space")
+        super().__init__(f"range {_quote(range_name)} does not exist in this address space")
 
 
 class AddressSpaceChangedError(IpamError):
@@ -223,8 +229,8 @@ class AddressSpaceChangedError(IpamError):
         self.former = former
         self.space = space
         super().__init__(
-            f"range {_quote(range_name)} is of address space {_quote(space)} now, and addresses of this name are "
-            f"used, or in quarantine, in {_quote(former)}: it gives out nothing; make it under another name"
+            f"range {_quote(range_name)} assigns no addresses: it is in address space {_quote(space)} now, and its "
+            f"addresses in {_quote(former)} are held or in quarantine. Create the range with another name"
         )
 
 
@@ -233,7 +239,9 @@ class RangeDrainingError(IpamError):
 
     def __init__(self, *, range_name: str) -> None:
         self.range_name = range_name
-        super().__init__(f"range {_quote(range_name)} is draining and gives out nothing")
+        super().__init__(
+            f"range {_quote(range_name)} is draining and assigns no addresses. Use another range"
+        )
 
 
 class FamilyMissingError(IpamError):
@@ -244,8 +252,10 @@ class FamilyMissingError(IpamError):
         self.pool_text = pool_text
         self.family = family
         self.families = families
-        has = f"only {' and '.join(families)}" if families else "no addresses to give out"
-        super().__init__(f"range {_quote(range_name)} ({_quote(pool_text)}) has no {family}, {has}")
+        has = f"it has only {' and '.join(families)}" if families else "it has no addresses to assign"
+        super().__init__(
+            f"range {_quote(range_name)} ({_quote(pool_text)}) has no {family}: {has}. Extend spec.iprange of the range"
+        )
 
 
 class RangeFullError(IpamError):
@@ -264,12 +274,13 @@ class RangeFullError(IpamError):
         self.used = used
         self.quarantined = quarantined
         super().__init__(
-            f"range {_quote(range_name)} is full: every {family} address is held or in quarantine"
+            f"range {_quote(range_name)} is full: every {family} address is held or in quarantine. "
+            "Delete unused FloatingIPs or extend spec.iprange"
         )
 
 
 class AddressOutOfRangeError(IpamError):
-    """The range does not give out the address; `reason` ends the sentence, `older_range` owns an overlap."""
+    """The range does not assign the address; `reason` ends the clause, `older_range` owns an overlap."""
 
     def __init__(
         self, *, address: str, range_name: str, pool_text: str, reason: str, older_range: str | None = None
@@ -280,7 +291,7 @@ class AddressOutOfRangeError(IpamError):
         self.reason = reason
         self.older_range = older_range
         super().__init__(
-            f"range {_quote(range_name)} ({_quote(pool_text)}) does not give out {address}: it {reason}"
+            f"range {_quote(range_name)} ({_quote(pool_text)}) does not assign {address}: the address {reason}"
         )
 
 
@@ -290,32 +301,35 @@ class PoolFamilyMissingError(IpamError):
     def __init__(self, *, key: str, family: str) -> None:
         self.key = key
         self.family = family
-        super().__init__(f"{key} has no {family} address")
+        super().__init__(f"key {key} has no {family} address. Add an {family} pool to the key")
 
 
 class PoolExhaustedError(IpamError):
-    """Every address of a family that the pool of a key gives out has a tenant; `total` is how many it gives out."""
+    """Every address of a family that the pool of a key assigns is in use; `total` is how many it has."""
 
     def __init__(self, *, key: str, family: str, total: int) -> None:
         self.key = key
         self.family = family
         self.total = total
-        super().__init__(f"{key} is full: all of its {total} {family} addresses are in use")
+        super().__init__(
+            f"key {key} is full: all of its {total} {family} addresses are in use. "
+            "Delete unused Services or extend the key"
+        )
 
 
 class GuestError(FipopError):
     """One guest cluster cannot be dealt with as wanted; the others do not suffer."""
 
 
-class CarriedElsewhereError(GuestError):
+class AddressConflictError(GuestError):
     """An address may not be written to its owner's guest: another guest carries it."""
 
     def __init__(self, *, address: str, carrier: str) -> None:
         self.address = address
         self.carrier = carrier
         super().__init__(
-            f"{address} is held for this guest and not written: {carrier}; annotation "
-            "kubefip.k8s.binbash.org/ignore-claim with that guest's id writes it all the same"
+            f"address {address} was not written to this guest cluster: {carrier}. Remove the address there, or set "
+            "annotation kubefip.k8s.binbash.org/ignore-claim to the id of that guest cluster"
         )
 
 
@@ -325,11 +339,11 @@ class GuestUnreadableError(GuestError):
     def __init__(self, *, guest_id: str, cause: str) -> None:
         self.guest_id = guest_id
         self.cause = cause
-        super().__init__(f"guest {guest_id} cannot be asked: {cause}")
+        super().__init__(f"could not read guest cluster {guest_id}: {cause}")
 
 
 class KubeconfigError(GuestError):
-    """A field of a guest's kubeconfig is missing, malformed or refused. Its value is told to nobody."""
+    """A field of a guest cluster's kubeconfig is missing, malformed or refused. Its value is never shown."""
 
     def __init__(self, *, field: str, reason: str) -> None:
         self.field = field
@@ -342,7 +356,9 @@ class PassTimeoutError(GuestError):
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds
-        super().__init__(f"the pass was broken off after {seconds:.0f} s")
+        super().__init__(
+            f"the reconciliation of the guest cluster was stopped at its deadline of {seconds:.0f} s"
+        )
 
 
 class HelmFailure(StrEnum):
@@ -351,21 +367,21 @@ class HelmFailure(StrEnum):
     NOT_STARTED = "the helm program could not be started"
     TIMED_OUT = "it took longer than its deadline"
     KILLED = "it was killed"
-    FILES = "its files cannot be written: is the disk full, or not writable"
+    FILES = "it could not write its files. Check whether the disk is full or read-only"
     UNREACHABLE = "the cluster or the chart's source did not answer"
     UNAUTHORIZED = "the credential is not accepted"
-    FORBIDDEN = "the credential may not do that"
-    DENIED = "an admission webhook or policy of the cluster refuses it"
-    REFUSED = "the cluster answered what is not passed on"
-    TOO_MUCH = "it wrote more than is taken from it"
+    FORBIDDEN = "the credential does not have the right to do that"
+    DENIED = "an admission webhook or policy of the cluster refused it"
+    REFUSED = "fipop refused the answer of the cluster"
+    TOO_MUCH = "it wrote more output than fipop reads"
     CHART_NOT_FOUND = "there is no such chart or version"
     CERTIFICATE = "the server's certificate is not trusted"
     RENDERING = "the chart cannot be rendered with these values"
-    INVALID = "the cluster refuses an object of the chart"
+    INVALID = "the cluster refused an object of the chart"
     NAME_TAKEN = "an object of that name belongs to something else"
     IN_PROGRESS = "another operation on the release is under way"
     NAMESPACE_TERMINATING = "the namespace is being deleted"
-    UNKNOWN = "for a reason that it did not tell plainly"
+    UNKNOWN = "its output names no known cause"
 
 
 class HelmError(GuestError):
@@ -395,7 +411,7 @@ class ChartError(GuestError):
         self.version = version
         self.reason = reason
         self.condition = condition
-        super().__init__(f"chart {source} {version or '(newest)'}: {reason}")
+        super().__init__(f"chart {source} {version or '(newest)'} cannot be used: {reason}")
 
 
 class ReleaseRecordError(GuestError):
@@ -405,7 +421,7 @@ class ReleaseRecordError(GuestError):
         self.namespace = namespace
         self.name = name
         self.reason = reason
-        super().__init__(f"release {namespace}/{name} cannot be read: {reason}")
+        super().__init__(f"could not read release {namespace}/{name}: {reason}")
 
 
 class InstallBlockedError(GuestError):
@@ -424,11 +440,11 @@ class ForeignReleaseError(InstallBlockedError):
 
     def __init__(self, *, namespace: str = "", name: str = "") -> None:
         super().__init__(
-            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use: delete it, "
+            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use. Delete it, "
             f"or add {namespace} to kubevipReleaseNamespaces if fipop installed it"
             if name
-            else "there are more records of releases in namespaces that fipop does not use than it reads, and one may "
-            "have the labels of fipop: delete Secrets with the label owner=helm there"
+            else "namespaces that fipop does not use have more records of releases than it reads. Delete Secrets with "
+            "the label owner=helm there"
         )
 
 
@@ -442,8 +458,8 @@ class ReleaseTakenError(InstallBlockedError):
         self.name = name
         self.role = role
         super().__init__(
-            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator: remove it, or "
-            "give the release of fipop another name or namespace"
+            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator. Remove it, or "
+            "choose another name or namespace for the release of fipop"
         )
 
 
@@ -462,7 +478,7 @@ class NotLeadingError(FipopError):
     def __init__(self, *, verb: str, kind: str) -> None:
         self.verb = verb
         self.kind = kind
-        super().__init__(f"cannot {verb} {kind}: this replica does not lead")
+        super().__init__(f"could not {verb} {kind}: this replica does not lead")
 
 
 class KubeAccessError(FipopError):
@@ -471,7 +487,7 @@ class KubeAccessError(FipopError):
     def __init__(self, *, server: str, problem: str) -> None:
         self.server = server
         self.problem = problem
-        super().__init__(f"no connection to {server or 'the API server'}: {problem}")
+        super().__init__(f"could not connect to {server or 'the API server'}: {problem}")
 
 
 class AuthorityReplacedError(FipopError):
@@ -481,7 +497,7 @@ class AuthorityReplacedError(FipopError):
         self.server = server
         self.path = path
         super().__init__(
-            f"the certificate authority of {server} was replaced in {path}: only a fresh start reads it"
+            f"the certificate authority of {server} was replaced in {path}: the process must restart"
         )
 
 
@@ -489,4 +505,4 @@ class WatcherEndedError(FipopError):
     """The thread that watches ended though nobody stopped it: the process has to start afresh."""
 
     def __init__(self) -> None:
-        super().__init__("the thread that watches ended by itself")
+        super().__init__("the thread that watches ended unexpectedly")

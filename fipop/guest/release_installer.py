@@ -95,10 +95,10 @@ class ReleaseInstaller:
     def _drift(self, decision: Decision, wanted: WantedRelease, chart: CachedChart | None) -> str:
         missing = self.turn.missing.get(wanted.role)
         if missing:
-            return f"the guest lacks {', '.join(missing)}"
+            return f"{', '.join(missing)} is missing"
         if decision.action is not Action.DRIFT or chart is None:
             return ""
-        return f"chart or values differ from what is wanted ({chart.identity.name} {chart.identity.version})"
+        return f"chart or values differ from {chart.identity.name} {chart.identity.version} and the options"
 
     async def _chart(self, wanted: WantedRelease) -> tuple[CachedChart | None, ChartError | None]:
         aim = self.turn.task.gate.aim

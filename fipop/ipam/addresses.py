@@ -69,10 +69,10 @@ def parse_address(text: str) -> Address:
         try:
             if "%" not in stripped:
                 return _parse(stripped)
-            problem = "has a zone id (%...), which means nothing beyond one host"
+            problem = "must not have a zone id (%...)"
         except ValueError:
             if _LEADING_ZERO.search(stripped):
-                problem = "has leading zeros, which some programs read as octal"
+                problem = "must not have leading zeros"
     raise AddressSyntaxError(text=text, problem=problem)
 
 

@@ -158,15 +158,15 @@ def _check_size(text: str, where: str) -> None:
 
 def _parse_part(part: str) -> Part:
     if not part:
-        raise AddressSyntaxError(text=part, problem="is empty")
+        raise AddressSyntaxError(text=part, problem="must not be empty")
     if "-" not in part:
         return _parse_cidr(part)
     low, _, high = part.partition("-")
     first, last = parse_address(low), parse_address(high)
     if first.family is not last.family:
-        raise AddressSyntaxError(text=part, problem="mixes IPv4 and IPv6 in one range")
+        raise AddressSyntaxError(text=part, problem="must not mix IPv4 and IPv6")
     if first.value > last.value:
-        raise AddressSyntaxError(text=part, problem="is reversed: its last address is below its first")
+        raise AddressSyntaxError(text=part, problem="must not end below its first address")
     return Part(first.family, first.value, last.value)
 
 
@@ -177,13 +177,13 @@ def _parse_cidr(part: str) -> Part:
     if not slash:
         return Part(family, value, value)
     if not _NUMBER.fullmatch(length_text.strip()):
-        raise AddressSyntaxError(text=part, problem="has a prefix length that is not a plain decimal number")
+        raise AddressSyntaxError(text=part, problem="must have a decimal number as prefix length")
     # The length of an IPv4-mapped CIDR counts the 96 bits before the IPv4 address.
     written_bits = 128 if ":" in text else 32
     host_bits = written_bits - int(length_text)
     if not 0 <= host_bits <= family.bits:
         limits = f"{written_bits - family.bits} to {written_bits}"
-        raise AddressSyntaxError(text=part, problem=f"has a prefix length out of range, {limits} is possible")
+        raise AddressSyntaxError(text=part, problem=f"must have a prefix length from {limits}")
     network = value >> host_bits << host_bits
     return Part(family, network, network + (1 << host_bits) - 1, family.bits - host_bits, network != value)
 
@@ -192,7 +192,7 @@ def _refuse_dhcp(text: str, parts: Iterable[tuple[int, str, Part]]) -> None:
     """Refuse 0.0.0.0/32, which means DHCP in a guest."""
     for position, quoted, part in parts:
         if part.family is Family.IPV4 and part.first == part.last == DHCP.value:
-            problem = "means DHCP, which is not possible here"
+            problem = "must not be the address for DHCP"
             raise PoolSyntaxError(
                 text=text, where="the pool", part=quoted, position=position, problem=problem
             )

@@ -26,6 +26,7 @@ from fipop.settings.options import (
     settings_data,
     warnings,
 )
+from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -133,20 +134,18 @@ class Configuration:
             self._about = reference_to(CONFIG_MAPS, dict(config_map))
         for bad in self.bad_options:
             if bad not in self._told:
-                message = f"{bad.option}: {bad.value!r} {bad.reason}"
+                message = f"Option {bad.option} {bad.reason}: it is {bad.value!r}."
                 if bad.option in self.settings.unknown_options:
-                    message += (
-                        "; no good value is known: nothing is installed, upgraded or removed in any guest"
-                    )
+                    message += " Correct it: until then, fipop changes no releases in guest clusters."
                 elif bad.option in settings_data(DEFAULTS):
-                    message += "; the last good value stays"
-                logger.error("bad option", extra={"option": bad.option, "error": bad.reason})
+                    message += " fipop keeps the last valid value."
+                logger.error("Option is invalid", extra={"option": bad.option, "error": bad.reason})
                 self.complain("BadOption", message)
         unwise = warnings(self.settings)
         for warning in unwise:
             if warning not in self._warned:
-                logger.warning("unwise option", extra={"error": warning})
-                self.complain("UnwiseOption", warning)
+                logger.warning("Option has a risk", extra={"error": warning})
+                self.complain("UnwiseOption", sentence(warning))
         self._told, self._warned = self.bad_options, unwise
 
 

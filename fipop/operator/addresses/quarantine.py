@@ -171,7 +171,7 @@ class QuarantineReconciler:
             carrier = "; ".join(sorted(carriers.values())[:MAX_NAMED])
         except FipopError as error:
             is_told = isinstance(error, GuestUnreadableError)
-            carrier = str(error) if is_told else f"guest {guest_id} cannot be asked: {error}"
+            carrier = str(error) if is_told else f"guest cluster {guest_id} could not be read: {error}"
             carriers = {}
         only = next(iter(carriers)) if len(carriers) == 1 else ""
         asking = [each.meta.key for each in waiting if each.namespace == only]
@@ -181,7 +181,7 @@ class QuarantineReconciler:
         if not carrier:
             return None
         if only:
-            carrier += "; a floating IP of that guest that names it gets it"
+            carrier += ". A FloatingIP of that guest cluster that names it gets it"
         if self._carriers.get(reservation.name) != carrier:
             self._carriers[reservation.name] = carrier
             logger.info(

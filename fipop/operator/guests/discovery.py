@@ -160,7 +160,8 @@ class GuestReconciler:
             reference_to_cluster(guest),
             EventType.WARNING,
             "NoMatchingRange",
-            f"no FloatingIPRange serves Harvester cluster {harvester}, networks {networks}",
+            f'Guest cluster "{guest.cluster_name}" gets no FloatingIP: no FloatingIPRange serves Harvester cluster '
+            f"{harvester}, networks {networks}. Create one.",
         )
 
 

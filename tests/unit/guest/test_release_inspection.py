@@ -91,7 +91,7 @@ async def test_what_an_old_release_is_waits_for_a_turn_of_helm_and_addresses_do_
     assert telling.questions() == []
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert (
-        "helm is still to be asked what release kube-system/kube-vip is"
+        "release kube-system/kube-vip waits"
         in report.releases[0].readiness.message
     )
     report = await telling.sessions.run_pass(task)

@@ -280,7 +280,7 @@ def test_the_last_good_value_of_a_bad_option_survives_the_process(run: Any) -> N
             fresh = await started(server, leads=True)
             assert fresh.settings.kubevip_namespace == "addresses"
             assert fresh.settings.unknown_options == frozenset()
-            assert ["the last good value stays" in each for each in messages(server)] == [True]
+            assert ["keeps the last valid value" in each for each in messages(server)] == [True]
 
     run(story())
 

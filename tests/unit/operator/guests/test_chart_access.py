@@ -49,7 +49,7 @@ async def test_credential_and_authority_are_those_that_the_options_name() -> Non
     [
         (None, "Secret kube-fip/charts is not there"),
         (ApiForbiddenError(verb="get", kind="Secret", status=403), "settings.kubevipChartSecret grants it"),
-        (ApiServerError(verb="get", kind="Secret", name="charts", status=500), "cannot get Secret"),
+        (ApiServerError(verb="get", kind="Secret", name="charts", status=500), "get Secret charts: 500"),
         (secret(username="u"), "must hold username and password, or token"),
     ],
 )
