@@ -77,7 +77,7 @@ def start_watchdog() -> threading.Timer:
 
 def _end_at_once(error: LeaderWorkStuckError, name: str) -> NoReturn:
     """End without waiting for its task: another replica may lead any moment."""
-    logger.critical("the %s ends at once", name, extra={"error": str(error)})
+    logger.critical("Process ended at once", extra={"process": name, "error": str(error)})
     _exit(1)
 
 

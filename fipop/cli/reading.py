@@ -26,7 +26,7 @@ from fipop.kube.limits import ReadLimits
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, dump, table, to_csv
 from fipop.report.snapshot import ClusterSnapshot, Unread
-from fipop.texts import clean
+from fipop.texts import clean, sentence
 
 _MOST_BYTES = 512 * 1024 * 1024
 POLL_SECONDS = 2.0
@@ -39,7 +39,7 @@ EXIT_NO_ACCESS = 3
 EXIT_INCOMPLETE = 4
 EXIT_CODES = """\b
 Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in the command line,
-3 the API server cannot be asked, 4 all is well as far as the reader's rights go.
+3 the API server did not answer, 4 all is well as far as your rights go.
 """
 
 _COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blue", "ok": "green"}
@@ -129,7 +129,7 @@ def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> 
 loopback_option = click.option(
     "--allow-loopback-guests",
     is_flag=True,
-    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
+    help="Allow kubeconfigs of guest clusters that point at this machine, as in a local fleet.",
 )
 """For the commands that ask guests."""
 
@@ -139,7 +139,7 @@ wait_option = click.option(
     default=0.0,
     is_flag=False,
     flag_value="5m",
-    help="Wait until nothing is wrong or pending, for example 90s. Without a duration: 5m.",
+    help="Wait until nothing is wrong or pending, for example 90s; the default duration is 5m.",
 )
 """For the commands that `wait_until` runs."""
 
@@ -147,7 +147,7 @@ _ACCESS = (
     click.option(
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Kubeconfig of the management cluster; default: kubectl's, in a pod its own access.",
+        help="Kubeconfig of the management cluster; default: that of kubectl, in a pod its ServiceAccount.",
     ),
     click.option("--context", help="Context of the kubeconfig; default: its current one."),
     click.option(
@@ -165,7 +165,7 @@ _TELLING = (
         type=click.Choice([each.value for each in Output]),
         default=Output.TABLE.value,
         show_default=True,
-        help="How to print.",
+        help="Format of the output.",
     ),
     click.option("--no-color", is_flag=True, help="Print without colors, as NO_COLOR=1 does."),
 )
@@ -189,7 +189,7 @@ async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], 
                 raise
             awaited = str(error)
         if awaited != shown:
-            click.echo(f"waiting: {clean(awaited)}", err=True)
+            click.echo(f"Waiting: {clean(awaited)}", err=True)
             shown = awaited
         await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - time.monotonic())))
 
@@ -211,7 +211,7 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
         asyncio.run(look_once())
         return found[0]
     except ApiError as error:
-        fail(f"{error}: is the kubeconfig right, and the API server there?", EXIT_NO_ACCESS)
+        fail(f"{error}. Check --kubeconfig and --context, then run kubectl version", EXIT_NO_ACCESS)
     except (FipopError, OSError) as error:
         fail(str(error), EXIT_NO_ACCESS)
 
@@ -227,10 +227,10 @@ async def look(reading: Reading, *, about_operator: bool = False) -> ClusterSnap
 def tell_unread(unread: Sequence[Unread]) -> None:
     """Say on standard error what could not be read: what is printed is the rest."""
     for each in unread:
-        click.echo(f"not read: {each.what} ({clean(each.problem)})", err=True)
+        click.echo(f"Not read: {each.what} ({clean(each.problem)})", err=True)
 
 
 def fail(message: str, code: int = EXIT_WRONG) -> NoReturn:
     """End with a sentence."""
-    click.echo(f"Error: {clean(message)}", err=True)
+    click.echo(f"Error: {clean(sentence(message))}", err=True)
     sys.exit(code)

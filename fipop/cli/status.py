@@ -33,15 +33,15 @@ _HEADER = ("RANGE", "SPACE", "FULL", "", "USED", "QUARANTINED", "FREE", "TOTAL",
 _WIDE_HEADER = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
 
 
-@click.command(short_help="Ranges, what is not ready and why, the operator's health.", epilog=EXIT_CODES)
-@click.option("-n", "--namespace", help="Show only what is wrong with the floating IPs of this guest.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Show those of all guests (the default).")
+@click.command(short_help="Ranges, what is not ready and why, the health of the operator.", epilog=EXIT_CODES)
+@click.option("-n", "--namespace", help="Show only the problems of floating IPs in this namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Show the problems of all namespaces (the default).")
 @wait_option
 @reading_options
 def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wait: float) -> None:
-    """Show how full the ranges are, what is not ready and why, and how the operator is."""
+    """Show the usage of the ranges, what is not ready and why, and the health of the operator."""
     if namespace and all_namespaces:
-        raise click.UsageError("-n and -A exclude each other")
+        raise click.UsageError("Use -n or -A, not both.")
 
     async def read() -> StatusReport:
         return report_status(await look(reading, about_operator=True), namespace)

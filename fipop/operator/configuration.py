@@ -26,7 +26,6 @@ from fipop.settings.options import (
     settings_data,
     warnings,
 )
-from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +144,7 @@ class Configuration:
         for warning in unwise:
             if warning not in self._warned:
                 logger.warning("Option has a risk", extra={"error": warning})
-                self.complain("UnwiseOption", sentence(warning))
+                self.complain("UnwiseOption", f"ConfigMap kube-fip-config has a risk: {warning}.")
         self._told, self._warned = self.bad_options, unwise
 
 

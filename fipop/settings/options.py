@@ -187,7 +187,7 @@ def parse_last_good(data: Mapping[str, str]) -> Settings:
 
 def _no_option(name: str, known: Collection[str]) -> str:
     meant = [option for option in known if option.lower() == name.strip().lower()]
-    return "is no option of fipop" + (f", {meant[0]} is" if meant else "")
+    return "must be an option of fipop" + (f", such as {meant[0]}" if meant else "")
 
 
 def settings_data(settings: Settings) -> dict[str, str]:
@@ -202,26 +202,26 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     cloud_provider = _image_version(settings.kubevip_cloud_provider_chart_values)
     if cloud_provider is not None and cloud_provider <= (0, 0, 7) and namespace != "kube-system":
         found.append(
-            "the cloud provider's image v0.0.7 and older read their ConfigMap in kube-system only, not in "
-            f'kubevipNamespace "{namespace}": use v0.0.9 or newer'
+            f'image v0.0.7 of the cloud provider cannot read its ConfigMap in kubevipNamespace "{namespace}": it reads '
+            "kube-system only. Use v0.0.9 or newer"
         )
     if cloud_provider == (0, 0, 8) and namespace != "default":
         found.append(
-            "the cloud provider's image v0.0.8 looks for its ConfigMap in namespace default, not in "
-            f'kubevipNamespace "{namespace}": use v0.0.9 or newer'
+            f'image v0.0.8 of the cloud provider cannot read its ConfigMap in kubevipNamespace "{namespace}": it reads '
+            "default only. Use v0.0.9 or newer"
         )
     kube_vip = _image_version(settings.kubevip_chart_values)
     if kube_vip is not None and any(first <= kube_vip <= last for first, last in _LOSES_ADDRESSES):
         version = ".".join(str(part) for part in kube_vip)
-        found.append(f"kube-vip v{version} is known to lose addresses: use v1.2.3 or newer")
+        found.append(f"kube-vip v{version} loses addresses. Use v1.2.3 or newer")
     soak, deadline = (
         settings.kubevip_rollout_min_success_seconds,
         settings.kubevip_rollout_progress_deadline_seconds,
     )
     if soak >= deadline:
         found.append(
-            f"kubevipRolloutMinSuccessTime {soak} is not below kubevipRolloutProgressDeadline {deadline}: no guest "
-            "can succeed in time"
+            f"kubevipRolloutMinSuccessTime must be below kubevipRolloutProgressDeadline {deadline}: it is {soak}, so "
+            "no guest cluster can succeed in time"
         )
     return tuple(found)
 

@@ -179,7 +179,7 @@ def parse_port(text: str) -> int:
     """Read a port that is free for the metrics."""
     port = _parse_number(text, MAX_PORT)
     if port == HEALTH_PORT:
-        raise SettingsError(f"{HEALTH_PORT} is the port of the health probes")
+        raise SettingsError(f"must not be {HEALTH_PORT}, the port of the health probes")
     return port
 
 
@@ -220,11 +220,11 @@ def parse_repo_url(text: str) -> str:
         raise SettingsError(REPO_URL_REASON)
     if "@" in parts.netloc:
         # It would reach helm's command line, and logs on the way.
-        raise SettingsError("must not hold a user or password")
+        raise SettingsError("must not have a user or password")
     if "?" in url or "#" in url:
         # A token's usual place.
         raise SettingsError(
-            "must not hold a query or fragment, which conditions, logs and command lines would show"
+            "must not have a query or fragment, which conditions, logs and command lines would show"
         )
     _refuse_link(parts.hostname or "")
     return url
@@ -241,7 +241,7 @@ def parse_chart_ref(text: str) -> str:
         )
     port = _PORT.search(ref)
     if port and not 1 <= int(port[1]) <= MAX_PORT:
-        raise SettingsError(f"its port must be from 1 to {MAX_PORT}")
+        raise SettingsError(f"must have a port from 1 to {MAX_PORT}")
     _refuse_link(urlsplit(ref).hostname or "")
     return ref
 
@@ -249,7 +249,7 @@ def parse_chart_ref(text: str) -> str:
 def _refuse_link(host: str) -> None:
     if is_link_host(host):
         # Where clouds hand out machine credentials: helm would fetch them, and its failure would tell.
-        raise SettingsError("must not lead to a link-local address or a metadata service")
+        raise SettingsError("must not be at a link-local address or a metadata service")
 
 
 def parse_object_name(text: str) -> str:
@@ -264,7 +264,7 @@ def parse_digest(text: str) -> str:
     """Read the digest that a chart's archive must have; "" for any."""
     digest = text.strip().lower()
     if digest and not _DIGEST.fullmatch(digest):
-        raise SettingsError("must be sha256: and 64 hex digits, as `sha256sum` gives them, or empty")
+        raise SettingsError("must be sha256: and the 64 hex digits of `sha256sum`, or empty")
     return digest
 
 

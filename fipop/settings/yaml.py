@@ -78,7 +78,7 @@ def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise YamlRefusedError("is not a YAML mapping")
+        raise YamlRefusedError("must be a YAML mapping")
     return value
 
 
@@ -100,7 +100,7 @@ def iterate_yaml_scalars(
         for event in _checked_events(data):
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:
-                raise YamlRefusedError("is more than one YAML document")
+                raise YamlRefusedError("must be one YAML document")
             scalar = walk.take(event)
             if scalar is not None and walk.place[: len(prefix)] == prefix:
                 yield walk.place[len(prefix) :], _build_scalar(loader, scalar)
@@ -159,10 +159,10 @@ def _refusing() -> Iterator[None]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise YamlRefusedError(f"is not YAML{where}") from None
+        raise YamlRefusedError(f"must be YAML{where}") from None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
         # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
-        raise YamlRefusedError("is not YAML") from None
+        raise YamlRefusedError("must be YAML") from None
 
 
 def _checked_events(source: str | bytes) -> Iterator[yaml.Event]:
@@ -170,14 +170,14 @@ def _checked_events(source: str | bytes) -> Iterator[yaml.Event]:
     depth = 0
     for event in yaml.parse(source, yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise YamlRefusedError("holds a YAML alias")
+            raise YamlRefusedError("must not have a YAML alias")
         tag = getattr(event, "tag", None)
         if tag is not None and not (tag == _TEXT_TAG and isinstance(event, yaml.ScalarEvent)):
-            raise YamlRefusedError("holds a YAML tag")
+            raise YamlRefusedError("must not have a YAML tag")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_YAML_DEPTH:
-                raise YamlRefusedError(f"is nested deeper than {MAX_YAML_DEPTH} levels")
+                raise YamlRefusedError(f"must be nested at most {MAX_YAML_DEPTH} levels deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         yield event
@@ -188,13 +188,13 @@ def _as_json(value: object) -> JsonValue:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise YamlRefusedError("holds a number that JSON does not know")
+            raise YamlRefusedError("must have only numbers that JSON knows")
         return value
     if isinstance(value, dict):
         return {_as_key(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_as_json(item) for item in value]
-    raise YamlRefusedError("holds a value that JSON does not know")
+    raise YamlRefusedError("must have only values that JSON knows")
 
 
 def _as_key(key: object) -> str:
@@ -202,4 +202,4 @@ def _as_key(key: object) -> str:
         return "true" if key else "false"
     if isinstance(key, (str, int, float)):
         return str(key)
-    raise YamlRefusedError("holds a key that is no text")
+    raise YamlRefusedError("must have only texts as keys")
