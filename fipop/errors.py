@@ -6,10 +6,10 @@ FipopError
 │   ├── PoolSyntaxError           a part of a pool text is wrong; quotes it and its position
 │   ├── PoolTooLargeError         a pool text is longer, or has more parts, than is read
 │   ├── RangeUnknownError         the address space has no range of that name
-│   ├── RangeDrainingError        the range gives out nothing new
+│   ├── RangeDrainingError        the range assigns nothing new
 │   ├── FamilyMissingError        the range has no address of that family
 │   ├── RangeFullError            nothing is free
-│   ├── AddressOutOfRangeError    the range does not give out that address, and why
+│   ├── AddressOutOfRangeError    the range does not assign that address, and why
 │   ├── PoolFamilyMissingError    a pool of a guest has no address of that family
 │   └── PoolExhaustedError        a pool of a guest has none left
 ├── ApiError                  one call to a Kubernetes API, translated once at the door (kube.client)
@@ -18,32 +18,32 @@ FipopError
 │   ├── ApiInvalidError           422 and 400: the server refuses the object as it is
 │   ├── ApiForbiddenError         403
 │   │   └── NamespaceTerminatingError
-│   ├── ApiNotFoundError          404 where that is no answer: see there
+│   ├── ApiNotFoundError          404 that is not about the object: see there
 │   ├── ApiUnauthorizedError      401
 │   ├── ApiGoneError              410: the resourceVersion is too old
 │   ├── ApiThrottledError         429, with the server's Retry-After
-│   ├── ApiServerError            5xx: a write may have been committed all the same
+│   ├── ApiServerError            5xx: a write can be committed nevertheless
 │   │   └── ApiAnswerError            no Kubernetes answer at all: a redirect, too large, not JSON
-│   └── ApiUnreachableError       no answer: refused, cut, timed out; a write may have been committed
+│   └── ApiUnreachableError       no answer: refused, cut, timed out; a write can be committed
 ├── StartError                what the program is started with is missing or cannot be used
 ├── NotLeadingError           a write by a replica that does not lead, or not any more; nothing was sent
 ├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
 ├── AuthorityReplacedError    the API server's certificate authority is another one than at the start
-├── WatcherEndedError         the thread that watches ended by itself
+├── WatcherEndedError         the thread that watches ended unexpectedly
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
-│   ├── GuestUnreadableError      the guest cannot be asked what it carries
+│   ├── GuestUnreadableError      the addresses of the guest cluster could not be read
 │   ├── KubeconfigError           a field of the kubeconfig is refused
-│   ├── PassTimeoutError          the pass over a guest took longer than it may
+│   ├── PassTimeoutError          the visit of a guest cluster exceeded its deadline
 │   ├── HelmError                 a helm process failed, by the class of its failure
-│   ├── ChartError                a chart cannot be had, or is not what was asked for
+│   ├── ChartError                a chart is not available, or is another one
 │   ├── ReleaseRecordError        a release's Secret cannot be read
-│   ├── InstallBlockedError       a release that is not ours is in the way
-│   │   ├── ForeignReleaseError   it has our labels, where none of ours is
+│   ├── InstallBlockedError       a foreign release blocks the install
+│   │   ├── ForeignReleaseError   it has the labels of fipop in a foreign namespace
 │   │   └── ReleaseTakenError     it has the wanted name
-│   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
+│   ├── KubeconfigMissingError    (operator.kubeconfigs) the Secret of Rancher is missing or has none
 │   ├── NotConnectedError         (operator.kubeconfigs) Rancher is not connected to the guest
-│   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
-│   └── AddressConflictError     another guest carries the address that would be written
+│   ├── TooManyAddressesError     (guest.in_use) a guest names more addresses than are read
+│   └── AddressConflictError      another guest cluster uses the address
 └── in the modules that raise them: SettingsError and YamlRefusedError (one bad value of kube-fip-config),
     SpecError and ContendedError (one floating IP), MetricsPortError, SchemaError, RestoredStoreError and
     LeaderWorkStuckError (the process)
@@ -68,11 +68,11 @@ class ApiError(FipopError):
     """A call to a Kubernetes API failed.
 
     `status` is the HTTP status (0 when no answer came), `reason` the machine-readable reason of the answer's
-    Status object (never its free text: what a remote said does not travel further).
+    Status object (never its free text: remote texts are not shown).
     """
 
     outcome_unknown = False
-    """Whether a write that failed so may have been committed: the caller must look before it does anything else."""
+    """Whether a write that failed so can be committed: the caller must read the object first."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class ApiAlreadyExistsError(ApiError):
 
 
 class ApiInvalidError(ApiError):
-    """422 or 400: the server refuses the object or the patch as it is; trying again unchanged is in vain."""
+    """422 or 400: the server refuses the object or the patch as it is; do not retry it unchanged."""
 
 
 class ApiForbiddenError(ApiError):
-    """403: RBAC, an admission policy or a terminating namespace stands in the way."""
+    """403: RBAC, an admission policy or a terminating namespace refused it."""
 
 
 class NamespaceTerminatingError(ApiForbiddenError):
@@ -120,9 +120,9 @@ class NamespaceTerminatingError(ApiForbiddenError):
 
 
 class ApiNotFoundError(ApiError):
-    """404 that does not say "this object is gone": no such resource, subresource or namespace, or a proxy's word.
+    """404 that is not about the object: the resource, subresource or namespace is unknown, or a proxy answered.
 
-    A missing object is no error where it is asked for: get answers None and delete answers False.
+    A missing object is not an error: get returns None and delete returns False.
     """
 
 
@@ -143,7 +143,7 @@ class ApiThrottledError(ApiError):
 
 
 class ApiServerError(ApiError):
-    """5xx: the server failed; a write may have been committed before it did."""
+    """5xx: the server failed; a write can be committed."""
 
     outcome_unknown = True
 
@@ -153,9 +153,9 @@ class ApiAnswerError(ApiServerError):
 
 
 class ApiUnreachableError(ApiError):
-    """No answer: connection refused, cut, or the deadline passed; a write may have been committed.
+    """No answer: connection refused, cut, or the deadline passed; a write can be committed.
 
-    `reason` is our own word: ConnectionRefused, ConnectionFailed, NameResolution, CertificateInvalid,
+    `reason` is one of ConnectionRefused, ConnectionFailed, NameResolution, CertificateInvalid,
     TlsHandshake, AddressRefused, ProxyRefused, ConnectionCut, Timeout, NoAnswerYet.
     """
 
@@ -175,7 +175,7 @@ class IpamError(FipopError):
 
 
 def _quote(text: str, limit: int = 64) -> str:
-    """Quote what people wrote, printable and cut, so that a sentence stays a sentence."""
+    """Return a text of a user in quotes, printable and cut."""
     return f'"{clean(text, limit)}"'
 
 
@@ -201,7 +201,7 @@ class PoolSyntaxError(IpamError):
 
 
 class PoolTooLargeError(IpamError):
-    """A pool text is longer, or has more parts, than is read; `unit` says which."""
+    """A pool text is longer, or has more parts, than is read; `unit` is characters or parts."""
 
     def __init__(self, *, where: str, found: int, limit: int, unit: str) -> None:
         self.where = where
@@ -222,7 +222,7 @@ class RangeUnknownError(IpamError):
 
 
 class AddressSpaceChangedError(IpamError):
-    """The range was made anew in another address space while addresses of its name are used in the former one."""
+    """The range was created again in another address space while addresses of its name are used in the former one."""
 
     def __init__(self, *, range_name: str, former: str, space: str) -> None:
         self.range_name = range_name
@@ -235,7 +235,7 @@ class AddressSpaceChangedError(IpamError):
 
 
 class RangeDrainingError(IpamError):
-    """The range is being drained: it gives out nothing new."""
+    """The range is being drained: it assigns nothing new."""
 
     def __init__(self, *, range_name: str) -> None:
         self.range_name = range_name
@@ -261,7 +261,7 @@ class FamilyMissingError(IpamError):
 class RangeFullError(IpamError):
     """No address of the family is free; total = used + quarantined then.
 
-    The message has no counts: it stands in the status of all who wait, and is written anew wherever it changes.
+    The message has no counts: it is in the status of all waiting floating IPs, and each change is a write.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ class GuestError(FipopError):
 
 
 class AddressConflictError(GuestError):
-    """An address may not be written to its owner's guest: another guest carries it."""
+    """An address must not be written to the guest cluster of its owner: another guest cluster uses it."""
 
     def __init__(self, *, address: str, carrier: str) -> None:
         self.address = address
@@ -362,7 +362,7 @@ class PassTimeoutError(GuestError):
 
 
 class HelmFailure(StrEnum):
-    """Why a helm process failed, as far as its words can be classified; the value completes a sentence."""
+    """Why a helm process failed, as classified from its output; the value completes a clause."""
 
     NOT_STARTED = "the helm program could not be started"
     TIMED_OUT = "it took longer than its deadline"
@@ -385,9 +385,9 @@ class HelmFailure(StrEnum):
 
 
 class HelmError(GuestError):
-    """A helm process failed. Its own words are classified where it ended and travel no further.
+    """A helm process failed. Its output is classified and never shown.
 
-    `cause` is our own sentence about what stood in the way of its requests; "" where nothing did.
+    `cause` is a clause of fipop about refused requests; "" if none was refused.
     """
 
     def __init__(self, *, action: str, subject: str, failure: HelmFailure, cause: str = "") -> None:
@@ -401,9 +401,9 @@ class HelmError(GuestError):
 
 
 class ChartError(GuestError):
-    """A chart cannot be had. `source` is the admin's own word for it: a repository's URL or an `oci://` reference.
+    """A chart is not available. `source` is as in the options: the URL of a repository or an `oci://` reference.
 
-    `condition` is the reason of the condition that tells of it.
+    `condition` is the reason of its condition.
     """
 
     def __init__(self, *, source: str, version: str, reason: str, condition: str = "ReleaseFailed") -> None:
@@ -425,15 +425,15 @@ class ReleaseRecordError(GuestError):
 
 
 class InstallBlockedError(GuestError):
-    """A release that is not ours keeps fipop from installing; `condition` is the reason of the condition."""
+    """A foreign release blocks the install; `condition` is the reason of the condition."""
 
     condition: str
 
 
 class ForeignReleaseError(InstallBlockedError):
-    """A release has our labels in a namespace where fipop has none: nothing is installed beside it.
+    """A release has the labels of fipop in a foreign namespace: nothing is installed beside it.
 
-    Without a name: not all releases elsewhere can be read, so that one may.
+    Without a name: not all releases in foreign namespaces can be read, so that one can have them.
     """
 
     condition = "ForeignRelease"
@@ -449,7 +449,7 @@ class ForeignReleaseError(InstallBlockedError):
 
 
 class ReleaseTakenError(InstallBlockedError):
-    """Somebody else's release has the name that ours should have; it is left alone."""
+    """A foreign release has the configured name; it is left alone."""
 
     condition = "ReleaseTaken"
 
@@ -491,7 +491,7 @@ class KubeAccessError(FipopError):
 
 
 class AuthorityReplacedError(FipopError):
-    """The certificate authority that a server is known by was replaced: the process has to start afresh."""
+    """The certificate authority that a server is known by was replaced: the process must restart."""
 
     def __init__(self, *, server: str, path: str) -> None:
         self.server = server
@@ -502,7 +502,7 @@ class AuthorityReplacedError(FipopError):
 
 
 class WatcherEndedError(FipopError):
-    """The thread that watches ended though nobody stopped it: the process has to start afresh."""
+    """The thread that watches ended unexpectedly: the process must restart."""
 
     def __init__(self) -> None:
         super().__init__("the thread that watches ended unexpectedly")

@@ -41,11 +41,11 @@ _WELL = (AdoptionResult.ADOPTED, AdoptionResult.NEW, AdoptionResult.CREATED)
         "something is wrong or was not found", "check the report before the switch"
     ).replace(", 4 all is well as far as your rights go", ""),
 )
+@click.option("--dry-run", is_flag=True, help="Required: the operator adopts automatically when it starts.")
 @click.option(
-    "--dry-run", is_flag=True, help="Required: the operator adopts automatically when it starts."
-)
-@click.option(
-    "--guests", is_flag=True, help="Also read the guest clusters, with your access to their kubeconfig Secrets."
+    "--guests",
+    is_flag=True,
+    help="Also read the guest clusters, with your access to their kubeconfig Secrets.",
 )
 @click.option(
     "--write-report",
@@ -67,7 +67,9 @@ def adopt(
     Nothing is written. Without --guests, addresses that only guest clusters use count as free.
     """
     if not dry_run:
-        raise click.UsageError("Add --dry-run: the operator adopts automatically when kube-fip-operator is gone.")
+        raise click.UsageError(
+            "Add --dry-run: the operator adopts automatically when kube-fip-operator is gone."
+        )
     found = run_reading(lambda: _find(reading, guests, allow_loopback_guests))
     if write_report is not None:
         try:
@@ -121,7 +123,8 @@ def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
 def _lines(found: AdoptionReport) -> Iterator[str]:
     yield ""
     yield (
-        ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number) or "Nothing to adopt."
+        ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number)
+        or "Nothing to adopt."
     )
     for each in found.broken_ranges:
         yield f"Range {each.range} cannot be used: {each.message}"

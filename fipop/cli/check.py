@@ -1,4 +1,4 @@
-"""`fipop check`: tick by tick what an installation needs, and what to do where that is missing."""
+"""`fipop check`: the needs of an installation point by point, and the remedy for each that is missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HEADER = ("SECTION", "CHECK", "VERDICT", "REASON", "MESSAGE", "ADVICE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """All findings, in their order; `passed` if none failed. Nothing is known of what is `unread`."""
+    """All findings, in their order; `passed` if none failed. `unread` lists what could not be read."""
 
     passed: bool
     checks: tuple[Finding, ...]
@@ -152,7 +152,10 @@ def _find_chosen(snapshot: ClusterSnapshot, name: str) -> frozenset[str]:
     found = frozenset(find_namespaces(snapshot, name))
     if not found:
         tell_unread(snapshot.unread)
-        fail(f'guest cluster "{name}" does not exist. Run fipop status to see all', EXIT_INCOMPLETE if snapshot.unread else EXIT_WRONG)
+        fail(
+            f'guest cluster "{name}" does not exist. Run fipop check for all',
+            EXIT_INCOMPLETE if snapshot.unread else EXIT_WRONG,
+        )
     return found
 
 

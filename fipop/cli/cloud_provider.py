@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 KUBEVIP_MODE, KEEPALIVED_MODE = "kubevip", "keepalived"
 DEFAULT_CLASS = "kube-vip.io/kube-vip-class"
 DEBUG_VERBOSITY = 4
-"""From here on kube-vip-cloud-provider tells what is of interest to its developers only."""
+"""From this verbosity on, kube-vip-cloud-provider logs details for its developers."""
 
 _PORTS = {KUBEVIP_MODE: 10258, KEEPALIVED_MODE: 10252}
 _LEASES = {KUBEVIP_MODE: "kube-vip-cloud-controller", KEEPALIVED_MODE: "keepalived-cloud-provider"}
@@ -41,7 +41,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(
-    cls=GoCommand, name="cloud-provider", short_help="The role that runs in a guest cluster and serves its Services."
+    cls=GoCommand,
+    name="cloud-provider",
+    short_help="The role that runs in a guest cluster and serves its Services.",
 )
 @click.option(
     "--mode",
@@ -50,7 +52,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     help="The cloud provider that it replaces: kube-vip-cloud-provider or keepalived-cloud-provider.",
 )
-@click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster; default: the ServiceAccount of the pod.")
+@click.option(
+    "--kubeconfig", type=_FILE, help="Kubeconfig of the cluster; default: the ServiceAccount of the pod."
+)
 @click.option("--master", help="Address of the API server, instead of that in the kubeconfig.")
 @click.option("--OutSideCluster", "outside", type=GoBool(), help="Use the kubeconfig of kubectl.")
 @click.option(
@@ -91,7 +95,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default=False,
     help="Delete Leases of kube-vip for Services that are gone; needs a role that allows it.",
 )
-@click.option("-v", "--v", "verbosity", type=int, default=0, help="Verbosity of the log; 4 and above means debug.")
+@click.option(
+    "-v", "--v", "verbosity", type=int, default=0, help="Verbosity of the log; 4 and above means debug."
+)
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.pass_context
 def cloud_provider(
@@ -117,7 +123,7 @@ def cloud_provider(
 
 
 def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:
-    """Put together what the command line and the environment say. Raises StartError, KubeAccessError."""
+    """Build the options from the command line and the environment. Raises StartError, KubeAccessError."""
     port = flags["port"]
     return ProviderOptions(
         connection=_connect(flags),
@@ -185,14 +191,12 @@ def _read_keepalived(environment: Mapping[str, str]) -> KeepalivedOptions:
 
 
 def _read_class(environment: Mapping[str, str]) -> str | None:
-    """Give the class whose Services are served; None: those without one."""
+    """Return the class whose Services are served; None: those without one."""
     text = environment.get("KUBEVIP_ENABLE_LOADBALANCERCLASS", "")
     try:
         is_wanted = bool(text) and parse_bool(text)
     except ValueError as error:
-        raise StartError(
-            what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=f"is invalid: {error}"
-        ) from error
+        raise StartError(what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=f"is invalid: {error}") from error
     return (environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME") or DEFAULT_CLASS) if is_wanted else None
 
 

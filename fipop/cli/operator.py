@@ -39,7 +39,9 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
 
 @click.command(name="operator", short_help="The role that runs in the management cluster.")
 @click.option(
-    "--kubeconfig", type=_FILE, help="Kubeconfig of the management cluster; default: the ServiceAccount of the pod."
+    "--kubeconfig",
+    type=_FILE,
+    help="Kubeconfig of the management cluster; default: the ServiceAccount of the pod.",
 )
 @click.option(
     "--namespace",

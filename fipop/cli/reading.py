@@ -1,4 +1,4 @@
-"""What the commands have in common that only look: where they look, with whose rights, and how they tell."""
+"""What reading commands share: the cluster they read, the rights they use, and the output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Where a command looks, and how it tells what it saw."""
+    """The cluster that a command reads, and the format of its output."""
 
     kubeconfig: Path | None
     context: str | None
@@ -56,7 +56,9 @@ class Reading:
     color: bool = False
 
     def connect(self) -> KubeClient:
-        """Give a client with the reader's own rights. KubeAccessError where no access is configured."""
+        """Return a client with the rights of the user.
+
+        Raises: KubeAccessError if no access is configured."""
         # Our own API server is trusted with the size of its lists, as the operator trusts it.
         limits = ReadLimits(answer_bytes=_MOST_BYTES, list_bytes=_MOST_BYTES)
         return KubeClient(self._connection(), limits=limits, user_agent="fipop")
@@ -86,7 +88,7 @@ class Reading:
             click.echo(table(header, rows), nl=False)
 
     def paint(self, text: str, kind: str) -> str:
-        """Color a word where the reader can see that."""
+        """Return a word, in color if the terminal shows colors."""
         return click.style(text, fg=_COLORS.get(kind)) if self.color else text
 
 
@@ -116,7 +118,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which management cluster is looked at, and as whom."""
+    """Add the options of the management cluster and the credential."""
     return _add(_ACCESS, command)
 
 
@@ -174,8 +176,7 @@ _TELLING = (
 async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], str], seconds: float) -> T:
     """Return what `read` returns once `waits_for` it is nothing, or once `seconds` are over.
 
-    Meanwhile what is waited for goes to standard error. A request that fails as in a restart of the API server ends
-    nothing while there is time.
+    Meanwhile, standard error shows what it waits for. Until then, an error of PASSING_ERRORS is retried.
     """
     until, shown = time.monotonic() + seconds, ""
     while True:
@@ -195,7 +196,7 @@ async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], 
 
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:
-    """Run what looks; where the API server cannot be asked, end with one sentence and EXIT_NO_ACCESS."""
+    """Run `work`; if the API server does not answer, exit with a sentence and EXIT_NO_ACCESS."""
     found: list[T] = []
 
     async def look_once() -> None:
@@ -225,7 +226,7 @@ async def look(reading: Reading, *, about_operator: bool = False) -> ClusterSnap
 
 
 def tell_unread(unread: Sequence[Unread]) -> None:
-    """Say on standard error what could not be read: what is printed is the rest."""
+    """Print on standard error what could not be read."""
     for each in unread:
         click.echo(f"Not read: {each.what} ({clean(each.problem)})", err=True)
 

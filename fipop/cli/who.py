@@ -43,7 +43,7 @@ _MAX_COUNT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoReport:
-    """What is known of an address, or of all addresses of a guest or range; `guests` if they were asked.
+    """The state of an address, or of all addresses of a guest cluster or range; `guests` if they were read.
 
     `log_query` finds owners of before in the operator's log, whose reservations ended with their quarantine.
     """
@@ -55,7 +55,9 @@ class WhoReport:
     log_query: str
 
 
-@click.command(short_help="The owner of an address, or the addresses of a cluster or range.", epilog=EXIT_CODES)
+@click.command(
+    short_help="The owner of an address, or the addresses of a cluster or range.", epilog=EXIT_CODES
+)
 @click.argument("asked", metavar="ADDRESS|CLUSTER|RANGE")
 @click.option(
     "--guest", is_flag=True, help="Also read the guest cluster, with your access to its kubeconfig Secret."
@@ -204,7 +206,9 @@ class HistoryReport:
 _TENURES = ("ADDRESS", "SPACE", "RANGE", "CLUSTER", "FLOATING IP", "FROM", "UNTIL")
 
 
-@click.command(short_help="The owners of an address over time, or the addresses that a cluster had.", epilog=EXIT_CODES)
+@click.command(
+    short_help="The owners of an address over time, or the addresses that a cluster had.", epilog=EXIT_CODES
+)
 @click.argument("asked", metavar="ADDRESS|CLUSTER")
 @reading_options
 def history(*, reading: Reading, asked: str) -> None:
@@ -245,7 +249,9 @@ def _tenure_row(found: Reservation, owner: Ownership) -> tuple[str, ...]:
 @click.option(
     "--count", type=click.IntRange(1, _MAX_COUNT), default=10, show_default=True, help="Number of addresses."
 )
-@click.option("--family", type=click.Choice(["IPv4", "IPv6"]), help="Default: IPv4 if the range has any, else IPv6.")
+@click.option(
+    "--family", type=click.Choice(["IPv4", "IPv6"]), help="Default: IPv4 if the range has any, else IPv6."
+)
 @reading_options
 def free(*, reading: Reading, range_name: str, count: int, family: str | None) -> None:
     """Show the next addresses that RANGE assigns, in its order, and why it does not assign the others.

@@ -98,9 +98,7 @@ class Round:
                 each in pool.addresses for each in {*answer.addresses} - known
             ):
                 name = "/".join(other.key)
-                message = (
-                    f"Key {pool.key} assigns no addresses while the API server refuses writes of Service {name}."
-                )
+                message = f"Key {pool.key} assigns no addresses while the API server refuses writes of Service {name}."
                 return Refused(service=service, reason=HELD_BACK, message=message)
         return answer
 
@@ -120,7 +118,9 @@ class Round:
             clashing = tenancy.clashing(wanted, service.uid)
             if clashing:
                 holders = occupancy.names(clashing)
-                message = f"Address {format_address(wanted)} is in use by Service {holders}. Use another address."
+                message = (
+                    f"Address {format_address(wanted)} is in use by Service {holders}. Use another address."
+                )
                 return Refused(service=service, reason="AddressInUse", message=message)
         return self._choose_rest(service, tenant, self._find_kept(service, state, wanted))
 
@@ -148,7 +148,9 @@ class Round:
             if found is None:
                 message = f"The ConfigMap has no pool for namespace {service.namespace}. Add a key with one."
                 return Refused(service=service, reason="NoPool", message=message)
-            reason, message = ("PoolUnusable", found.problem) if found.problem else ("PoolFull", sentence(str(error)))
+            reason, message = (
+                ("PoolUnusable", found.problem) if found.problem else ("PoolFull", sentence(str(error)))
+            )
             return Refused(service=service, reason=reason, message=message)
         for address in addresses:
             self.occupancy.tenancy.enter(address, service.uid, tenant)

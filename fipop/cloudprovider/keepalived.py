@@ -173,7 +173,9 @@ class _Planning:
         if not service.has_request:
             return kept or self._choose(service)
         if service.requested is None:
-            self._refuse(service, "InvalidAddress", "The Service is invalid: spec.loadBalancerIP must be an address.")
+            self._refuse(
+                service, "InvalidAddress", "The Service is invalid: spec.loadBalancerIP must be an address."
+            )
             return kept
         holders = [
             f"{each.namespace}/{each.name}"
@@ -184,7 +186,9 @@ class _Planning:
             holders.append("a key of the ConfigMap that belongs to no Service")
         if holders:
             text = format_address(service.requested)
-            self._refuse(service, "AddressInUse", f"Address {text} is in use by {', '.join(holders)}. Use another.")
+            self._refuse(
+                service, "AddressInUse", f"Address {text} is in use by {', '.join(holders)}. Use another."
+            )
             return kept
         return service.requested
 

@@ -35,7 +35,7 @@ STATUSES_AT_ONCE = 16
 
 
 class KeepalivedMode:
-    """keepalived-cloud-provider's place: see docs/cloud-provider.md."""
+    """keepalived-cloud-provider's place: see docs/reference/cloud-provider.md."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ Answer = Choice | Refused | None
 
 @dataclass(slots=True, kw_only=True)
 class ServiceReconciler:
-    """Brings one Service after another to where the table of docs/cloud-provider.md wants it."""
+    """Brings one Service after another to where the table of docs/reference/cloud-provider.md wants it."""
 
     services: ServiceStore
     assigner: AddressAssigner

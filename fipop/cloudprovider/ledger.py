@@ -50,7 +50,9 @@ MAX_BYTES = 900_000
 FULL = f"The ledger {NAMESPACE}/{NAME} has no room for this Service, or the API server refused the entry."
 """The message of a Service for which the ledger has no room."""
 
-UNKNOWN = f"The ledger {NAMESPACE}/{NAME} has a newer format than fipop knows. Upgrade fipop to assign addresses."
+UNKNOWN = (
+    f"The ledger {NAMESPACE}/{NAME} has a newer format than fipop knows. Upgrade fipop to assign addresses."
+)
 
 _REMEMBERED = 8192
 _LAST_PORT = 65535

@@ -102,7 +102,9 @@ class Notices:
             neighbours.update(clashing[:MOST_NAMED])
             if clashing:
                 holders = self.occupancy.names(clashing)
-                texts.append(f"Address {format_address(address)} is also in use by Service {holders}. Change one.")
+                texts.append(
+                    f"Address {format_address(address)} is also in use by Service {holders}. Change one."
+                )
             elif service.is_local and is_shared(tenancy, address):
                 local.append(format_address(address))
         too_many = service.parts if service.parts > MOST_ADDRESSES else 0
@@ -122,15 +124,15 @@ class Notices:
         self._said[service.uid] = said
         clash, local, too_many = said
         if too_many and not before[2]:
-            message = f"Annotation {ADDRESSES} has {too_many} parts: fipop reads only the first {MOST_ADDRESSES}."
+            message = (
+                f"Annotation {ADDRESSES} has {too_many} parts: fipop reads only the first {MOST_ADDRESSES}."
+            )
             self.events.record(reference_to_service(service), EventType.WARNING, TOO_MANY, message)
         if clash and clash != before[0]:
             logger.warning("Address is in use twice", extra={"service": "/".join(service.key), "why": clash})
             self.events.record(reference_to_service(service), EventType.WARNING, IN_USE, clash)
         if local and local != before[1]:
-            message = (
-                f"Address {local} is shared, and externalTrafficPolicy is Local: two nodes can announce it. Use Cluster."
-            )
+            message = f"Address {local} is shared, and externalTrafficPolicy is Local: two nodes can announce it."
             self.events.record(reference_to_service(service), EventType.WARNING, SHARED_LOCAL, message)
 
     async def _say(

@@ -48,7 +48,9 @@ class Quarrels:
         writer, left = _find_writer(live, f"f:{ADDRESSES}"), PAUSE
         who = "An unknown writer" if writer in OWN else f"Field manager {writer}"
         kept = live["spec"]["loadBalancerIP"]
-        text = f"{who} overwrites {ADDRESSES}: fipop keeps {kept} and retries in an hour. Stop the other writer."
+        text = (
+            f"{who} overwrites {ADDRESSES}: fipop keeps {kept} and retries in an hour. Stop the other writer."
+        )
         spec = json.dumps(live["spec"], sort_keys=True)
         if service.word is not None and service.is_left_alone:
             left -= self._now() - (read_since(live) or self._now())

@@ -130,9 +130,7 @@ def _proxy(configuration: Configuration) -> str | None:
     if not proxy or should_bypass_proxies(server, f"{configuration.no_proxy or ''},{_NEVER_BY_PROXY}"):
         return None
     if not proxy.startswith("http://") and "://" in proxy:
-        problem = (
-            f"a proxy by {proxy.partition(':')[0]} (HTTPS_PROXY, proxy-url) is not supported. Use http"
-        )
+        problem = f"a proxy by {proxy.partition(':')[0]} (HTTPS_PROXY, proxy-url) is not supported. Use http"
         raise KubeAccessError(server=server, problem=problem)
     return proxy if "://" in proxy else f"http://{proxy}"
 

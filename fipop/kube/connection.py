@@ -46,7 +46,9 @@ class Connection:
             return None
         token = token.strip()
         if not token.isascii() or not token.isprintable() or " " in token or len(token) > _LONGEST_TOKEN:
-            raise KubeAccessError(server=self.server, problem="the token has characters that a token cannot have")
+            raise KubeAccessError(
+                server=self.server, problem="the token has characters that a token cannot have"
+            )
         return f"Bearer {token}"
 
     def check_authority(self) -> None:

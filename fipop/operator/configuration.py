@@ -85,7 +85,7 @@ class Configuration:
                 if not self.settings.unknown_options:
                     await self._keep(client)
             except FipopError as error:
-                logger.warning("settings cannot be kept", extra={"error": str(error)})
+                logger.warning("Could not store settings", extra={"error": str(error)})
                 await asyncio.sleep(KEEP_RETRY_SECONDS)
             else:
                 await self._news.wait()
@@ -123,7 +123,7 @@ class Configuration:
         self._news.set()
         self._report(config_map)
         if self.settings != before:
-            logger.info("settings changed", extra={"changed": _changed(before, self.settings)})
+            logger.info("Settings changed", extra={"changed": _changed(before, self.settings)})
             for listener in self.listeners:
                 listener(before, self.settings)
 

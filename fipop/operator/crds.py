@@ -64,7 +64,7 @@ async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> 
             "spec": wanted["spec"],
         }
         await client.merge_patch(CUSTOM_RESOURCE_DEFINITIONS, name, patch)
-        logger.info("CRD brought up to date", extra={"crd": name, "revision": needed})
+        logger.info("Updated CRD", extra={"crd": name, "revision": needed})
 
 
 def revision_of(crd: Json) -> int:

@@ -243,7 +243,10 @@ async def _get_harvester_id(reader: LinkReader, links: Links, pool: MachinePool)
 
 def wait_for_provider(links: Links) -> Waiting:
     """Wait until it is known what an imported cluster is; once it is ready, only time and its nodes tell."""
-    message, name = "Rancher has not detected the provider of the imported cluster yet", links.cluster.cluster_name
+    message, name = (
+        "Rancher has not detected the provider of the imported cluster yet",
+        links.cluster.cluster_name,
+    )
     is_ready = links.management is not None and links.management.ready_since is not None
     return _wait(links, Missing.PROVIDER, name, message, needs_retry=is_ready)
 

@@ -186,7 +186,9 @@ def _judge_options(found: Installation) -> Iterator[Finding]:
     edit = f"kubectl -n {found.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}"
     if not found.has_settings:
         message = f"{config_map} does not exist in namespace {found.namespace}"
-        yield point(_OPERATOR, Severity.CRITICAL, "NoOptions", message, "Start the operator, which creates it")
+        yield point(
+            _OPERATOR, Severity.CRITICAL, "NoOptions", message, "Start the operator, which creates it"
+        )
     elif not found.bad_options:
         yield point(_OPERATOR, Severity.OK, "OptionsValid", f"every option of {config_map} is valid")
     for bad in found.bad_options:
@@ -209,7 +211,9 @@ def _judge_rollout(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         for one in each.status.conditions:
             is_blocked = one.is_true and one.reason.startswith(("Chart", "ReleaseFailed"))
             if is_blocked and one.type in (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY):
-                yield point(_OPERATOR, Severity.WARNING, "RolloutBlocked", one.message, "docs/how-to/air-gap.md")
+                yield point(
+                    _OPERATOR, Severity.WARNING, "RolloutBlocked", one.message, "docs/how-to/air-gap.md"
+                )
                 return
 
 
@@ -290,7 +294,10 @@ def _judge_guest(
 
 _FAILED_STEPS = {
     "kubeconfig": ("KubeconfigUnusable", "docs/concepts/guest-cluster-reconciliation.md"),
-    "connection": ("Unreachable", "Check that the guest cluster runs, and that its agent is connected to Rancher"),
+    "connection": (
+        "Unreachable",
+        "Check that the guest cluster runs, and that its agent is connected to Rancher",
+    ),
     "objects": ("Unreadable", "Check the rights of the kubeconfig of the guest cluster"),
 }
 
@@ -303,7 +310,12 @@ def _judge_connection(
         is_new = any(each.is_provisioning for each in summary.floating_ips)
         yield point(subject, Severity.INFO if is_new else Severity.CRITICAL, reason, asked.problem, advice)
     elif asked is not None:
-        yield point(subject, Severity.OK, "Reachable", f"the API server of the guest cluster answered: {asked.version}")
+        yield point(
+            subject,
+            Severity.OK,
+            "Reachable",
+            f"the API server of the guest cluster answered: {asked.version}",
+        )
     elif summary.reachable is False:
         message = f"guest cluster {summary.id} did not answer the last request of the operator"
         advice = f"fipop check --guest {subject.name}"

@@ -47,7 +47,9 @@ async def probe_secret_rights(client: KubeClient, snapshot: ClusterSnapshot) -> 
         try:
             allowed = await _may_get_secrets(client, account, namespace)
         except ApiForbiddenError:
-            message = "the rights are not known: missing right: create subjectaccessreviews.authorization.k8s.io"
+            message = (
+                "the rights are not known: missing right: create subjectaccessreviews.authorization.k8s.io"
+            )
             subject = Subject(section=Section.RANCHER, kind="Secrets", name="")
             return [point(subject, Severity.WARNING, "Unread", message, "docs/concepts/security-model.md")]
         subject = Subject(section=Section.RANCHER, kind="Secrets", name=namespace)

@@ -1,9 +1,9 @@
-"""YAML that strangers wrote, read in bounded time and memory, as the JSON that helm would make of it.
+"""Untrusted YAML, read in bounded time and memory, as the JSON that helm would make of it.
 
 Bounded: size, depth and the absence of aliases are checked on the stream of events, before a value is built.
 Explicit tags but `!!str` are refused there too: PyYAML's constructors trust them, and then fail with its words.
 As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30`
-are texts), and keys become texts. No error quotes the document, for it may hold a secret.
+are texts), and keys become texts. No error quotes the document, because it can have a secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import yaml
 from fipop.errors import FipopError
 
 YamlPlace: TypeAlias = tuple[str | int | None, ...]
-"""Where a value stands: keys as they are written, positions in lists; None for, and in, a key that is no scalar."""
+"""The place of a value: keys as they are written, positions in lists; None for, and in, a key that is no scalar."""
 JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | int | float | bool | None"
 
 MAX_YAML_BYTES = 64 * 1024
@@ -28,7 +28,7 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 class YamlRefusedError(FipopError):
-    """The text is not the YAML we take; `reason` says why, without a word of the text itself."""
+    """The text is not valid YAML here; `reason` is "must …" and never quotes the text."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -85,10 +85,10 @@ def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping
 def iterate_yaml_scalars(
     data: bytes, *, below: Sequence[str], max_bytes: int
 ) -> Iterator[tuple[YamlPlace, JsonValue]]:
-    """Read one YAML document and give the scalars below a place in it, one by one: where each stands there, and it.
+    """Read one YAML document and yield the place and value of each scalar below a place in it.
 
-    No more than one of them is in memory at a time, for documents of megabytes. A key given twice is given twice.
-    Raises YamlRefusedError, maybe after much was given.
+    Only one of them is in memory at a time, for documents of megabytes. A repeated key is yielded again.
+    Raises: YamlRefusedError, possibly after some values.
     """
     if len(data) > max_bytes:
         raise YamlRefusedError(f"is longer than {max_bytes} bytes")
@@ -107,7 +107,7 @@ def iterate_yaml_scalars(
 
 
 class _Walk:
-    """Follows the events of a document and knows where in it the last scalar stands."""
+    """Follows the events of a document and knows the place of the last scalar."""
 
     def __init__(self) -> None:
         self._place: list[str | int | None] = []
@@ -119,7 +119,7 @@ class _Walk:
         return tuple(self._place)
 
     def take(self, event: yaml.Event) -> yaml.ScalarEvent | None:
-        """Go on by one event, and give it if it is a scalar that is a value, and no key."""
+        """Advance by one event; return it if it is a scalar value, not a key."""
         if isinstance(event, yaml.CollectionEndEvent):
             self._place.pop()
             self._at_key.pop()
@@ -153,7 +153,7 @@ def _build_scalar(loader: _JsonLoader, event: yaml.ScalarEvent) -> JsonValue:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Give what PyYAML raises as our error."""
+    """Raise YamlRefusedError for the errors of PyYAML."""
     try:
         yield
     except yaml.MarkedYAMLError as error:

@@ -19,7 +19,7 @@ from tests.unit.metrics.samples import Fleet
 
 KNOWN = "monitoring.coreos.com/v1/PrometheusRule"
 JOB = 'job="fipop",namespace="kube-fip"'
-RUNBOOKS = ROOT / "docs" / "alerts.md"
+RUNBOOKS = ROOT / "docs" / "runbooks" / "alerts.md"
 
 Series = dict[str, str]
 """Samples of each series as promtool writes them; `xN` lasts to the end of the situation, `S` is a step in seconds."""
@@ -389,7 +389,7 @@ def test_every_alert_is_named_and_told_as_the_conventions_ask(
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
         assert rule["annotations"]["summary"].endswith(".")
-        assert rule["annotations"]["runbook_url"].endswith(f"docs/alerts.md#{name.lower()}")
+        assert rule["annotations"]["runbook_url"].endswith(f"docs/runbooks/alerts.md#{name.lower()}")
         assert f"## {name}\n" in page, f"{name} has no runbook"
         # What several replicas show is made one.
         assert "fipop:range_used:ratio" in rule["expr"] or "max" in rule["expr"]

@@ -210,6 +210,7 @@ MODULES = {
     file.relative_to(ROOT).as_posix(): ast.parse(file.read_text())
     for file in sorted(ROOT.glob("fipop/**/*.py"))
 }
+LOGGERS = {"logger", "_logger", "log", "_log", "requests"}
 LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 
 
@@ -218,7 +219,7 @@ def log_calls() -> Iterator[tuple[str, ast.Call]]:
         for node in ast.walk(tree):
             called = node.func if isinstance(node, ast.Call) else None
             owner = called.value if isinstance(called, ast.Attribute) else None
-            is_logger = isinstance(owner, ast.Name) and owner.id == "logger"
+            is_logger = isinstance(owner, ast.Name) and owner.id in LOGGERS
             if is_logger and cast("ast.Attribute", called).attr in LOG_METHODS:
                 yield f"{path}:{node.lineno}", cast("ast.Call", node)
 

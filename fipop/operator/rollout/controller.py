@@ -81,7 +81,7 @@ class RolloutController:
             try:
                 await self.step()
             except FipopError as error:
-                logger.warning("rollout cannot go on", extra={"error": str(error)})
+                logger.warning("Could not continue rollout", extra={"error": str(error)})
                 if isinstance(error, ApiConflictError):
                     self._loaded = False
             await asyncio.sleep(TICK_SECONDS if self._is_busy() else IDLE_TICK_SECONDS)
@@ -254,7 +254,7 @@ class RolloutController:
             self.sessions.forget_failures()
         for notice in notices:
             level = logging.WARNING if notice.is_warning else logging.INFO
-            logger.log(level, "rollout", extra={"reason": notice.reason, "target": state.target})
+            logger.log(level, "Rollout", extra={"reason": notice.reason, "target": state.target})
             self.surroundings.tell(notice)
         if is_step:
             self._wake_changed(before, state)
