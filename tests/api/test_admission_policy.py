@@ -106,6 +106,11 @@ async def test_a_range_that_nobody_uses_can_be_deleted(guarded: ControlPlane, st
         ({"used": 1}, "1 addresses are held"),
         ({"used": 0, "outOfRange": 2}, "0 addresses are held, and 2 outside"),
     ],
+    ids=[
+        "capacity0-3 addresses held and 0 held out of range",
+        "capacity1-1 addresses held",
+        "capacity2-0 addresses held and 2 held out of range",
+    ],
 )
 async def test_a_range_whose_addresses_are_held_stays_and_the_refusal_says_what_to_do(
     guarded: ControlPlane, capacity: dict[str, Any], says: str

@@ -107,12 +107,13 @@ async def test_a_kubeconfig_that_asks_for_what_is_refused_is_told(
 
 async def test_without_a_kubeconfig_it_must_be_a_pod() -> None:
     assert await ends() == (
-        "could not connect to the API server: this is no pod with a ServiceAccount, and no kubeconfig is named"
+        "could not connect to the API server: this is not a pod with a ServiceAccount. "
+        "Name a kubeconfig with --kubeconfig"
     )
 
 
 async def test_a_helm_that_is_missing_is_told(kubeconfig: Path) -> None:
-    expected = "helm program helm is not on PATH: install it, or name it with --helm"
+    expected = "helm program helm is not on PATH. Install it, or name it with --helm"
     assert await ends("--kubeconfig", kubeconfig) == expected
     named = await ends("--kubeconfig", kubeconfig, "--helm", "/nowhere/helm")
     assert named == "helm program /nowhere/helm cannot be run"
@@ -135,7 +136,7 @@ async def test_a_folder_whose_files_cannot_be_read_is_told(
 
     (tmp_path / "crds" / "a.yaml").write_text("kind: ConfigMap")
     told = await ends(*common, "--crds", tmp_path / "crds")
-    assert told == f"CRD file {tmp_path}/crds/a.yaml holds no CustomResourceDefinition"
+    assert told == f"CRD file {tmp_path}/crds/a.yaml must have a CustomResourceDefinition"
 
 
 async def test_a_health_port_that_is_taken_is_told(kubeconfig: Path, helm: Path) -> None:

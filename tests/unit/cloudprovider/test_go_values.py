@@ -26,5 +26,5 @@ def test_booleans(text: str, value: bool) -> None:
 
 @pytest.mark.parametrize("text", ["", "yes", "tRUE", "2"])
 def test_what_is_no_boolean(text: str) -> None:
-    with pytest.raises(ValueError, match="neither true nor false"):
+    with pytest.raises(ValueError, match="must be true or false"):
         parse_bool(text)

@@ -57,7 +57,7 @@ def test_the_first_key_that_is_there_is_the_one_pool(data: dict[str, str], key: 
         ({"cidr-shop": "", "cidr-global": "10.0.4.0/24"}, "cidr-shop is empty"),
         (
             {"cidr-shop": "10.0.1.0/24", "draining-shop": "true"},
-            "cidr-shop is draining (draining-shop): it gives out nothing new",
+            "Key cidr-shop is draining (draining-shop) and assigns no addresses.",
         ),
         ({"cidr-shop": "10.0.1.0/24", "draining-global": "true"}, "10.0.1.1"),
         (
