@@ -1,6 +1,6 @@
 """Untrusted texts, made fit for a status, an event, a log line, a metric's label or a command line.
 
-An admin of a guest cluster chooses the answers of its API: escape sequences that rewrite an admin's terminal, characters that
+An admin of a guest cluster chooses the answers of its API: escape sequences that rewrite a terminal, characters that
 turn the direction of a line, a megabyte instead of a word. All such texts pass this module.
 """
 

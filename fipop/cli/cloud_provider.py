@@ -43,7 +43,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command(
     cls=GoCommand,
     name="cloud-provider",
-    short_help="The role that runs in a guest cluster and serves its Services.",
+    short_help="The role in a guest cluster that serves its Services.",
 )
 @click.option(
     "--mode",

@@ -58,7 +58,8 @@ class Reading:
     def connect(self) -> KubeClient:
         """Return a client with the rights of the user.
 
-        Raises: KubeAccessError if no access is configured."""
+        Raises: KubeAccessError if no access is configured.
+        """
         # Our own API server is trusted with the size of its lists, as the operator trusts it.
         limits = ReadLimits(answer_bytes=_MOST_BYTES, list_bytes=_MOST_BYTES)
         return KubeClient(self._connection(), limits=limits, user_agent="fipop")

@@ -33,7 +33,7 @@ _HEADER = ("RANGE", "SPACE", "FULL", "", "USED", "QUARANTINED", "FREE", "TOTAL",
 _WIDE_HEADER = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
 
 
-@click.command(short_help="Ranges, problems with their causes, the health of the operator.", epilog=EXIT_CODES)
+@click.command(short_help="Ranges, problems with their causes, health of the operator.", epilog=EXIT_CODES)
 @click.option("-n", "--namespace", help="Show only the problems of floating IPs in this namespace.")
 @click.option(
     "-A", "--all-namespaces", is_flag=True, help="Show the problems of all namespaces (the default)."

@@ -55,9 +55,7 @@ class WhoReport:
     log_query: str
 
 
-@click.command(
-    short_help="The owner of an address, or the addresses of a cluster or range.", epilog=EXIT_CODES
-)
+@click.command(short_help="Owner of an address, or addresses of a cluster or range.", epilog=EXIT_CODES)
 @click.argument("asked", metavar="ADDRESS|CLUSTER|RANGE")
 @click.option(
     "--guest", is_flag=True, help="Also read the guest cluster, with your access to its kubeconfig Secret."
@@ -81,7 +79,7 @@ def who(*, reading: Reading, asked: str, guest: bool, allow_loopback_guests: boo
             _tell_guest(report)
     tell_unread(found.unread)
     if all(each.state is AddressState.UNKNOWN for each in found.addresses) and not found.unread:
-        fail(_describe_unknown(snapshot, asked, f"{asked} has no known owner"))
+        fail(_describe_unknown(snapshot, asked, f"no owner of {asked} is known"))
     if found.unread:
         sys.exit(EXIT_INCOMPLETE)
 
@@ -206,9 +204,7 @@ class HistoryReport:
 _TENURES = ("ADDRESS", "SPACE", "RANGE", "CLUSTER", "FLOATING IP", "FROM", "UNTIL")
 
 
-@click.command(
-    short_help="The owners of an address over time, or the addresses that a cluster had.", epilog=EXIT_CODES
-)
+@click.command(short_help="Owners of an address over time, or addresses of a cluster.", epilog=EXIT_CODES)
 @click.argument("asked", metavar="ADDRESS|CLUSTER")
 @reading_options
 def history(*, reading: Reading, asked: str) -> None:
@@ -229,7 +225,7 @@ def history(*, reading: Reading, asked: str) -> None:
         _tell_log(found.log_query)
     tell_unread(found.unread)
     if not found.tenures and not found.unread:
-        fail(_describe_unknown(snapshot, asked, f"{asked} has no owner in any reservation"))
+        fail(_describe_unknown(snapshot, asked, f"no reservation has an owner of {asked}"))
     if found.unread:
         sys.exit(EXIT_INCOMPLETE)
 

@@ -132,7 +132,9 @@ class Notices:
             logger.warning("Address is in use twice", extra={"service": "/".join(service.key), "why": clash})
             self.events.record(reference_to_service(service), EventType.WARNING, IN_USE, clash)
         if local and local != before[1]:
-            message = f"Address {local} is shared, and externalTrafficPolicy is Local: two nodes can announce it."
+            message = (
+                f"Address {local} is shared, and externalTrafficPolicy is Local: two nodes can announce it."
+            )
             self.events.record(reference_to_service(service), EventType.WARNING, SHARED_LOCAL, message)
 
     async def _say(

@@ -75,5 +75,5 @@ class Inspector:
 
 
 def _unreadable(state: ReleaseState, error: HelmError) -> ReleaseRecordError:
-    reason = error.failure.value + (f": {error.cause}" if error.cause else "")
-    return ReleaseRecordError(namespace=state.latest.namespace, name=state.latest.name, reason=f"helm reported: {reason}")
+    reason = f"helm reported: {error.failure.value}" + (f": {error.cause}" if error.cause else "")
+    return ReleaseRecordError(namespace=state.latest.namespace, name=state.latest.name, reason=reason)

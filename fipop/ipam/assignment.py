@@ -202,7 +202,7 @@ class Tenancy(Generic[OwnerT]):
             self._shareable[address.value] = {port for each in tenants for port in each.ports}
 
     def _free_list(self, pool: AddressPool, family: Family) -> FreeList:
-        """Return the free list of a pool, which is walked once; the pool itself is kept, so that its id stays its own."""
+        """Return the free list of a pool, which is walked once; the pool is kept, so that its id stays unique."""
         key = id(pool), family
         found = self._lists.get(key)
         if found is None:

@@ -1,7 +1,7 @@
 """The free addresses of one range and family, in its search order.
 
-A free list walks once over its addresses, lazily, and keeps a heap of those that were released behind it. So the next free
-address is at hand in constant memory, whatever the size of the pool: only what was released costs any.
+A free list walks once over its addresses, lazily, and keeps a heap of those that were released behind it. So the next
+free address is at hand in constant memory, whatever the size of the pool: only what was released costs any.
 """
 
 from __future__ import annotations

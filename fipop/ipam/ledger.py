@@ -151,7 +151,7 @@ class Ledger(Generic[OwnerT]):
         self._put(address, Record(owner, range_name, quarantined_until))
 
     def free(self, address: Address) -> Record[OwnerT] | None:
-        """Forget the record of an address, held or in quarantine, so that it can be assigned; return the former record."""
+        """Forget the record of an address, held or in quarantine; return the former record."""
         record = self._drop(address)
         if record is not None:
             for free_list in self._free_lists[address.family].values():

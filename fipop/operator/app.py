@@ -288,4 +288,4 @@ class Operator:
         if requests.isEnabledFor(TRACE):
             path = clean(record.path)  # helm's hold names that a guest gave
             fields = {"target": target, "verb": record.verb, "path": path, "status": record.status}
-            requests.log(TRACE, "request", extra=fields)
+            requests.log(TRACE, "Request", extra=fields)

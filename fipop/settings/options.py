@@ -191,7 +191,7 @@ def _no_option(name: str, known: Collection[str]) -> str:
 
 
 def settings_data(settings: Settings) -> dict[str, str]:
-    """Return the settings as the data of a ConfigMap, one text for every option; parsing it returns the same settings."""
+    """Return the settings as the data of a ConfigMap, one text for every option; parsing it restores them."""
     return {option.name: _as_text(getattr(settings, option.field)) for option in _OPTIONS}
 
 

@@ -139,7 +139,7 @@ async def test_log_level_trace_tells_each_request_without_its_body(
 
     async def is_told() -> Json | None:
         found = lines(
-            operator, "request", verb="create", path="/apis/kubefip.k8s.binbash.org/v1/floatingipreservations"
+            operator, "Request", verb="create", path="/apis/kubefip.k8s.binbash.org/v1/floatingipreservations"
         )
         return found[-1] if found else None
 

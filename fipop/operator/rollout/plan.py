@@ -1,7 +1,8 @@
 """What a rollout does next, decided from values alone: who is admitted, who succeeded or failed, when it stops.
 
 The rules are those of docs/concepts/rollouts.md, in its order: a guest succeeds by what we saw ourselves; it fails by
-helm or by its deadline; what is out of reach neither counts nor blocks; a wave that fails more than it may stops the rollout.
+helm or by its deadline; what is out of reach neither counts nor blocks; a wave with too many failures stops
+the rollout.
 """
 
 from __future__ import annotations
