@@ -6,10 +6,10 @@ FipopError
 │   ├── PoolSyntaxError           a part of a pool text is wrong; quotes it and its position
 │   ├── PoolTooLargeError         a pool text is longer, or has more parts, than is read
 │   ├── RangeUnknownError         the address space has no range of that name
-│   ├── RangeDrainingError        the range gives out nothing new
+│   ├── RangeDrainingError        the range assigns nothing new
 │   ├── FamilyMissingError        the range has no address of that family
 │   ├── RangeFullError            nothing is free
-│   ├── AddressOutOfRangeError    the range does not give out that address, and why
+│   ├── AddressOutOfRangeError    the range does not assign that address, and why
 │   ├── PoolFamilyMissingError    a pool of a guest has no address of that family
 │   └── PoolExhaustedError        a pool of a guest has none left
 ├── ApiError                  one call to a Kubernetes API, translated once at the door (kube.client)
@@ -18,32 +18,32 @@ FipopError
 │   ├── ApiInvalidError           422 and 400: the server refuses the object as it is
 │   ├── ApiForbiddenError         403
 │   │   └── NamespaceTerminatingError
-│   ├── ApiNotFoundError          404 where that is no answer: see there
+│   ├── ApiNotFoundError          404 that is not about the object: see there
 │   ├── ApiUnauthorizedError      401
 │   ├── ApiGoneError              410: the resourceVersion is too old
 │   ├── ApiThrottledError         429, with the server's Retry-After
-│   ├── ApiServerError            5xx: a write may have been committed all the same
+│   ├── ApiServerError            5xx: a write can be committed nevertheless
 │   │   └── ApiAnswerError            no Kubernetes answer at all: a redirect, too large, not JSON
-│   └── ApiUnreachableError       no answer: refused, cut, timed out; a write may have been committed
+│   └── ApiUnreachableError       no answer: refused, cut, timed out; a write can be committed
 ├── StartError                what the program is started with is missing or cannot be used
 ├── NotLeadingError           a write by a replica that does not lead, or not any more; nothing was sent
 ├── KubeAccessError           no way to an API server: a kubeconfig, token or certificate that cannot be used
 ├── AuthorityReplacedError    the API server's certificate authority is another one than at the start
-├── WatcherEndedError         the thread that watches ended by itself
+├── WatcherEndedError         the thread that watches ended unexpectedly
 ├── GuestError                one guest cluster: its kubeconfig, its API, its releases
-│   ├── GuestUnreadableError      the guest cannot be asked what it carries
+│   ├── GuestUnreadableError      the addresses of the guest cluster could not be read
 │   ├── KubeconfigError           a field of the kubeconfig is refused
-│   ├── PassTimeoutError          the pass over a guest took longer than it may
+│   ├── PassTimeoutError          the visit of a guest cluster exceeded its deadline
 │   ├── HelmError                 a helm process failed, by the class of its failure
-│   ├── ChartError                a chart cannot be had, or is not what was asked for
+│   ├── ChartError                a chart is not available, or is another one
 │   ├── ReleaseRecordError        a release's Secret cannot be read
-│   ├── InstallBlockedError       a release that is not ours is in the way
-│   │   ├── ForeignReleaseError   it has our labels, where none of ours is
+│   ├── InstallBlockedError       a foreign release blocks the install
+│   │   ├── ForeignReleaseError   it has the labels of fipop in a foreign namespace
 │   │   └── ReleaseTakenError     it has the wanted name
-│   ├── KubeconfigMissingError    (operator.kubeconfigs) Rancher's Secret is not there, or holds none
+│   ├── KubeconfigMissingError    (operator.kubeconfigs) the Secret of Rancher is missing or has none
 │   ├── NotConnectedError         (operator.kubeconfigs) Rancher is not connected to the guest
-│   ├── TooManyAddressesError     (guest.carried) a guest names more addresses than are read
-│   └── CarriedElsewhereError     another guest carries the address that would be written
+│   ├── TooManyAddressesError     (guest.in_use) a guest names more addresses than are read
+│   └── AddressConflictError      another guest cluster uses the address
 └── in the modules that raise them: SettingsError and YamlRefusedError (one bad value of kube-fip-config),
     SpecError and ContendedError (one floating IP), MetricsPortError, SchemaError, RestoredStoreError and
     LeaderWorkStuckError (the process)
@@ -57,18 +57,22 @@ from fipop.texts import clean
 
 
 class FipopError(Exception):
-    """Base of all errors that fipop raises on purpose; the text is one sentence fit for a condition or a log."""
+    """Base of all errors that fipop raises on purpose.
+
+    The text is a clause that can be quoted after a colon: `texts.sentence` makes a sentence of it for conditions,
+    events and the command line. Its remedy, if it has one, is a sentence without the full stop.
+    """
 
 
 class ApiError(FipopError):
     """A call to a Kubernetes API failed.
 
     `status` is the HTTP status (0 when no answer came), `reason` the machine-readable reason of the answer's
-    Status object (never its free text: what a remote said does not travel further).
+    Status object (never its free text: remote texts are not shown).
     """
 
     outcome_unknown = False
-    """Whether a write that failed so may have been committed: the caller must look before it does anything else."""
+    """Whether a write that failed so can be committed: the caller must read the object first."""
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class ApiError(FipopError):
         place = "/".join(part for part in (self.namespace, self.name) if part)
         what = f"{self.kind} {place}".rstrip()
         answer = " ".join(part for part in (str(self.status) if self.status else "", self.reason) if part)
-        return f"cannot {self.verb} {what}: {answer or 'no answer'}"
+        return f"could not {self.verb} {what}: {answer or 'the API server did not answer'}"
 
 
 class ApiConflictError(ApiError):
@@ -104,11 +108,11 @@ class ApiAlreadyExistsError(ApiError):
 
 
 class ApiInvalidError(ApiError):
-    """422 or 400: the server refuses the object or the patch as it is; trying again unchanged is in vain."""
+    """422 or 400: the server refuses the object or the patch as it is; do not retry it unchanged."""
 
 
 class ApiForbiddenError(ApiError):
-    """403: RBAC, an admission policy or a terminating namespace stands in the way."""
+    """403: RBAC, an admission policy or a terminating namespace refused it."""
 
 
 class NamespaceTerminatingError(ApiForbiddenError):
@@ -116,9 +120,9 @@ class NamespaceTerminatingError(ApiForbiddenError):
 
 
 class ApiNotFoundError(ApiError):
-    """404 that does not say "this object is gone": no such resource, subresource or namespace, or a proxy's word.
+    """404 that is not about the object: the resource, subresource or namespace is unknown, or a proxy answered.
 
-    A missing object is no error where it is asked for: get answers None and delete answers False.
+    A missing object is not an error: get returns None and delete returns False.
     """
 
 
@@ -139,7 +143,7 @@ class ApiThrottledError(ApiError):
 
 
 class ApiServerError(ApiError):
-    """5xx: the server failed; a write may have been committed before it did."""
+    """5xx: the server failed; a write can be committed."""
 
     outcome_unknown = True
 
@@ -149,9 +153,9 @@ class ApiAnswerError(ApiServerError):
 
 
 class ApiUnreachableError(ApiError):
-    """No answer: connection refused, cut, or the deadline passed; a write may have been committed.
+    """No answer: connection refused, cut, or the deadline passed; a write can be committed.
 
-    `reason` is our own word: ConnectionRefused, ConnectionFailed, NameResolution, CertificateInvalid,
+    `reason` is one of ConnectionRefused, ConnectionFailed, NameResolution, CertificateInvalid,
     TlsHandshake, AddressRefused, ProxyRefused, ConnectionCut, Timeout, NoAnswerYet.
     """
 
@@ -171,7 +175,7 @@ class IpamError(FipopError):
 
 
 def _quote(text: str, limit: int = 64) -> str:
-    """Quote what people wrote, printable and cut, so that a sentence stays a sentence."""
+    """Return a text of a user in quotes, printable and cut."""
     return f'"{clean(text, limit)}"'
 
 
@@ -197,14 +201,16 @@ class PoolSyntaxError(IpamError):
 
 
 class PoolTooLargeError(IpamError):
-    """A pool text is longer, or has more parts, than is read; `unit` says which."""
+    """A pool text is longer, or has more parts, than is read; `unit` is characters or parts."""
 
     def __init__(self, *, where: str, found: int, limit: int, unit: str) -> None:
         self.where = where
         self.found = found
         self.limit = limit
         self.unit = unit
-        super().__init__(f"{found} {unit} in {where}, at most {limit} are read: split it into several ranges")
+        super().__init__(
+            f"{where} must have at most {limit} {unit}: it has {found}. Split it into several ranges"
+        )
 
 
 class RangeUnknownError(IpamError):
@@ -212,28 +218,30 @@ class RangeUnknownError(IpamError):
 
     def __init__(self, *, range_name: str) -> None:
         self.range_name = range_name
-        super().__init__(f"there is no range {_quote(range_name)} in this address space")
+        super().__init__(f"range {_quote(range_name)} does not exist in this address space")
 
 
 class AddressSpaceChangedError(IpamError):
-    """The range was made anew in another address space while addresses of its name are used in the former one."""
+    """The range was created again in another address space while addresses of its name are used in the former one."""
 
     def __init__(self, *, range_name: str, former: str, space: str) -> None:
         self.range_name = range_name
         self.former = former
         self.space = space
         super().__init__(
-            f"range {_quote(range_name)} is of address space {_quote(space)} now, and addresses of this name are "
-            f"used, or in quarantine, in {_quote(former)}: it gives out nothing; make it under another name"
+            f"range {_quote(range_name)} assigns no addresses: it is in address space {_quote(space)} now, and its "
+            f"addresses in {_quote(former)} are held or in quarantine. Create the range with another name"
         )
 
 
 class RangeDrainingError(IpamError):
-    """The range is being drained: it gives out nothing new."""
+    """The range is being drained: it assigns nothing new."""
 
     def __init__(self, *, range_name: str) -> None:
         self.range_name = range_name
-        super().__init__(f"range {_quote(range_name)} is draining and gives out nothing")
+        super().__init__(
+            f"range {_quote(range_name)} is draining and assigns no addresses. Use another range"
+        )
 
 
 class FamilyMissingError(IpamError):
@@ -244,14 +252,16 @@ class FamilyMissingError(IpamError):
         self.pool_text = pool_text
         self.family = family
         self.families = families
-        has = f"only {' and '.join(families)}" if families else "no addresses to give out"
-        super().__init__(f"range {_quote(range_name)} ({_quote(pool_text)}) has no {family}, {has}")
+        has = f"it has only {' and '.join(families)}" if families else "it has no addresses to assign"
+        super().__init__(
+            f"range {_quote(range_name)} ({_quote(pool_text)}) has no {family}: {has}. Extend spec.iprange of the range"
+        )
 
 
 class RangeFullError(IpamError):
     """No address of the family is free; total = used + quarantined then.
 
-    The message has no counts: it stands in the status of all who wait, and is written anew wherever it changes.
+    The message has no counts: it is in the status of all waiting floating IPs, and each change is a write.
     """
 
     def __init__(
@@ -264,12 +274,13 @@ class RangeFullError(IpamError):
         self.used = used
         self.quarantined = quarantined
         super().__init__(
-            f"range {_quote(range_name)} is full: every {family} address is held or in quarantine"
+            f"range {_quote(range_name)} is full: every {family} address is held or in quarantine. "
+            "Delete unused FloatingIPs or extend spec.iprange"
         )
 
 
 class AddressOutOfRangeError(IpamError):
-    """The range does not give out the address; `reason` ends the sentence, `older_range` owns an overlap."""
+    """The range does not assign the address; `reason` ends the clause, `older_range` owns an overlap."""
 
     def __init__(
         self, *, address: str, range_name: str, pool_text: str, reason: str, older_range: str | None = None
@@ -280,7 +291,7 @@ class AddressOutOfRangeError(IpamError):
         self.reason = reason
         self.older_range = older_range
         super().__init__(
-            f"range {_quote(range_name)} ({_quote(pool_text)}) does not give out {address}: it {reason}"
+            f"range {_quote(range_name)} ({_quote(pool_text)}) does not assign {address}: the address {reason}"
         )
 
 
@@ -290,32 +301,35 @@ class PoolFamilyMissingError(IpamError):
     def __init__(self, *, key: str, family: str) -> None:
         self.key = key
         self.family = family
-        super().__init__(f"{key} has no {family} address")
+        super().__init__(f"key {key} has no {family} address. Add an {family} pool to the key")
 
 
 class PoolExhaustedError(IpamError):
-    """Every address of a family that the pool of a key gives out has a tenant; `total` is how many it gives out."""
+    """Every address of a family that the pool of a key assigns is in use; `total` is how many it has."""
 
     def __init__(self, *, key: str, family: str, total: int) -> None:
         self.key = key
         self.family = family
         self.total = total
-        super().__init__(f"{key} is full: all of its {total} {family} addresses are in use")
+        super().__init__(
+            f"key {key} is full: all of its {total} {family} addresses are in use. "
+            "Delete unused Services or extend the key"
+        )
 
 
 class GuestError(FipopError):
     """One guest cluster cannot be dealt with as wanted; the others do not suffer."""
 
 
-class CarriedElsewhereError(GuestError):
-    """An address may not be written to its owner's guest: another guest carries it."""
+class AddressConflictError(GuestError):
+    """An address must not be written to the guest cluster of its owner: another guest cluster uses it."""
 
     def __init__(self, *, address: str, carrier: str) -> None:
         self.address = address
         self.carrier = carrier
         super().__init__(
-            f"{address} is held for this guest and not written: {carrier}; annotation "
-            "kubefip.k8s.binbash.org/ignore-claim with that guest's id writes it all the same"
+            f"address {address} was not written to this guest cluster: {carrier}. Remove the address there, or set "
+            "annotation kubefip.k8s.binbash.org/ignore-claim to the id of that guest cluster"
         )
 
 
@@ -325,11 +339,11 @@ class GuestUnreadableError(GuestError):
     def __init__(self, *, guest_id: str, cause: str) -> None:
         self.guest_id = guest_id
         self.cause = cause
-        super().__init__(f"guest {guest_id} cannot be asked: {cause}")
+        super().__init__(f"could not read guest cluster {guest_id}: {cause}")
 
 
 class KubeconfigError(GuestError):
-    """A field of a guest's kubeconfig is missing, malformed or refused. Its value is told to nobody."""
+    """A field of a guest cluster's kubeconfig is missing, malformed or refused. Its value is never shown."""
 
     def __init__(self, *, field: str, reason: str) -> None:
         self.field = field
@@ -342,36 +356,38 @@ class PassTimeoutError(GuestError):
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds
-        super().__init__(f"the pass was broken off after {seconds:.0f} s")
+        super().__init__(
+            f"the reconciliation of the guest cluster was stopped at its deadline of {seconds:.0f} s"
+        )
 
 
 class HelmFailure(StrEnum):
-    """Why a helm process failed, as far as its words can be classified; the value completes a sentence."""
+    """Why a helm process failed, as classified from its output; the value completes a clause."""
 
     NOT_STARTED = "the helm program could not be started"
     TIMED_OUT = "it took longer than its deadline"
     KILLED = "it was killed"
-    FILES = "its files cannot be written: is the disk full, or not writable"
+    FILES = "it could not write its files. Check whether the disk is full or read-only"
     UNREACHABLE = "the cluster or the chart's source did not answer"
     UNAUTHORIZED = "the credential is not accepted"
-    FORBIDDEN = "the credential may not do that"
-    DENIED = "an admission webhook or policy of the cluster refuses it"
-    REFUSED = "the cluster answered what is not passed on"
-    TOO_MUCH = "it wrote more than is taken from it"
+    FORBIDDEN = "the credential does not have the right to do that"
+    DENIED = "an admission webhook or policy of the cluster refused it"
+    REFUSED = "fipop refused the answer of the cluster"
+    TOO_MUCH = "it wrote more output than fipop reads"
     CHART_NOT_FOUND = "there is no such chart or version"
     CERTIFICATE = "the server's certificate is not trusted"
     RENDERING = "the chart cannot be rendered with these values"
-    INVALID = "the cluster refuses an object of the chart"
+    INVALID = "the cluster refused an object of the chart"
     NAME_TAKEN = "an object of that name belongs to something else"
     IN_PROGRESS = "another operation on the release is under way"
     NAMESPACE_TERMINATING = "the namespace is being deleted"
-    UNKNOWN = "for a reason that it did not tell plainly"
+    UNKNOWN = "its output names no known cause"
 
 
 class HelmError(GuestError):
-    """A helm process failed. Its own words are classified where it ended and travel no further.
+    """A helm process failed. Its output is classified and never shown.
 
-    `cause` is our own sentence about what stood in the way of its requests; "" where nothing did.
+    `cause` is a clause of fipop about refused requests; "" if none was refused.
     """
 
     def __init__(self, *, action: str, subject: str, failure: HelmFailure, cause: str = "") -> None:
@@ -385,9 +401,9 @@ class HelmError(GuestError):
 
 
 class ChartError(GuestError):
-    """A chart cannot be had. `source` is the admin's own word for it: a repository's URL or an `oci://` reference.
+    """A chart is not available. `source` is as in the options: the URL of a repository or an `oci://` reference.
 
-    `condition` is the reason of the condition that tells of it.
+    `condition` is the reason of its condition.
     """
 
     def __init__(self, *, source: str, version: str, reason: str, condition: str = "ReleaseFailed") -> None:
@@ -395,7 +411,7 @@ class ChartError(GuestError):
         self.version = version
         self.reason = reason
         self.condition = condition
-        super().__init__(f"chart {source} {version or '(newest)'}: {reason}")
+        super().__init__(f"chart {source} {version or '(newest)'} cannot be used: {reason}")
 
 
 class ReleaseRecordError(GuestError):
@@ -405,35 +421,35 @@ class ReleaseRecordError(GuestError):
         self.namespace = namespace
         self.name = name
         self.reason = reason
-        super().__init__(f"release {namespace}/{name} cannot be read: {reason}")
+        super().__init__(f"could not read release {namespace}/{name}: {reason}")
 
 
 class InstallBlockedError(GuestError):
-    """A release that is not ours keeps fipop from installing; `condition` is the reason of the condition."""
+    """A foreign release blocks the install; `condition` is the reason of the condition."""
 
     condition: str
 
 
 class ForeignReleaseError(InstallBlockedError):
-    """A release has our labels in a namespace where fipop has none: nothing is installed beside it.
+    """A release has the labels of fipop in a foreign namespace: nothing is installed beside it.
 
-    Without a name: not all releases elsewhere can be read, so that one may.
+    Without a name: not all releases in foreign namespaces can be read, so that one can have them.
     """
 
     condition = "ForeignRelease"
 
     def __init__(self, *, namespace: str = "", name: str = "") -> None:
         super().__init__(
-            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use: delete it, "
+            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use. Delete it, "
             f"or add {namespace} to kubevipReleaseNamespaces if fipop installed it"
             if name
-            else "there are more records of releases in namespaces that fipop does not use than it reads, and one may "
-            "have the labels of fipop: delete Secrets with the label owner=helm there"
+            else "namespaces that fipop does not use have more records of releases than it reads. Delete Secrets with "
+            "the label owner=helm there"
         )
 
 
 class ReleaseTakenError(InstallBlockedError):
-    """Somebody else's release has the name that ours should have; it is left alone."""
+    """A foreign release has the configured name; it is left alone."""
 
     condition = "ReleaseTaken"
 
@@ -442,8 +458,8 @@ class ReleaseTakenError(InstallBlockedError):
         self.name = name
         self.role = role
         super().__init__(
-            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator: remove it, or "
-            "give the release of fipop another name or namespace"
+            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator. Remove it, or "
+            "choose another name or namespace for the release of fipop"
         )
 
 
@@ -462,7 +478,7 @@ class NotLeadingError(FipopError):
     def __init__(self, *, verb: str, kind: str) -> None:
         self.verb = verb
         self.kind = kind
-        super().__init__(f"cannot {verb} {kind}: this replica does not lead")
+        super().__init__(f"could not {verb} {kind}: this replica does not lead")
 
 
 class KubeAccessError(FipopError):
@@ -471,22 +487,22 @@ class KubeAccessError(FipopError):
     def __init__(self, *, server: str, problem: str) -> None:
         self.server = server
         self.problem = problem
-        super().__init__(f"no connection to {server or 'the API server'}: {problem}")
+        super().__init__(f"could not connect to {server or 'the API server'}: {problem}")
 
 
 class AuthorityReplacedError(FipopError):
-    """The certificate authority that a server is known by was replaced: the process has to start afresh."""
+    """The certificate authority that a server is known by was replaced: the process must restart."""
 
     def __init__(self, *, server: str, path: str) -> None:
         self.server = server
         self.path = path
         super().__init__(
-            f"the certificate authority of {server} was replaced in {path}: only a fresh start reads it"
+            f"the certificate authority of {server} was replaced in {path}: the process must restart"
         )
 
 
 class WatcherEndedError(FipopError):
-    """The thread that watches ended though nobody stopped it: the process has to start afresh."""
+    """The thread that watches ended unexpectedly: the process must restart."""
 
     def __init__(self) -> None:
-        super().__init__("the thread that watches ended by itself")
+        super().__init__("the thread that watches ended unexpectedly")

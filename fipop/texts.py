@@ -1,7 +1,7 @@
-"""Texts that strangers wrote, made fit for a status, an event, a log line, a metric's label or a command line.
+"""Untrusted texts, made fit for a status, an event, a log line, a metric's label or a command line.
 
-Whoever rules a guest chooses what its API says: escape sequences that rewrite an admin's terminal, characters that
-turn the direction of a line, a megabyte where a word is expected. Nothing of it travels further but through here.
+An admin of a guest cluster chooses the answers of its API: escape sequences that rewrite a terminal, characters that
+turn the direction of a line, a megabyte instead of a word. All such texts pass this module.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 LONGEST_WORD = 63
-"""How much of a name, a version or a status is told: as much as a label takes."""
+"""The longest name, version or status that is shown: that of a label."""
 LONGEST_MESSAGE = 1024
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -22,7 +22,7 @@ _LONGEST_RELEASE_NAME = 53
 
 
 def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
-    """Give a text printable and cut to `limit` characters, "" for what is no text.
+    """Return a text printable and cut to `limit` characters, "" if it is not a text.
 
     ANSI sequences are dropped; every other character that is not printable (control characters, those that change the
     direction of writing, lone surrogates) becomes "?". The time that takes depends on `limit` alone.
@@ -32,6 +32,11 @@ def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
     read = _ANSI.sub("", text[: _READ_AHEAD * limit])
     shown = read if read.isprintable() else "".join(each if each.isprintable() else "?" for each in read)
     return shown if len(shown) <= limit and len(text) <= _READ_AHEAD * limit else shown[: limit - 1] + "…"
+
+
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence: with a capital letter first and a full stop last; "" stays ""."""
+    return clause[:1].upper() + clause[1:] + ("" if clause.endswith(".") else ".") if clause else ""
 
 
 def is_namespace(text: object) -> bool:

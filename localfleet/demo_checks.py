@@ -58,7 +58,7 @@ def check_answers(report: Report, answers: Mapping[str, Answer]) -> None:
     )
     report.check(
         f"fipop who knows who has {STATIC_ADDRESS}",
-        holds=who.code == 0 and "demo-vip" in who.text and "asked for by name" in who.text,
+        holds=who.code == 0 and "demo-vip" in who.text and "requested by name" in who.text,
         found=f"{who.code}: {who.text}",
     )
 

@@ -50,7 +50,7 @@ class Condition:
 
 
 def parse_conditions(items: object) -> tuple[Condition, ...]:
-    """Read `status.conditions`; entries that are not ours or not well formed are left out."""
+    """Read `status.conditions`; unknown and malformed entries are left out."""
     if not isinstance(items, list):
         return ()
     found = (_parse_condition(item) for item in items if isinstance(item, dict))
@@ -74,9 +74,9 @@ def _parse_condition(item: Mapping[str, Any]) -> Condition | None:
 def merge_conditions(
     current: Sequence[Condition], wanted: Sequence[Condition], now: datetime
 ) -> tuple[Condition, ...]:
-    """Give `wanted` with the transition times of `current` kept where the verdict is the same.
+    """Return `wanted`, with the transition times of `current` for conditions of the same verdict.
 
-    What `wanted` does not name is dropped: a reconcile always tells all it knows.
+    A condition that `wanted` does not have is dropped: a reconciliation always reports all of them.
     """
     before = {condition.type: condition for condition in current}
     merged = []
@@ -89,7 +89,7 @@ def merge_conditions(
 
 
 def render_condition(condition: Condition) -> dict[str, Any]:
-    """Give the JSON of a condition as Kubernetes knows it."""
+    """Return the JSON of a condition as Kubernetes knows it."""
     return {
         "type": condition.type.value,
         "status": condition.verdict.value,

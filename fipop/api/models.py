@@ -20,14 +20,14 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class SearchOrder(StrEnum):
-    """From which end of a pool addresses are given out."""
+    """From which end of a pool addresses are assigned."""
 
     ASC = "asc"
     DESC = "desc"
 
 
 class Requested(StrEnum):
-    """Whether an address was asked for by name or chosen by us."""
+    """Whether an address was requested by name or chosen by fipop."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
@@ -59,7 +59,7 @@ class _Named:
 
     @property
     def namespace(self) -> str:
-        """The namespace; "" where the kind is cluster scoped."""
+        """The namespace; "" if the kind is cluster scoped."""
         return self.meta.namespace
 
     @property
@@ -80,7 +80,7 @@ class _Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPRange(_Named):
-    """A pool of addresses that fipop gives out to guests of one network."""
+    """A pool of addresses that fipop assigns to guest clusters of one network."""
 
     meta: Meta
     iprange: str = ""
@@ -99,7 +99,7 @@ class FloatingIPRange(_Named):
     harvester_cluster: str | None = None
     harvester_network: str | None = None
     status_capacity: Json | None = None
-    """What the status says of it now, to be compared with what is to be written."""
+    """The present content of the status, to compare with what must be written."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
 
@@ -110,13 +110,13 @@ class Removal(StrEnum):
     ON_OPT_OUT = "OnOptOut"
     """fipop saw the cluster opted in while `kubevipGuestRemove` is on: if it is opted out, its releases go."""
     PENDING = "Pending"
-    """The cluster was opted out since: its releases are to be removed."""
+    """The cluster was opted out since then: its releases must be removed."""
     DONE = "Done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseStatus:
-    """One helm release of ours in a guest, as the status of a floating IP shows it."""
+    """One helm release of fipop in a guest cluster, as the status of a floating IP shows it."""
 
     role: str
     name: str
@@ -129,7 +129,7 @@ class ReleaseStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStatus:
-    """What is known of the guest of a floating IP; `reachable` is None while fipop has never tried to reach it."""
+    """The guest cluster of a floating IP; `reachable` is None while fipop has never tried to reach it."""
 
     cluster: str
     id: str
@@ -173,7 +173,7 @@ class FloatingIP(_Named):
 class Owner:
     """Who holds, or last held, an address: a floating IP, and the provisioning Cluster that it serves.
 
-    `imported` tells that the guest lives on, with its address, when it is removed from Rancher.
+    `imported`: the guest cluster keeps running, with its address, after its removal from Rancher.
     """
 
     namespace: str

@@ -1,6 +1,6 @@
 """Names of fipop's public contract: API group, annotations, labels, fixed objects.
 
-They are those of kube-fip-operator where it had them, so that existing objects and runbooks keep working.
+Names that kube-fip-operator had are the same, so that existing objects and runbooks keep working.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LABEL_ROLLOUT = f"{GROUP}/rollout"
 ANNOTATION_ROLLOUT = f"{GROUP}/rollout"
 """On kube-fip-config: `retry/<target>` or `force/<target>`, which acts once."""
 ANNOTATION_CONFIRM_REMOVE = f"{GROUP}/confirm-remove"
-"""On kube-fip-config: how many guests may be left at once."""
+"""On kube-fip-config: the number of guest clusters that can be left at once."""
 
 DEFAULT_ADDRESS_SPACE = "default"
 DEFAULT_QUARANTINE_SECONDS = 600
@@ -64,7 +64,7 @@ _GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def parse_go_bool(text: str | None) -> bool | None:
-    """Read a boolean as Go's strconv.ParseBool does; None where it is absent or no boolean."""
+    """Read a boolean as Go's strconv.ParseBool does; None if it is absent or not a boolean."""
     if text in _GO_TRUE:
         return True
     if text in _GO_FALSE:

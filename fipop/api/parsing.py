@@ -1,6 +1,6 @@
-"""Read our objects from the JSON that the API server serves.
+"""Read the objects of fipop from the JSON of the API server.
 
-Nothing here fails: what a schema of ours or of the predecessor let through is read as leniently as its
+Nothing here fails: a value that a schema of fipop or of the predecessor accepted is read as leniently as its
 meaning allows, and what cannot be read stays text, for the reconcile to complain about with the value.
 """
 

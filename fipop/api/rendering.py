@@ -1,4 +1,4 @@
-"""Write our objects as the JSON that the API server takes."""
+"""Build the JSON of the objects of fipop for the API server."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fipop.ipam.records import RangeUsage, Usage
 from fipop.jsons import Json
 
 INT64_MAX = 2**63 - 1
-"""Counts in a status are int64; a larger one is clamped, and the range's Ready message says so."""
+"""Counts in a status are int64; a larger one is clamped, and the Ready message of the range shows that."""
 
 
 def render_reservation(reservation: Reservation) -> Json:
-    """Give the whole object; the resource version stands in it where the reservation was read before."""
+    """Return the whole object, with the resource version if the reservation was read before."""
     metadata: Json = {"name": reservation.name}
     if reservation.uid:
         metadata |= {"uid": reservation.uid, "resourceVersion": str(reservation.resource_version)}
@@ -46,7 +46,7 @@ def render_reservation(reservation: Reservation) -> Json:
 
 
 def _owner(owner: Owner) -> Json:
-    """Give the owner without what is not known of it: an address found in a guest may be no floating IP's."""
+    """Return the owner with its known fields only: an address found in a guest cluster can have no floating IP."""
     texts = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid, "cluster": owner.cluster}
     rendered: Json = {field: text for field, text in texts.items() if text}
     if owner.imported:
@@ -55,7 +55,7 @@ def _owner(owner: Owner) -> Json:
 
 
 def render_floating_ip_status(status: FloatingIPStatus) -> Json:
-    """Give the status as a merge patch: what is absent is null, so that nothing old stays behind."""
+    """Return the status as a merge patch: absent fields are null, so that no old value stays."""
     return {
         "addresses": list(status.addresses) or None,
         "range": status.range,
@@ -89,7 +89,7 @@ def _guest(guest: GuestStatus) -> Json:
 
 
 def render_range_status(capacity: Json | None, conditions: tuple[Condition, ...], generation: int) -> Json:
-    """Give the status of a range as a merge patch; `capacity` is None where the pool cannot be read."""
+    """Return the status of a range as a merge patch; `capacity` is None if the pool is invalid."""
     return {
         "capacity": capacity,
         "conditions": [render_condition(condition) for condition in conditions],
@@ -98,7 +98,7 @@ def render_range_status(capacity: Json | None, conditions: tuple[Condition, ...]
 
 
 def render_capacity(usage: RangeUsage) -> Json:
-    """Give the counts of a range as its status holds them, each at most INT64_MAX."""
+    """Return the counts of a range as its status holds them, each at most INT64_MAX."""
     whole, ipv4, ipv6 = (
         {name: min(count, INT64_MAX) for name, count in render_usage(each).items()} for each in usage
     )
@@ -106,7 +106,7 @@ def render_capacity(usage: RangeUsage) -> Json:
 
 
 def render_usage(usage: Usage) -> dict[str, int]:
-    """Give counts as all our JSON has them."""
+    """Return counts in the common JSON form."""
     return {
         "total": usage.total,
         "used": usage.used,

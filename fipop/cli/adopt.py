@@ -38,14 +38,14 @@ _WELL = (AdoptionResult.ADOPTED, AdoptionResult.NEW, AdoptionResult.CREATED)
 @click.command(
     short_help="What fipop will do with the objects of kube-fip-operator.",
     epilog=EXIT_CODES.replace(
-        "something is wrong or was not found", "somebody should look before the switch"
-    ).replace(", 4 all is well as far as the reader's rights go", ""),
+        "something is wrong or was not found", "check the report before the switch"
+    ).replace(", 4 all is well as far as your rights go", ""),
 )
+@click.option("--dry-run", is_flag=True, help="Required: the operator adopts automatically when it starts.")
 @click.option(
-    "--dry-run", is_flag=True, help="Needed: adopting itself is what the operator does when it starts."
-)
-@click.option(
-    "--guests", is_flag=True, help="Ask the guests, too, by your own access to their kubeconfig Secrets."
+    "--guests",
+    is_flag=True,
+    help="Also read the guest clusters, with your access to their kubeconfig Secrets.",
 )
 @click.option(
     "--write-report",
@@ -62,18 +62,20 @@ def adopt(
     write_report: Path | None,
     allow_loopback_guests: bool,
 ) -> None:
-    """Play out, in memory, what the operator does when it starts here, and tell what becomes of each floating IP.
+    """Show what the operator will do with each floating IP when it starts here.
 
-    Nothing is written. Without --guests, addresses that only guests know of count as free.
+    Nothing is written. Without --guests, addresses that only guest clusters use count as free.
     """
     if not dry_run:
-        raise click.UsageError("say --dry-run: the operator adopts by itself when kube-fip-operator is gone")
+        raise click.UsageError(
+            "Add --dry-run: the operator adopts automatically when kube-fip-operator is gone."
+        )
     found = run_reading(lambda: _find(reading, guests, allow_loopback_guests))
     if write_report is not None:
         try:
             write_report.write_text(dump(found, Output.JSON), encoding="utf-8")
         except OSError as error:
-            fail(f"{write_report} cannot be written: {error.strerror}", EXIT_WRONG)
+            fail(f"could not write {write_report}: {error.strerror}", EXIT_WRONG)
     reading.tell(found, _HEADER, list(_rows(found)))
     if reading.is_for_people:
         for line in _lines(found):
@@ -121,21 +123,22 @@ def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
 def _lines(found: AdoptionReport) -> Iterator[str]:
     yield ""
     yield (
-        ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number) or "nothing to adopt"
+        ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number)
+        or "Nothing to adopt."
     )
     for each in found.broken_ranges:
-        yield f"range {each.range} cannot be used: {each.message}"
+        yield f"Range {each.range} cannot be used: {each.message}"
     for each in found.overlaps:
-        yield f"range {each.range}: {each.message}"
+        yield f"Range {each.range}: {each.message}"
     for guest in found.guests:
-        name = f"guest {guest.cluster or guest.guest}"
+        name = f"Guest cluster {guest.cluster or guest.guest}"
         if guest.problem:
-            yield f"{name} cannot be asked: {guest.problem}"
+            yield f"{name} could not be read: {guest.problem}"
         if guest.surplus:
-            yield f"{name} carries {', '.join(guest.surplus)}, which the operator does not assign to it"
+            yield f"{name} uses {', '.join(guest.surplus)}, which the operator will not assign to it"
         if guest.missing:
             yield f"{name} gets {', '.join(guest.missing)} in its ConfigMap"
         if guest.releases:
             yield f"{name} keeps {', '.join(guest.releases)}"
     if not found.asked_guests:
-        yield "the guests were not asked (--guests)"
+        yield "The guest clusters were not read (--guests)."

@@ -1,4 +1,4 @@
-"""`fipop check`: tick by tick what an installation needs, and what to do where that is missing."""
+"""`fipop check`: the needs of an installation point by point, and the remedy for each that is missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HEADER = ("SECTION", "CHECK", "VERDICT", "REASON", "MESSAGE", "ADVICE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """All findings, in their order; `passed` if none failed. Nothing is known of what is `unread`."""
+    """All findings, in their order; `passed` if none failed. `unread` lists what could not be read."""
 
     passed: bool
     checks: tuple[Finding, ...]
@@ -51,11 +51,11 @@ class CheckReport:
     short_help="What an installation needs, point by point.",
     epilog=EXIT_CODES.replace("something is wrong", "a check failed (warnings are no failure)"),
 )
-@click.option("--guest", help="Check this guest, by cluster or id, and not the others.")
-@click.option("--no-guests", is_flag=True, help="Ask no guest.")
+@click.option("--guest", help="Check only this guest cluster, by its name or id.")
+@click.option("--no-guests", is_flag=True, help="Read no guest cluster.")
 @click.option("--no-charts", is_flag=True, help="Fetch no chart.")
 @click.option(
-    "--helm", envvar="FIPOP_HELM", help="The helm program to fetch charts with; default: the one on PATH."
+    "--helm", envvar="FIPOP_HELM", help="The helm program that fetches charts; default: that on PATH."
 )
 @wait_option
 @loopback_option
@@ -70,9 +70,9 @@ def check(
     wait: float,
     allow_loopback_guests: bool,
 ) -> None:
-    """Check what fipop needs: CRDs, rights, leader, options, charts, ranges, and each guest up to its ready pods.
+    """Check what fipop needs: CRDs, rights, leader, options, charts, ranges, and each guest cluster.
 
-    Everything is asked from here and with your rights; nothing is written.
+    The command runs with your rights and writes nothing.
     """
     program = _find_helm(helm)
 
@@ -152,7 +152,10 @@ def _find_chosen(snapshot: ClusterSnapshot, name: str) -> frozenset[str]:
     found = frozenset(find_namespaces(snapshot, name))
     if not found:
         tell_unread(snapshot.unread)
-        fail(f'there is no guest "{name}"', EXIT_INCOMPLETE if snapshot.unread else EXIT_WRONG)
+        fail(
+            f'guest cluster "{name}" does not exist. Run fipop check for all',
+            EXIT_INCOMPLETE if snapshot.unread else EXIT_WRONG,
+        )
     return found
 
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 KUBEVIP_MODE, KEEPALIVED_MODE = "kubevip", "keepalived"
 DEFAULT_CLASS = "kube-vip.io/kube-vip-class"
 DEBUG_VERBOSITY = 4
-"""From here on kube-vip-cloud-provider tells what is of interest to its developers only."""
+"""From this verbosity on, kube-vip-cloud-provider logs details for its developers."""
 
 _PORTS = {KUBEVIP_MODE: 10258, KEEPALIVED_MODE: 10252}
 _LEASES = {KUBEVIP_MODE: "kube-vip-cloud-controller", KEEPALIVED_MODE: "keepalived-cloud-provider"}
@@ -41,22 +41,26 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(
-    cls=GoCommand, name="cloud-provider", short_help="The role that runs in a guest, and serves its Services."
+    cls=GoCommand,
+    name="cloud-provider",
+    short_help="The role in a guest cluster that serves its Services.",
 )
 @click.option(
     "--mode",
     type=click.Choice([KUBEVIP_MODE, KEEPALIVED_MODE]),
     default=KUBEVIP_MODE,
     show_default=True,
-    help="Whose place it takes: kube-vip-cloud-provider's, or keepalived-cloud-provider's.",
+    help="The cloud provider that it replaces: kube-vip-cloud-provider or keepalived-cloud-provider.",
 )
-@click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster; default: the pod's own access.")
-@click.option("--master", help="Address of the API server, in place of the kubeconfig's.")
-@click.option("--OutSideCluster", "outside", type=GoBool(), help="Use the kubeconfig that kubectl would use.")
+@click.option(
+    "--kubeconfig", type=_FILE, help="Kubeconfig of the cluster; default: the ServiceAccount of the pod."
+)
+@click.option("--master", help="Address of the API server, instead of that in the kubeconfig.")
+@click.option("--OutSideCluster", "outside", type=GoBool(), help="Use the kubeconfig of kubectl.")
 @click.option(
     "--leader-elect", type=GoBool(), default=True, show_default=True, help="Work only with the Lease."
 )
-@click.option("--leader-elect-resource-name", "lease_name", help="The Lease; by default the mode's own.")
+@click.option("--leader-elect-resource-name", "lease_name", help="The Lease; default: that of the mode.")
 @click.option(
     "--leader-elect-resource-namespace", "lease_namespace", default="kube-system", show_default=True
 )
@@ -83,41 +87,43 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="How many Services are written at once.",
+    help="Number of Services that are written at the same time.",
 )
 @click.option(
     "--delete-stale-leases",
     type=GoBool(),
     default=False,
-    help="Delete Leases that kube-vip left behind for Services that are gone; needs a role that may.",
+    help="Delete Leases of kube-vip for Services that are gone; needs a role that allows it.",
 )
-@click.option("-v", "--v", "verbosity", type=int, default=0, help="How much is logged; debug from 4 on.")
+@click.option(
+    "-v", "--v", "verbosity", type=int, default=0, help="Verbosity of the log; 4 and above means debug."
+)
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.pass_context
 def cloud_provider(
     ctx: click.Context, /, *, mode: str, verbosity: int, log_format: str, **flags: Any
 ) -> None:
-    """Give Services of type LoadBalancer their addresses, from the kubevip ConfigMap or for keepalived.
+    """Assign addresses to Services of type LoadBalancer, from the kubevip ConfigMap or for keepalived.
 
-    It runs in the cluster whose Services it serves, until it is asked to end, and takes the flags and the environment
-    of kube-vip-cloud-provider. Other flags of a cloud controller manager are ignored.
+    It runs in the cluster of these Services, until SIGTERM or ctrl-C, and has the flags and the environment variables
+    of kube-vip-cloud-provider. It ignores other flags of a cloud controller manager.
     """
     return_memory_early()
     configure_logging(as_json=log_format == "json")
     if verbosity >= DEBUG_VERBOSITY:
         logging.getLogger("fipop").setLevel(logging.DEBUG)
     if ctx.args:
-        logger.warning("flags ignored", extra={"flags": " ".join(ctx.args)})
+        logger.warning("Ignored flags", extra={"flags": " ".join(ctx.args)})
     try:
         options = read_options(mode, flags, os.environ)
         asyncio.run(run_until_asked(CloudProvider(options).run(), name="cloud provider"))
     except (FipopError, OSError) as error:
-        logger.critical("the cloud provider ends", extra={"error": str(error)})
+        logger.critical("Cloud provider failed", extra={"error": str(error)})
         sys.exit(1)
 
 
 def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:
-    """Put together what the command line and the environment say. Raises StartError, KubeAccessError."""
+    """Build the options from the command line and the environment. Raises StartError, KubeAccessError."""
     port = flags["port"]
     return ProviderOptions(
         connection=_connect(flags),
@@ -150,7 +156,7 @@ def _read_lease(mode: str, flags: Mapping[str, Any]) -> LeaseOptions:
             retry_seconds=flags["retry_period"],
         )
     except ValueError as error:
-        raise StartError(what="--leader-elect", problem=f"cannot work so: {error}") from error
+        raise StartError(what="--leader-elect", problem=f"must be consistent: {error}") from error
     return LeaseOptions(
         name=flags["lease_name"] or _LEASES[mode], namespace=flags["lease_namespace"], times=times
     )
@@ -170,11 +176,11 @@ def _read_keepalived(environment: Mapping[str, str]) -> KeepalivedOptions:
     try:
         network = parse_network(cidr) if cidr else None
     except ValueError as error:
-        raise StartError(what="KEEPALIVED_SERVICE_CIDR", problem=f"is no network: {error}") from error
+        raise StartError(what="KEEPALIVED_SERVICE_CIDR", problem=f"must be a network: {error}") from error
     if method not in set(Method):
         raise StartError(
             what="KEEPALIVED_DEFAULT_FORWARD_METHOD",
-            problem=f'is "{method}", and none of {", ".join(Method)}',
+            problem=f'must be one of {", ".join(Method)}: it is "{method}"',
         )
     return KeepalivedOptions(
         namespace=environment.get("KEEPALIVED_NAMESPACE") or "kube-system",
@@ -185,14 +191,12 @@ def _read_keepalived(environment: Mapping[str, str]) -> KeepalivedOptions:
 
 
 def _read_class(environment: Mapping[str, str]) -> str | None:
-    """Give the class whose Services are served; None: those without one."""
+    """Return the class whose Services are served; None: those without one."""
     text = environment.get("KUBEVIP_ENABLE_LOADBALANCERCLASS", "")
     try:
         is_wanted = bool(text) and parse_bool(text)
     except ValueError as error:
-        raise StartError(
-            what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=f"is no boolean: {error}"
-        ) from error
+        raise StartError(what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=f"is invalid: {error}") from error
     return (environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME") or DEFAULT_CLASS) if is_wanted else None
 
 

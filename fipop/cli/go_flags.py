@@ -16,7 +16,7 @@ class GoBool(click.ParamType[bool]):
     name = "boolean"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
-        """Give the value."""
+        """Return the value."""
         try:
             return value if isinstance(value, bool) else parse_bool(value)
         except ValueError as error:
@@ -29,7 +29,7 @@ class GoDuration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Give the seconds."""
+        """Return the seconds."""
         try:
             return float(value) if isinstance(value, int | float) else parse_duration(value)
         except ValueError as error:

@@ -25,10 +25,10 @@ _LEVELS = {
 
 
 class TextFormatter(logging.Formatter):
-    """`time level logger: message key=value …`, for people at a terminal."""
+    """`time level logger: message key=value …`, for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line; the fields are what is not in every record."""
+        """Return the line; its fields are those that not every record has."""
         fields = {key: value for key, value in vars(record).items() if key not in _ORDINARY}
         text = super().format(record)
         return " ".join([text, *(f"{key}={value!r}" for key, value in fields.items())])
@@ -38,7 +38,7 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def configure_logging(*, as_json: bool) -> None:
-    """Send all logs to standard error. Other people's libraries speak from warnings on."""
+    """Send all logs to standard error; those of libraries from warnings on."""
     logging.addLevelName(TRACE, "TRACE")
     handler = logging.StreamHandler(sys.stderr)
     if as_json:

@@ -30,11 +30,11 @@ class LazyGroup(click.Group):
     """Imports a command when it is asked for: a role in a guest has no room for what the other one needs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Give the names of all commands."""
+        """Return the names of all commands."""
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Give the command of a name."""
+        """Return the command of a name."""
         if cmd_name not in _COMMANDS:
             return None
         module, name = _COMMANDS[cmd_name]

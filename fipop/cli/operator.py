@@ -39,7 +39,9 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
 
 @click.command(name="operator", short_help="The role that runs in the management cluster.")
 @click.option(
-    "--kubeconfig", type=_FILE, help="Kubeconfig of the management cluster; default: the pod's own access."
+    "--kubeconfig",
+    type=_FILE,
+    help="Kubeconfig of the management cluster; default: the ServiceAccount of the pod.",
 )
 @click.option(
     "--namespace",
@@ -59,22 +61,22 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
 @click.option(
     "--settings-defaults",
     type=_FOLDER,
-    help="Folder with one file for each option: what a missing kube-fip-config is made from.",
+    help="Folder with one file for each option; a missing kube-fip-config is created from it.",
 )
 @click.option(
     "--crds",
     type=_FOLDER,
-    help="Folder with fipop's CRDs; those of the cluster are brought up to date from it.",
+    help="Folder with the CRDs of fipop; the operator updates those of the cluster from it.",
 )
 @click.option(
     "--no-crd-update",
     is_flag=True,
-    help="Leave the cluster's CRDs alone; not ready on older ones than those of --crds.",
+    help="Do not update CRDs; the operator is not ready if they are older than those of --crds.",
 )
 @click.option(
     "--no-leader-election",
     is_flag=True,
-    help="Work without the Lease. Safe, but two operators do everything twice.",
+    help="Work without the Lease. Safe, but several replicas do the same work.",
 )
 @loopback_option
 @click.option(
@@ -82,17 +84,17 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     type=click.FloatRange(min=1.0),
     default=300.0,
     show_default=True,
-    help="How often everything is compared with fresh lists: what watches missed is found then.",
+    help="Seconds between comparisons with fresh lists, which find what watches missed.",
 )
-@click.option("--helm", envvar="FIPOP_HELM", help="The helm program; default: the one on PATH.")
+@click.option("--helm", envvar="FIPOP_HELM", help="The helm program; default: that on PATH.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 def operator(
     *, kubeconfig: Path | None, no_crd_update: bool, no_leader_election: bool, log_format: str, **others: Any
 ) -> None:
-    """Give the guest clusters of this Rancher floating IPs, and keep kube-vip in them.
+    """Assign floating IPs to the guest clusters of this Rancher, and manage kube-vip in them.
 
-    It runs until it is asked to end (SIGTERM, ctrl-C), and waits for an API server that is away.
-    Everything else is set, live, in the ConfigMap kube-fip-config.
+    It runs until SIGTERM or ctrl-C, and waits for an API server that does not answer.
+    All other options are in the ConfigMap kube-fip-config and take effect without a restart.
     """
     configure_logging(as_json=log_format == "json")
     try:
@@ -107,7 +109,7 @@ def operator(
         )
         asyncio.run(_run(options))
     except (FipopError, OSError) as error:
-        logger.critical("the operator ends", extra={"error": str(error)})
+        logger.critical("Operator failed", extra={"error": str(error)})
         sys.exit(1)
 
 

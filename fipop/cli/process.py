@@ -1,4 +1,4 @@
-"""How a role runs as a process: until it is asked to end, and no longer than it may take then."""
+"""How a role runs as a process: until SIGTERM or ctrl-C, and at most STOP_SECONDS after that."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None
         start_watchdog()
         running.result()
         return
-    logger.info("stopping")
+    logger.info("Stopping")
     start_watchdog()
     running.cancel()
     try:
         await running
     except asyncio.CancelledError:
-        logger.info("stopped")
+        logger.info("Stopped")
     except LeaderWorkStuckError as error:
         _end_at_once(error, name)
     # All is put away. Python would wait for threads without end now: a name may be looked up still.
@@ -57,7 +57,7 @@ async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None
 
 
 def return_memory_early() -> None:
-    """Have large blocks go back to the system when they are free: glibc keeps up to 32 MiB of them for later.
+    """Return large free blocks to the system at once: glibc keeps up to 32 MiB of them.
 
     For a role that has 128 MiB in all, and reads half a MiB again and again. Nothing happens with another libc.
     """
@@ -68,7 +68,7 @@ def return_memory_early() -> None:
 
 
 def start_watchdog() -> threading.Timer:
-    """End the process in STOP_SECONDS, come what may; a thread, since a loop that hangs could not end itself."""
+    """End the process in STOP_SECONDS, by a thread: a loop that hangs cannot end itself."""
     watchdog = threading.Timer(STOP_SECONDS, lambda: os._exit(1))
     watchdog.daemon = True
     watchdog.start()
@@ -76,8 +76,8 @@ def start_watchdog() -> threading.Timer:
 
 
 def _end_at_once(error: LeaderWorkStuckError, name: str) -> NoReturn:
-    """End without waiting for its task: another replica may lead any moment."""
-    logger.critical("the %s ends at once", name, extra={"error": str(error)})
+    """End without waiting for its task: another replica can lead at any moment."""
+    logger.critical("Process ended at once", extra={"role": name, "error": str(error)})
     _exit(1)
 
 

@@ -1,4 +1,4 @@
-"""What the commands have in common that only look: where they look, with whose rights, and how they tell."""
+"""What reading commands share: the cluster they read, the rights they use, and the output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fipop.kube.limits import ReadLimits
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, dump, table, to_csv
 from fipop.report.snapshot import ClusterSnapshot, Unread
-from fipop.texts import clean
+from fipop.texts import clean, sentence
 
 _MOST_BYTES = 512 * 1024 * 1024
 POLL_SECONDS = 2.0
@@ -39,7 +39,7 @@ EXIT_NO_ACCESS = 3
 EXIT_INCOMPLETE = 4
 EXIT_CODES = """\b
 Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in the command line,
-3 the API server cannot be asked, 4 all is well as far as the reader's rights go.
+3 the API server did not answer, 4 all is well as far as your rights go.
 """
 
 _COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blue", "ok": "green"}
@@ -47,7 +47,7 @@ _COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Where a command looks, and how it tells what it saw."""
+    """The cluster that a command reads, and the format of its output."""
 
     kubeconfig: Path | None
     context: str | None
@@ -56,7 +56,10 @@ class Reading:
     color: bool = False
 
     def connect(self) -> KubeClient:
-        """Give a client with the reader's own rights. KubeAccessError where no access is configured."""
+        """Return a client with the rights of the user.
+
+        Raises: KubeAccessError if no access is configured.
+        """
         # Our own API server is trusted with the size of its lists, as the operator trusts it.
         limits = ReadLimits(answer_bytes=_MOST_BYTES, list_bytes=_MOST_BYTES)
         return KubeClient(self._connection(), limits=limits, user_agent="fipop")
@@ -86,7 +89,7 @@ class Reading:
             click.echo(table(header, rows), nl=False)
 
     def paint(self, text: str, kind: str) -> str:
-        """Color a word where the reader can see that."""
+        """Return a word, in color if the terminal shows colors."""
         return click.style(text, fg=_COLORS.get(kind)) if self.color else text
 
 
@@ -116,7 +119,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which management cluster is looked at, and as whom."""
+    """Add the options of the management cluster and the credential."""
     return _add(_ACCESS, command)
 
 
@@ -129,7 +132,7 @@ def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> 
 loopback_option = click.option(
     "--allow-loopback-guests",
     is_flag=True,
-    help="Allow kubeconfigs of guests that point at this machine, as a local fleet's do.",
+    help="Allow kubeconfigs of guest clusters that point at this machine, as in a local fleet.",
 )
 """For the commands that ask guests."""
 
@@ -139,7 +142,7 @@ wait_option = click.option(
     default=0.0,
     is_flag=False,
     flag_value="5m",
-    help="Wait until nothing is wrong or pending, for example 90s. Without a duration: 5m.",
+    help="Wait until nothing is wrong or pending, for example 90s; the default duration is 5m.",
 )
 """For the commands that `wait_until` runs."""
 
@@ -147,7 +150,7 @@ _ACCESS = (
     click.option(
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Kubeconfig of the management cluster; default: kubectl's, in a pod its own access.",
+        help="Kubeconfig of the management cluster; default: that of kubectl, in a pod its ServiceAccount.",
     ),
     click.option("--context", help="Context of the kubeconfig; default: its current one."),
     click.option(
@@ -165,7 +168,7 @@ _TELLING = (
         type=click.Choice([each.value for each in Output]),
         default=Output.TABLE.value,
         show_default=True,
-        help="How to print.",
+        help="Format of the output.",
     ),
     click.option("--no-color", is_flag=True, help="Print without colors, as NO_COLOR=1 does."),
 )
@@ -174,8 +177,7 @@ _TELLING = (
 async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], str], seconds: float) -> T:
     """Return what `read` returns once `waits_for` it is nothing, or once `seconds` are over.
 
-    Meanwhile what is waited for goes to standard error. A request that fails as in a restart of the API server ends
-    nothing while there is time.
+    Meanwhile, standard error shows what it waits for. Until then, an error of PASSING_ERRORS is retried.
     """
     until, shown = time.monotonic() + seconds, ""
     while True:
@@ -189,13 +191,13 @@ async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], 
                 raise
             awaited = str(error)
         if awaited != shown:
-            click.echo(f"waiting: {clean(awaited)}", err=True)
+            click.echo(f"Waiting: {clean(awaited)}", err=True)
             shown = awaited
         await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - time.monotonic())))
 
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:
-    """Run what looks; where the API server cannot be asked, end with one sentence and EXIT_NO_ACCESS."""
+    """Run `work`; if the API server does not answer, exit with a sentence and EXIT_NO_ACCESS."""
     found: list[T] = []
 
     async def look_once() -> None:
@@ -211,7 +213,7 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
         asyncio.run(look_once())
         return found[0]
     except ApiError as error:
-        fail(f"{error}: is the kubeconfig right, and the API server there?", EXIT_NO_ACCESS)
+        fail(f"{error}. Check --kubeconfig and --context, then run kubectl version", EXIT_NO_ACCESS)
     except (FipopError, OSError) as error:
         fail(str(error), EXIT_NO_ACCESS)
 
@@ -225,12 +227,12 @@ async def look(reading: Reading, *, about_operator: bool = False) -> ClusterSnap
 
 
 def tell_unread(unread: Sequence[Unread]) -> None:
-    """Say on standard error what could not be read: what is printed is the rest."""
+    """Print on standard error what could not be read."""
     for each in unread:
-        click.echo(f"not read: {each.what} ({clean(each.problem)})", err=True)
+        click.echo(f"Not read: {each.what} ({clean(each.problem)})", err=True)
 
 
 def fail(message: str, code: int = EXIT_WRONG) -> NoReturn:
     """End with a sentence."""
-    click.echo(f"Error: {clean(message)}", err=True)
+    click.echo(f"Error: {clean(sentence(message))}", err=True)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""`fipop status`: what there is, how full it is, and what is wrong."""
+"""`fipop status`: the ranges, their usage, and all problems."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ from fipop.report.status import Counts, StatusReport, report_status
 from fipop.texts import clean
 
 _NAMED = 5
-"""So many guests of a wave are named."""
+"""The number of guest clusters of a wave that are named."""
 _HEADER = ("RANGE", "SPACE", "FULL", "", "USED", "QUARANTINED", "FREE", "TOTAL", "FULL IN", "STATE")
 _WIDE_HEADER = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
 
 
-@click.command(short_help="Ranges, what is not ready and why, the operator's health.", epilog=EXIT_CODES)
-@click.option("-n", "--namespace", help="Show only what is wrong with the floating IPs of this guest.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Show those of all guests (the default).")
+@click.command(short_help="Ranges, problems with their causes, health of the operator.", epilog=EXIT_CODES)
+@click.option("-n", "--namespace", help="Show only the problems of floating IPs in this namespace.")
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Show the problems of all namespaces (the default)."
+)
 @wait_option
 @reading_options
 def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wait: float) -> None:
-    """Show how full the ranges are, what is not ready and why, and how the operator is."""
+    """Show the usage of the ranges, problems with their causes, and the health of the operator."""
     if namespace and all_namespaces:
-        raise click.UsageError("-n and -A exclude each other")
+        raise click.UsageError("Use -n or -A, not both.")
 
     async def read() -> StatusReport:
         return report_status(await look(reading, about_operator=True), namespace)

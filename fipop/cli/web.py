@@ -19,11 +19,11 @@ from fipop.report.reading import read_snapshot
 logger = logging.getLogger(__name__)
 
 
-@click.command(short_help="The page: ranges as maps, search, guests.")
+@click.command(short_help="The web UI: ranges as maps, search, guest clusters.")
 @access_options
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="Port; 0: a free one."
+    "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="Port; 0 means a free one."
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True)
 def web(
@@ -35,9 +35,9 @@ def web(
     port: int,
     log_format: str,
 ) -> None:
-    """Serve the page until ctrl-C. It only reads, with your rights.
+    """Serve the web UI until ctrl-C. It only reads, with your rights.
 
-    Whoever can connect sees what you may see: it listens on this machine alone unless --bind says otherwise.
+    Every user who can connect sees what you can see: it listens on this machine only, unless --bind changes that.
     """
     configure_logging(as_json=log_format == "json")
     reading = Reading(kubeconfig=kubeconfig, context=context, operator_namespace=operator_namespace)
@@ -56,7 +56,7 @@ async def _serve(reading: Reading, bind: str, port: int) -> None:
             await listener.listen(bind, port)
             shown = f"[{bind}]" if ":" in bind else bind
             snapshots.begin()
-            click.echo(f"The page is at http://{shown}:{listener.port}/ until ctrl-C")
+            click.echo(f"The web UI is at http://{shown}:{listener.port}/ until ctrl-C")
             await asyncio.Event().wait()
         finally:
             await snapshots.close()

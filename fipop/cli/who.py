@@ -43,7 +43,7 @@ _MAX_COUNT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoReport:
-    """What is known of an address, or of all addresses of a guest or range; `guests` if they were asked.
+    """The state of an address, or of all addresses of a guest cluster or range; `guests` if they were read.
 
     `log_query` finds owners of before in the operator's log, whose reservations ended with their quarantine.
     """
@@ -55,18 +55,18 @@ class WhoReport:
     log_query: str
 
 
-@click.command(short_help="Who has an address, or which addresses a cluster or range has.", epilog=EXIT_CODES)
+@click.command(short_help="Owner of an address, or addresses of a cluster or range.", epilog=EXIT_CODES)
 @click.argument("asked", metavar="ADDRESS|CLUSTER|RANGE")
 @click.option(
-    "--guest", is_flag=True, help="Ask the guest, too, by your own access to its kubeconfig Secret."
+    "--guest", is_flag=True, help="Also read the guest cluster, with your access to its kubeconfig Secret."
 )
 @loopback_option
 @reading_options
 def who(*, reading: Reading, asked: str, guest: bool, allow_loopback_guests: bool) -> None:
-    """Say who has ADDRESS: the holder, since when, its range and space, and who had it before.
+    """Show the owner of ADDRESS, since when, its range and space, and its former owners.
 
-    With the name or id of a CLUSTER, or the name of a floating IP: the same of every address that it has. With the name
-    of a RANGE: of every address that is held from it.
+    With the name or id of a CLUSTER, or the name of a floating IP: the same for each of its addresses. With the name
+    of a RANGE: the same for each address that is held from it.
     """
     snapshot, found = run_reading(lambda: _find(reading, asked, guest, allow_loopback_guests))
     reading.tell(found, _header(reading), [_row(reading, snapshot, each) for each in found.addresses])
@@ -90,8 +90,8 @@ def _describe_unknown(snapshot: ClusterSnapshot, asked: str, otherwise: str) -> 
     if is_address or find_namespaces(snapshot, asked) or snapshot.cache.ranges.get("", asked) is not None:
         return otherwise
     return (
-        f'nothing is known of "{asked}": '
-        "it is not an IP address, and no cluster, floating IP or range has this name"
+        f'"{asked}" was not found: it is not an IP address, and no cluster, floating IP or range has this name. '
+        "Run fipop status to see the ranges"
     )
 
 
@@ -150,8 +150,8 @@ def _name(owner: Ownership | None) -> str:
 
 
 def _tell_more(each: AddressReport) -> None:
-    """Say of an address what has no column."""
-    how = "asked for by name" if each.static else "chosen by fipop"
+    """Print about an address what has no column."""
+    how = "requested by name" if each.static else "chosen by fipop"
     if each.state is AddressState.HELD:
         _say(
             each, f"space {each.space}, {how}, held since {moment(each.owner.since if each.owner else None)}"
@@ -163,11 +163,11 @@ def _tell_more(each: AddressReport) -> None:
     else:
         _say(each, f"space {each.space}, {each.remark or each.state.value}")
     if each.out_of_range:
-        _say(each, f'its range "{each.range}" would not give it out any more')
+        _say(each, f'range "{each.range}" no longer assigns it')
     for other in each.contenders:
         _say(each, f"also named by {_name(other)} of cluster {other.cluster or '?'}")
     for past in each.past_owners:
-        _say(each, f"had by {_name(past)} of cluster {past.cluster or '?'} until {moment(past.until)}")
+        _say(each, f"held by {_name(past)} of cluster {past.cluster or '?'} until {moment(past.until)}")
 
 
 def _say(each: AddressReport, text: str) -> None:
@@ -175,7 +175,7 @@ def _say(each: AddressReport, text: str) -> None:
 
 
 def _tell_log(query: str) -> None:
-    click.echo(clean(f"owners whose quarantine has ended are in the operator's log alone: {query}"))
+    click.echo(clean(f"Find owners whose quarantine has ended in the log of the operator: {query}"))
 
 
 def _tell_guest(found: GuestReport) -> None:
@@ -204,14 +204,14 @@ class HistoryReport:
 _TENURES = ("ADDRESS", "SPACE", "RANGE", "CLUSTER", "FLOATING IP", "FROM", "UNTIL")
 
 
-@click.command(short_help="Who had an address when, or which addresses a cluster had.", epilog=EXIT_CODES)
+@click.command(short_help="Owners of an address over time, or addresses of a cluster.", epilog=EXIT_CODES)
 @click.argument("asked", metavar="ADDRESS|CLUSTER")
 @reading_options
 def history(*, reading: Reading, asked: str) -> None:
-    """Show who had ADDRESS and when, the latest first, or which addresses a CLUSTER had.
+    """Show the owners of ADDRESS and when they had it, the latest first, or the addresses that a CLUSTER had.
 
-    A reservation remembers five owners, until its quarantine ends. What is older is in the operator's log: docs/cli.md
-    has the query.
+    A reservation remembers five owners, until its quarantine ends. Older ones are in the log of the operator:
+    docs/reference/cli.md has the query.
     """
     snapshot = run_reading(lambda: look(reading))
     found = HistoryReport(
@@ -225,7 +225,7 @@ def history(*, reading: Reading, asked: str) -> None:
         _tell_log(found.log_query)
     tell_unread(found.unread)
     if not found.tenures and not found.unread:
-        fail(_describe_unknown(snapshot, asked, f"no reservation remembers an owner of {asked}"))
+        fail(_describe_unknown(snapshot, asked, f"no reservation has an owner of {asked}"))
     if found.unread:
         sys.exit(EXIT_INCOMPLETE)
 
@@ -240,17 +240,19 @@ def _tenure_row(found: Reservation, owner: Ownership) -> tuple[str, ...]:
 # free
 
 
-@click.command(short_help="The next addresses that a range would give out.", epilog=EXIT_CODES)
+@click.command(short_help="The next addresses that a range assigns.", epilog=EXIT_CODES)
 @click.argument("range_name", metavar="RANGE")
 @click.option(
-    "--count", type=click.IntRange(1, _MAX_COUNT), default=10, show_default=True, help="How many to show."
+    "--count", type=click.IntRange(1, _MAX_COUNT), default=10, show_default=True, help="Number of addresses."
 )
-@click.option("--family", type=click.Choice(["IPv4", "IPv6"]), help="Default: IPv4, where the range has any.")
+@click.option(
+    "--family", type=click.Choice(["IPv4", "IPv6"]), help="Default: IPv4 if the range has any, else IPv6."
+)
 @reading_options
 def free(*, reading: Reading, range_name: str, count: int, family: str | None) -> None:
-    """Show the next addresses that RANGE would give out, in its order, and why the rest is not.
+    """Show the next addresses that RANGE assigns, in its order, and why it does not assign the others.
 
-    Somebody who had an address of the range before gets that one again, as long as it waits in quarantine.
+    A former owner of an address in quarantine gets that address again.
     """
     snapshot = run_reading(lambda: look(reading))
     wanted = next((each for each in Family if each.label == family), None)
@@ -258,7 +260,7 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
     if asked is None:
         tell_unread(snapshot.unread)
         code = EXIT_WRONG if snapshot.is_read(Kind.RANGES) else EXIT_INCOMPLETE
-        fail(f'there is no floating IP range "{range_name}"', code)
+        fail(f'FloatingIPRange "{range_name}" does not exist. Run fipop status to see all', code)
     found = report_free(snapshot, asked, wanted, count)
     reading.tell(found, ("ADDRESS",), [(each,) for each in found.addresses])
     if reading.output in {Output.TABLE, Output.WIDE} and found.free is not None:

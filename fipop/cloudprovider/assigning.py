@@ -127,7 +127,7 @@ class AddressAssigner:
             attempt.refuse(ordered, LEDGER_FULL, FULL)
         finally:
             self.occupancy.refresh(uids)
-        logger.debug("chosen", extra={"services": len(attempt.chosen)})
+        logger.debug("Chose addresses", extra={"services": len(attempt.chosen)})
         answers: list[Choice | Refused] = [*attempt.chosen, *attempt.refused]
         return {answer.service.uid: answer for answer in answers}
 

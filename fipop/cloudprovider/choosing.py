@@ -15,6 +15,7 @@ from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, format_address
 from fipop.ipam.assignment import AddressPool, Request, Tenant
 from fipop.ipam.intervals import AddressSet
+from fipop.texts import sentence
 
 LEDGER_FULL, LEDGER_UNKNOWN, HELD_BACK = "LedgerFull", "LedgerFormatUnknown", "PoolHeldBack"
 UNHEARD = frozenset({LEDGER_FULL, LEDGER_UNKNOWN, HELD_BACK})
@@ -97,9 +98,7 @@ class Round:
                 each in pool.addresses for each in {*answer.addresses} - known
             ):
                 name = "/".join(other.key)
-                message = (
-                    f"{pool.key} gives out nothing new while the API server refuses writes of Service {name}"
-                )
+                message = f"Key {pool.key} assigns no addresses while the API server refuses writes of Service {name}."
                 return Refused(service=service, reason=HELD_BACK, message=message)
         return answer
 
@@ -119,7 +118,9 @@ class Round:
             clashing = tenancy.clashing(wanted, service.uid)
             if clashing:
                 holders = occupancy.names(clashing)
-                message = f"{format_address(wanted)} is in use by {holders}"
+                message = (
+                    f"Address {format_address(wanted)} is in use by Service {holders}. Use another address."
+                )
                 return Refused(service=service, reason="AddressInUse", message=message)
         return self._choose_rest(service, tenant, self._find_kept(service, state, wanted))
 
@@ -145,9 +146,11 @@ class Round:
             addresses = self.occupancy.tenancy.choose(request)
         except IpamError as error:
             if found is None:
-                message = f"no key of the ConfigMap has a pool for namespace {service.namespace}"
+                message = f"The ConfigMap has no pool for namespace {service.namespace}. Add a key with one."
                 return Refused(service=service, reason="NoPool", message=message)
-            reason, message = ("PoolUnusable", found.problem) if found.problem else ("PoolFull", str(error))
+            reason, message = (
+                ("PoolUnusable", found.problem) if found.problem else ("PoolFull", sentence(str(error)))
+            )
             return Refused(service=service, reason=reason, message=message)
         for address in addresses:
             self.occupancy.tenancy.enter(address, service.uid, tenant)

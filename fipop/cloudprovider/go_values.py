@@ -17,12 +17,12 @@ def parse_bool(text: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise ValueError(f'"{text[:64]}" is neither true nor false')
+    raise ValueError(f'it must be true or false, and is "{text[:64]}"')
 
 
 def parse_duration(text: str) -> float:
     """Read a duration such as 15s or 1m30s, in seconds. Raises ValueError."""
     parts = _DURATION.findall(text[:_LONGEST_DURATION])
     if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
-        raise ValueError(f'"{text[:64]}" is no duration such as 15s or 1m30s')
+        raise ValueError(f'it must be a duration such as 15s or 1m30s, and is "{text[:64]}"')
     return float(sum(float(number) * _UNITS[unit] for number, unit in parts))

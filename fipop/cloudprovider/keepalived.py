@@ -173,7 +173,9 @@ class _Planning:
         if not service.has_request:
             return kept or self._choose(service)
         if service.requested is None:
-            self._refuse(service, "InvalidAddress", "spec.loadBalancerIP is no address")
+            self._refuse(
+                service, "InvalidAddress", "The Service is invalid: spec.loadBalancerIP must be an address."
+            )
             return kept
         holders = [
             f"{each.namespace}/{each.name}"
@@ -184,7 +186,9 @@ class _Planning:
             holders.append("a key of the ConfigMap that belongs to no Service")
         if holders:
             text = format_address(service.requested)
-            self._refuse(service, "AddressInUse", f"{text} is in use by {', '.join(holders)}")
+            self._refuse(
+                service, "AddressInUse", f"Address {text} is in use by {', '.join(holders)}. Use another."
+            )
             return kept
         return service.requested
 
@@ -192,21 +196,21 @@ class _Planning:
         """Give the lowest free address of the network."""
         network = self.network
         if network is None:
-            self._refuse(service, "NoPool", "KEEPALIVED_SERVICE_CIDR is not set")
+            self._refuse(service, "NoPool", "The network is not known. Set KEEPALIVED_SERVICE_CIDR.")
             return None
         taken = self.foreign.union(each.address for each in self.held.values())
         value = network.first
         while value <= network.last and Address(network.family, value) in taken:
             value += 1
         if value > network.last:
-            self._refuse(service, "PoolFull", f"{network.text} is full")
+            self._refuse(service, "PoolFull", f"Network {network.text} is full. Delete unused Services.")
             return None
         return Address(network.family, value)
 
     def _find_method(self, service: Service, known: Held | None) -> Method | None:
         """Give what the Service asks for; else what it has; else the default. NAT needs no word."""
         if service.forward_method and service.forward_method not in set(Method):
-            message = f'"{service.forward_method[:64]}" is none of {", ".join(Method)}'
+            message = f'The forward method must be one of {", ".join(Method)}: it is "{service.forward_method[:64]}".'
             self._refuse(service, "InvalidForwardMethod", message)
         elif service.forward_method:
             wanted = Method(service.forward_method)

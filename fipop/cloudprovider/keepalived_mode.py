@@ -35,7 +35,7 @@ STATUSES_AT_ONCE = 16
 
 
 class KeepalivedMode:
-    """keepalived-cloud-provider's place: see docs/cloud-provider.md."""
+    """keepalived-cloud-provider's place: see docs/reference/cloud-provider.md."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class KeepalivedMode:
             if before is None or (before.reason, before.message) != (each.reason, each.message):
                 self._metrics.count_assignment(each.reason)
                 fields = {"service": "/".join(each.service.key), "reason": each.reason, "why": each.message}
-                logger.warning("service does not get what it asks for", extra=fields)
+                logger.warning("Service was not assigned its address", extra=fields)
                 self._events.record(
                     reference_to_service(each.service), EventType.WARNING, each.reason, each.message
                 )
@@ -151,7 +151,7 @@ class _Looker:
                 await self._client.replace(CONFIG_MAPS, render(config_map, made))
             except (ApiConflictError, ApiNotFoundError):
                 return None
-            logger.info("ConfigMap written", extra={"services": len(made.held)})
+            logger.info("Wrote ConfigMap", extra={"services": len(made.held)})
         slots = asyncio.Semaphore(STATUSES_AT_ONCE)
         by_uid = {each.uid: each for each in served}
         due = [(by_uid[each.uid], each.address) for each in made.held if each.uid in by_uid]

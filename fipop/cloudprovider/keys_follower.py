@@ -54,7 +54,7 @@ class KeysFollower:
         problems = self.keys.problems()
         for key, problem in problems.items():
             if found is not None and self._problems.get(key) != problem:
-                logger.warning("key cannot be used", extra={"key": key, "problem": problem})
+                logger.warning("Key is invalid", extra={"key": key, "problem": problem})
                 self._events.record(
                     reference_to(CONFIG_MAPS, dict(found)), EventType.WARNING, "KeyInvalid", problem
                 )

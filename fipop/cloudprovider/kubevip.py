@@ -44,7 +44,7 @@ Answer = Choice | Refused | None
 
 @dataclass(slots=True, kw_only=True)
 class ServiceReconciler:
-    """Brings one Service after another to where the table of docs/cloud-provider.md wants it."""
+    """Brings one Service after another to where the table of docs/reference/cloud-provider.md wants it."""
 
     services: ServiceStore
     assigner: AddressAssigner
@@ -176,7 +176,7 @@ class ServiceReconciler:
                     return SOON
                 if restores:
                     self.quarrels.note_restored(service)
-                    logger.info("address restored", extra={"service": "/".join(service.key)})
+                    logger.info("Restored address", extra={"service": "/".join(service.key)})
                 self.metrics.count_assignment("assigned")
                 if not service.annotated:
                     self.metrics.observe_assignment(time.monotonic() - since)
@@ -246,7 +246,7 @@ class ServiceReconciler:
                 await self.assigner.client.replace(SERVICES, body)
             except (ApiConflictError, ApiNotFoundError):
                 return SOON
-        logger.info("service written", extra={"service": "/".join(service.key)})
+        logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None
 
 

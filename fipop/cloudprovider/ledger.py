@@ -47,10 +47,12 @@ FORMAT, KNOWN_FORMAT = "kubefip.k8s.binbash.org/format", "1"
 MAX_BYTES = 900_000
 """Of keys and values together; an object may have 1 MiB of them."""
 
-FULL = f"the ledger {NAMESPACE}/{NAME} has no room for this Service, or the API server refuses its entry"
-"""What a Service is told that finds no room in the ledger."""
+FULL = f"The ledger {NAMESPACE}/{NAME} has no room for this Service, or the API server refused the entry."
+"""The message of a Service for which the ledger has no room."""
 
-UNKNOWN = f"the ledger {NAMESPACE}/{NAME} has a newer format than this program knows: it assigns nothing"
+UNKNOWN = (
+    f"The ledger {NAMESPACE}/{NAME} has a newer format than fipop knows. Upgrade fipop to assign addresses."
+)
 
 _REMEMBERED = 8192
 _LAST_PORT = 65535

@@ -38,7 +38,7 @@ class LedgerContendedError(FipopError):
     """Others swapped the ledger first, again and again."""
 
     def __init__(self) -> None:
-        super().__init__(f"the ledger {NAMESPACE}/{NAME} was changed by others again and again")
+        super().__init__(f"could not write the ledger {NAMESPACE}/{NAME}: other writers changed it")
 
 
 class LedgerStore:

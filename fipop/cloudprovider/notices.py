@@ -62,10 +62,10 @@ class Notices:
     async def tell_assigned(self, service: Service, choice: Choice, live: Json | None = None) -> None:
         """Tell that a Service has its addresses; `live` is the Service if it was just read or written."""
         addresses = ", ".join(map(format_address, choice.addresses))
-        message = f"{addresses} from {choice.pool}" if choice.pool else addresses
+        message = f"Assigned {addresses} from key {choice.pool}." if choice.pool else f"Assigned {addresses}."
         word = Word(Verdict.TRUE, ASSIGNED_REASON, message)
         if service.word != word:
-            logger.info("address assigned", extra={"service": "/".join(service.key), "addresses": message})
+            logger.info("Address assigned", extra={"service": "/".join(service.key), "addresses": message})
         await self._say(service, word, EventType.NORMAL, ASSIGNED, live)
 
     async def tell_waiting(self, refused: Refused) -> None:
@@ -76,15 +76,15 @@ class Notices:
         word = Word(verdict, refused.reason, refused.message)
         if service.word != word:
             fields = {"service": "/".join(service.key), "reason": refused.reason, "why": refused.message}
-            logger.warning("service waits for an address", extra=fields)
+            logger.warning("Service waits for an address", extra=fields)
         await self._say(service, word, EventType.WARNING, _EVENTS.get(refused.reason, FAILED))
 
     def tell_unstamped(self, services: Iterable[Service]) -> None:
         """Warn on Services that cannot be written, their status neither: they hold their pools back."""
         found = {service.uid: service for service in services}
-        message = "its status cannot be written: until it can be, its pool gives out no new addresses"
+        message = "The API server refuses writes of this Service: until it accepts one, its pool assigns no addresses."
         for uid in found.keys() - self._unstamped:
-            logger.warning("service cannot be written", extra={"service": "/".join(found[uid].key)})
+            logger.warning("Could not write Service", extra={"service": "/".join(found[uid].key)})
             self.events.record(reference_to_service(found[uid]), EventType.WARNING, FAILED, message)
         self._unstamped = set(found)
 
@@ -101,11 +101,14 @@ class Notices:
             clashing = tenancy.clashing(address, service.uid)
             neighbours.update(clashing[:MOST_NAMED])
             if clashing:
-                texts.append(f"{format_address(address)} is in use by {self.occupancy.names(clashing)}, too")
+                holders = self.occupancy.names(clashing)
+                texts.append(
+                    f"Address {format_address(address)} is also in use by Service {holders}. Change one."
+                )
             elif service.is_local and is_shared(tenancy, address):
                 local.append(format_address(address))
         too_many = service.parts if service.parts > MOST_ADDRESSES else 0
-        self._warn(service, ("; ".join(texts), ", ".join(local), too_many))
+        self._warn(service, (" ".join(texts), ", ".join(local), too_many))
         before = self._neighbours.get(service.uid, frozenset())
         if neighbours != before:
             self._neighbours[service.uid] = frozenset(neighbours)
@@ -121,14 +124,16 @@ class Notices:
         self._said[service.uid] = said
         clash, local, too_many = said
         if too_many and not before[2]:
-            message = f"{ADDRESSES} has {too_many} parts: only the first {MOST_ADDRESSES} count as in use"
+            message = (
+                f"Annotation {ADDRESSES} has {too_many} parts: fipop reads only the first {MOST_ADDRESSES}."
+            )
             self.events.record(reference_to_service(service), EventType.WARNING, TOO_MANY, message)
         if clash and clash != before[0]:
-            logger.warning("address in use twice", extra={"service": "/".join(service.key), "why": clash})
+            logger.warning("Address is in use twice", extra={"service": "/".join(service.key), "why": clash})
             self.events.record(reference_to_service(service), EventType.WARNING, IN_USE, clash)
         if local and local != before[1]:
             message = (
-                f"{local} is shared, and externalTrafficPolicy is Local: it would be on two nodes at once"
+                f"Address {local} is shared, and externalTrafficPolicy is Local: two nodes can announce it."
             )
             self.events.record(reference_to_service(service), EventType.WARNING, SHARED_LOCAL, message)
 

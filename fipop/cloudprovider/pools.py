@@ -99,19 +99,19 @@ class PoolKeys:
                 try:
                     parse_bool(value)
                 except ValueError as error:
-                    found[key] = f"{key}: {error}"
+                    found[key] = f"Key {key} is invalid: {error}."
         return dict(islice(found.items(), MOST_SHOWN))
 
     def _read_pool(self, key: str, scope: str) -> NamespacePool:
         text = self._data[key]
         if self._flag(f"draining-{scope}"):
             return NamespacePool(
-                key=key, problem=f"{key} is draining (draining-{scope}): it gives out nothing new"
+                key=key, problem=f"Key {key} is draining (draining-{scope}) and assigns no addresses."
             )
         if text.strip() in DHCP_TEXTS:
             return NamespacePool(key=key, is_dhcp=True)
         if not text.strip():
-            return NamespacePool(key=key, problem=f"{key} is empty")
+            return NamespacePool(key=key, problem=f"Key {key} is empty. Set a pool.")
         exclude = self._data.get(f"exclude-{scope}", "")
         said = key, text, exclude, self._flag("skip-end-ips-in-cidr"), self._descending
         if said not in self._built:
@@ -143,5 +143,5 @@ def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descendin
     try:
         addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips)
     except IpamError as error:
-        return NamespacePool(key=key, problem=f"{key}: {error}")
+        return NamespacePool(key=key, problem=f"Key {key} is invalid: {error}.")
     return NamespacePool(key=key, pool=AddressPool(key=key, addresses=addresses, descending=descending))

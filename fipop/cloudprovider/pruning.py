@@ -46,14 +46,14 @@ class Pruner:
             except FipopError as error:
                 failures += 1
                 self._suspects |= uids
-                logger.warning("ledger not pruned; it is tried again", extra={"error": str(error)})
+                logger.warning("Could not prune ledger", extra={"error": str(error)})
                 await asyncio.sleep(_BACKOFF.step_seconds(failures))
                 continue
             failures = 0
             if is_whole:
                 whole_at = loop.time() + EVERY_SECONDS
             if gone:
-                logger.info("ledger pruned", extra={"entries": gone})
+                logger.info("Pruned ledger", extra={"entries": gone})
             try:
                 async with asyncio.timeout_at(whole_at):
                     await self._wanted.wait()

@@ -46,8 +46,11 @@ class Quarrels:
     def judge(self, service: Service, live: JsonView) -> tuple[str, float] | None:
         """Return why a Service is left alone, and for how many seconds still; None where it is to be restored."""
         writer, left = _find_writer(live, f"f:{ADDRESSES}"), PAUSE
-        who = "an unknown writer" if writer in OWN else f"field manager {writer}"
-        text = f"{who} overwrites {ADDRESSES}; fipop keeps {live['spec']['loadBalancerIP']} and retries in an hour"
+        who = "An unknown writer" if writer in OWN else f"Field manager {writer}"
+        kept = live["spec"]["loadBalancerIP"]
+        text = (
+            f"{who} overwrites {ADDRESSES}: fipop keeps {kept} and retries in an hour. Stop the other writer."
+        )
         spec = json.dumps(live["spec"], sort_keys=True)
         if service.word is not None and service.is_left_alone:
             left -= self._now() - (read_since(live) or self._now())

@@ -34,7 +34,7 @@ class StaleLeases:
             try:
                 await self.delete()
             except FipopError as error:
-                logger.warning("stale leases stay", extra={"error": str(error)})
+                logger.warning("Could not delete stale leases", extra={"error": str(error)})
             await asyncio.sleep(EVERY_SECONDS)
 
     async def delete(self) -> int:
@@ -50,7 +50,7 @@ class StaleLeases:
                     uid=meta["uid"],
                     resource_version=meta["resourceVersion"],
                 )
-                logger.info("stale lease deleted", extra={"lease": f"{meta['namespace']}/{meta['name']}"})
+                logger.info("Deleted stale lease", extra={"lease": f"{meta['namespace']}/{meta['name']}"})
         return gone
 
     def _is_stale(self, lease: Json) -> bool:

@@ -113,7 +113,7 @@ class ProviderTerm:
             except FipopError as error:
                 failures += 1
                 if str(error) != told:
-                    logger.warning("the ledger cannot be used yet", extra={"error": str(error)})
+                    logger.warning("Could not read ledger", extra={"error": str(error)})
                 told = str(error)
                 await asyncio.sleep(_BACKOFF.step_seconds(failures))
 

@@ -77,7 +77,7 @@ class ConfigMapFollower:
             try:
                 made = await self._create()
             except FipopError as error:
-                logger.warning("ConfigMap cannot be made", extra={"error": str(error)})
+                logger.warning("Could not create ConfigMap", extra={"error": str(error)})
                 await asyncio.sleep(CREATE_RETRY_SECONDS)
             else:
                 return self._take(made)
@@ -94,5 +94,5 @@ class ConfigMapFollower:
         except ApiAlreadyExistsError:
             found = await self._client.get(CONFIG_MAPS, self._name, namespace=self._namespace)
             return found if found is not None else body
-        logger.info("ConfigMap made from the defaults", extra={"config_map": self._name})
+        logger.info("Created ConfigMap from the defaults", extra={"config_map": self._name})
         return made

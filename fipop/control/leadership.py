@@ -143,7 +143,7 @@ class Leadership:
                         return
                 failing = False
             except (FipopError, TimeoutError) as error:
-                _log_failure("lease cannot be acquired; it is tried again", error, first=not failing)
+                _log_failure("Could not acquire Lease, retrying", error, first=not failing)
                 failing = True
             # Jitter, so that candidates do not ask in step for ever.
             await asyncio.sleep(self._times.retry_seconds * self._random.uniform(0.8, 1.0))
@@ -163,7 +163,7 @@ class Leadership:
                         return
                 failing = False
             except (FipopError, TimeoutError) as error:
-                _log_failure("lease cannot be renewed; it is tried again", error, first=not failing)
+                _log_failure("Could not renew Lease, retrying", error, first=not failing)
                 failing = True
 
     async def _stop_work(self, lease: LeaseClient, working: asyncio.Task[None]) -> None:
@@ -174,14 +174,14 @@ class Leadership:
         if not done:
             raise LeaderWorkStuckError(waited_seconds=patience)
         if not working.cancelled() and (error := working.exception()) is not None:
-            logger.error("the leader's work failed", exc_info=error)
+            logger.error("The work of the leader failed", exc_info=error)
 
     async def _release(self, lease: LeaseClient) -> None:
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await lease.release()
         except (FipopError, TimeoutError) as error:
-            _log_failure("lease cannot be released; it runs out by itself", error, first=True)
+            _log_failure("Could not release Lease, it will expire", error, first=True)
 
     @property
     def _call_seconds(self) -> float:
@@ -194,11 +194,11 @@ class Leadership:
 
     def _begin(self) -> None:
         self._leading = True
-        logger.info("this replica leads")
+        logger.info("This replica leads")
 
     def _end(self, why: str) -> None:
         self._leading = False
-        logger.info("this replica leads no more", extra={"why": why})
+        logger.info("This replica stopped leading", extra={"why": why})
 
 
 def _log_failure(message: str, error: BaseException, *, first: bool) -> None:

@@ -43,7 +43,7 @@ class MetricsPort:
                 await self._server.listen(port)
             except MetricsPortError as error:
                 if port != told:
-                    logger.warning("metrics port stays as it was", extra={"error": str(error)})
+                    logger.warning("Could not change metrics port", extra={"error": str(error)})
                     self._complain(str(error))
                 told = port
                 await asyncio.sleep(RETRY_SECONDS)

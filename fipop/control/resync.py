@@ -173,7 +173,7 @@ class Resync:
             level = logging.DEBUG if plural in self._failing else logging.WARNING
             self._failing.add(plural)
             logger.log(
-                level, "list fails; it is tried again", extra={"resource": plural, "error": str(error)}
+                level, "Could not list resources, retrying", extra={"resource": plural, "error": str(error)}
             )
             return False
         self._failing.discard(plural)

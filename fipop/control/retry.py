@@ -30,5 +30,5 @@ async def retry_passing(
             failures += 1
             if failures == attempts:
                 raise
-            logger.debug("waits for the API server", extra={"error": str(error)})
+            logger.debug("Waiting for the API server", extra={"error": str(error)})
             await asyncio.sleep(backoff.step_seconds(failures))

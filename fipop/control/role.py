@@ -54,7 +54,7 @@ class Role:
             except FipopError as error:
                 self._check_authority(error)
                 if self._not_ready.get(name) != str(error):
-                    logger.warning("start waits", extra={"step": name, "error": str(error)})
+                    logger.warning("Start is waiting", extra={"step": name, "error": str(error)})
                 self._not_ready[name] = str(error)
                 await asyncio.sleep(START_RETRY_SECONDS)
             else:
@@ -111,7 +111,7 @@ class Role:
             try:
                 await self._client.get(CONFIG_MAPS, name, namespace=namespace, metadata_only=True)
             except FipopError as error:
-                logger.debug("no object can be read", extra={"error": str(error)})
+                logger.debug("Could not read any object", extra={"error": str(error)})
                 self._check_authority(error)
             else:
                 self.reads.note()

@@ -248,7 +248,7 @@ class WorkQueue(Generic[K]):
         trouble = self._troubles.pop(key, None)
         if trouble is not None:
             fields = {"queue": self.name, "key": str(key), "failures": trouble.failures}
-            logger.info("work succeeds again", extra=fields)
+            logger.info("Reconciliation succeeded again", extra=fields)
         result = task.result()
         return (Outcome.DONE, None) if result is None else (Outcome.RETRY, result.seconds)
 
@@ -269,11 +269,11 @@ class WorkQueue(Generic[K]):
             crash = repr(error)
             level = logging.DEBUG if crash == trouble.logged else logging.ERROR
             trouble.logged = crash
-            logger.log(level, "work crashed; it is tried again", extra=fields, exc_info=error)
+            logger.log(level, "Reconciliation crashed, retrying", extra=fields, exc_info=error)
             return Outcome.CRASHED, delay_seconds
         level = logging.DEBUG if str(error) == trouble.logged else logging.WARNING
         trouble.logged = str(error)
-        logger.log(level, "work failed; it is tried again", extra={**fields, "error": str(error)})
+        logger.log(level, "Reconciliation failed, retrying", extra={**fields, "error": str(error)})
         return Outcome.FAILED, delay_seconds
 
     async def _cancel_active(self) -> None:

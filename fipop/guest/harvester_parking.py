@@ -40,7 +40,7 @@ class HarvesterParking:
         ours = observed.workloads_of(Role.KUBE_VIP)
         for harvester in find_harvester(observed.workloads):
             if needs_parking(harvester, ours, deployed=deployed):
-                log.info("parking Harvester's kube-vip", extra={"cluster": self.cluster_name})
+                log.info("Parking the kube-vip of Harvester", extra={"cluster": self.cluster_name})
                 observed = await self._patch(observed, harvester, build_parking_patch(harvester))
         return observed
 
@@ -48,7 +48,9 @@ class HarvesterParking:
         """Give Harvester's its pods back, before ours goes."""
         for harvester in find_harvester(observed.workloads) if observed.removable else ():
             if is_parked(harvester):
-                log.info("giving Harvester's kube-vip its pods back", extra={"cluster": self.cluster_name})
+                log.info(
+                    "Restoring the pods of the kube-vip of Harvester", extra={"cluster": self.cluster_name}
+                )
                 observed = await self._patch(observed, harvester, build_unparking_patch(harvester))
         return observed
 

@@ -79,7 +79,9 @@ class TooManyAddressesError(GuestError):
 
     def __init__(self, *, limit: int) -> None:
         self.limit = limit
-        super().__init__(f"the guest's ConfigMaps and Services name more than {limit} addresses or ranges")
+        super().__init__(
+            f"ConfigMaps and Services of the guest cluster name more than {limit} addresses or ranges"
+        )
 
 
 def addresses_in(

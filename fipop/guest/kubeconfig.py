@@ -66,7 +66,7 @@ def parse_kubeconfig(data: bytes, *, guest_id: str, allow_loopback: bool) -> Con
     certificate = _pem(user, "user.", "client-certificate-data", "CERTIFICATE")
     key = _pem(user, "user.", "client-key-data", "PRIVATE KEY")
     if (certificate is None) != (key is None):
-        raise KubeconfigError(field="user.client-key-data", reason="goes with client-certificate-data")
+        raise KubeconfigError(field="user.client-key-data", reason="must be set with client-certificate-data")
     if token is None and certificate is None:
         raise KubeconfigError(field="user.token", reason="is missing, and so is a client certificate")
     return Connection(
@@ -162,7 +162,7 @@ def _path(url: SplitResult, guest_id: str) -> str:
     if "%" in path or any(segment in ("", ".", "..") for segment in segments[1:]):
         raise KubeconfigError(field="cluster.server", reason="has a path that is not plain")
     if segments[-3:] != ["k8s", "clusters", guest_id]:
-        raise KubeconfigError(field="cluster.server", reason=f"does not lead to /k8s/clusters/{guest_id}")
+        raise KubeconfigError(field="cluster.server", reason=f"must have the path /k8s/clusters/{guest_id}")
     return path
 
 
@@ -181,7 +181,7 @@ def _check_host(host: str, *, allow_loopback: bool) -> None:
     if local and not allow_loopback:
         raise KubeconfigError(
             field="cluster.server",
-            reason="leads to this machine, its link or a metadata service (local fleets: --allow-loopback-guests)",
+            reason="is at this machine, its link or a metadata service (local fleets: --allow-loopback-guests)",
         )
 
 

@@ -39,10 +39,10 @@ class Inspector:
             inspection = notes.inspect(state.latest)
             try:
                 inspection.description = await self.turn.limits.helm.describe(self.turn.target, state.latest)
-                self._log("asked helm about a release without our labels", role, state)
+                self._log("Inspected release without labels of fipop", role, state)
             except HelmError as error:
                 notes.note_silence(inspection, _unreadable(state, error))
-                self._log("helm cannot tell about a release", role, state, error=str(error))
+                self._log("Could not inspect release", role, state, error=str(error))
             observed = look_again(observed, wanted, notes)
         return observed
 
@@ -75,7 +75,5 @@ class Inspector:
 
 
 def _unreadable(state: ReleaseState, error: HelmError) -> ReleaseRecordError:
-    reason = error.failure.value + (f": {error.cause}" if error.cause else "")
-    return ReleaseRecordError(
-        namespace=state.latest.namespace, name=state.latest.name, reason=f"helm says: {reason}"
-    )
+    reason = f"helm reported: {error.failure.value}" + (f": {error.cause}" if error.cause else "")
+    return ReleaseRecordError(namespace=state.latest.namespace, name=state.latest.name, reason=reason)

@@ -47,8 +47,8 @@ class ReleaseInstaller:
             turn=self.turn,
             role=wanted.role,
             what=decision.digest or "",
-            failed="could not bring a release to the wanted state",
-            done="brought a release to the wanted state",
+            failed="Could not install or update release",
+            done="Installed or updated release",
             fields={"release": wanted.name, "action": decision.action.value},
         )
         if rest := attempt.rest_seconds():
@@ -95,10 +95,10 @@ class ReleaseInstaller:
     def _drift(self, decision: Decision, wanted: WantedRelease, chart: CachedChart | None) -> str:
         missing = self.turn.missing.get(wanted.role)
         if missing:
-            return f"the guest lacks {', '.join(missing)}"
+            return f"{', '.join(missing)} is missing"
         if decision.action is not Action.DRIFT or chart is None:
             return ""
-        return f"chart or values differ from what is wanted ({chart.identity.name} {chart.identity.version})"
+        return f"chart or values differ from {chart.identity.name} {chart.identity.version} and the options"
 
     async def _chart(self, wanted: WantedRelease) -> tuple[CachedChart | None, ChartError | None]:
         aim = self.turn.task.gate.aim
@@ -120,7 +120,7 @@ class ReleaseInstaller:
         if state is not None and decision.action is Action.MEND:
             await self.turn.records.roll_back(state, state.latest.revision)
             return
-        assert chart is not None, "only a mend goes without one"
+        assert chart is not None, "only a repair has none"
         revision = state.latest.revision + 1 if state is not None else 1
         if state is not None and decision.action is Action.REPAIR:
             await self.turn.records.drop(state)

@@ -21,8 +21,8 @@ async def remove(turn: HelmTurn, role: Role, state: ReleaseState) -> Outcome:
         turn=turn,
         role=role,
         what="removal",
-        failed="could not uninstall a release",
-        done="uninstalled a release",
+        failed="Could not uninstall release",
+        done="Uninstalled release",
         fields={"release": state.latest.name},
     )
     status = state.latest.status

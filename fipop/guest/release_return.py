@@ -19,8 +19,8 @@ async def bring_back(turn: HelmTurn, wanted: WantedRelease, back: Return) -> Out
         turn=turn,
         role=wanted.role,
         what="back",
-        failed="could not bring a release back",
-        done="" if is_done else "brought a release back to what it was",
+        failed="Could not roll back release",
+        done="" if is_done else "Rolled back release",
         fields={"release": wanted.name, "revision": revision},
     )
 

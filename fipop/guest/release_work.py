@@ -52,7 +52,7 @@ class ReleaseWork:
 
     async def _leave(self) -> None:
         for state in self.turn.observed.removable if self.turn.task.may_remove else ():
-            assert state.latest.role is not None, "ours have a role"
+            assert state.latest.role is not None, "releases of fipop have a role"
             self.take(state.latest.role, await remove(self.turn, state.latest.role, state))
 
     def _kube_vip_serves(self) -> bool:

@@ -42,7 +42,9 @@ def sum_up_release(
         return _report_absence(wanted, observed, outcome, error, failed_runs)
     readiness = judge_readiness(observed.workloads_of(wanted.role))
     if state.latest.status is not Status.DEPLOYED:
-        readiness = Readiness(ready=False, message=f"the release is {state.latest.status.value}")
+        readiness = Readiness(
+            ready=False, message=f"release {'/'.join(state.latest.key)} is {state.latest.status.value}"
+        )
     return ReleaseReport(
         role=wanted.role,
         name=state.latest.name,
@@ -71,12 +73,12 @@ def _report_absence(
     error: FipopError | None,
     failed_runs: int,
 ) -> ReleaseReport:
-    message = "there is no release yet"
+    message = f"release {wanted.namespace}/{wanted.name} is not installed yet"
     unknown = observed.unknown.get(wanted.role)
     if unknown is not None:
-        message = f"helm is still to be asked what release {'/'.join(unknown.latest.key)} is"
+        message = f"release {'/'.join(unknown.latest.key)} waits for its inspection by helm"
     elif outcome.awaits_helm:
-        message += ": the guest is in line for helm"
+        message += ": the guest cluster waits for a helm process"
     if error is not None:
         message = str(error)
     return ReleaseReport(

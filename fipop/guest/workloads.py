@@ -51,12 +51,12 @@ class Workload:
 
     def __str__(self) -> str:
         if not self.observed:
-            return f"{self.kind} {self.namespace}/{self.name} is new to its controller"
+            return f"{self.kind} {self.namespace}/{self.name} is not observed by its controller yet"
         if self.wanted == 0:
             hint = "no node matches its node selector, affinity and tolerations"
             reason = hint if self.kind == DAEMON_SET else "it is scaled to 0"
-            return f"{self.kind} {self.namespace}/{self.name} wants no pod: {reason}"
-        return f"{self.kind} {self.namespace}/{self.name}: {self.ready} of {self.wanted} pods ready"
+            return f"{self.kind} {self.namespace}/{self.name} has no pods: {reason}"
+        return f"{self.kind} {self.namespace}/{self.name} has {self.ready} of {self.wanted} pods ready"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def judge_readiness(workloads: Iterable[Workload]) -> Readiness:
     """Sum up a release's workloads: ready when each of them is, and there is one."""
     mine = tuple(workloads)
     if not mine:
-        return Readiness(ready=False, message="the release runs nothing in this guest")
+        return Readiness(ready=False, message="the release has no workload in this guest cluster")
     unready = [workload for workload in mine if not workload.is_ready]
     told = unready or list(mine)
     message = "; ".join(map(str, told[:_TOLD]))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fipop.errors import AddressSyntaxError
 
 MAPPED_FIRST = 0xFFFF << 32
-"""The first of the IPv4-mapped IPv6 addresses (::ffff:0:0/96, RFC 4291 2.5.5.2); they are IPv4 addresses to us."""
+"""The first of the IPv4-mapped IPv6 addresses (::ffff:0:0/96, RFC 4291 2.5.5.2); fipop reads them as IPv4 addresses."""
 MAPPED_LAST = MAPPED_FIRST | 0xFFFF_FFFF
 
 _LONGEST_TEXT = 45  # ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255
@@ -32,7 +32,7 @@ class Family(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """The name that Kubernetes gives the family: `IPv4` or `IPv6`."""
+        """The name of the family in Kubernetes: `IPv4` or `IPv6`."""
         return f"IPv{self.value}"
 
 
@@ -69,10 +69,10 @@ def parse_address(text: str) -> Address:
         try:
             if "%" not in stripped:
                 return _parse(stripped)
-            problem = "has a zone id (%...), which means nothing beyond one host"
+            problem = "must not have a zone id (%...)"
         except ValueError:
             if _LEADING_ZERO.search(stripped):
-                problem = "has leading zeros, which some programs read as octal"
+                problem = "must not have leading zeros"
     raise AddressSyntaxError(text=text, problem=problem)
 
 
@@ -95,7 +95,7 @@ def explode_address(address: Address) -> str:
 
 
 def address_key(address: Address) -> str:
-    """Write what a reservation's name tells of its address: dotted IPv4, or 32 lower-case hex digits."""
+    """Write an address as in the name of a reservation: dotted IPv4, or 32 lower-case hex digits."""
     return f"{address.value:032x}" if address.family is Family.IPV6 else format_address(address)
 
 
@@ -110,12 +110,12 @@ def parse_address_key(key: str) -> Address:
 
 
 def to_ip(address: Address) -> IPv4Address | IPv6Address:
-    """Give the `ipaddress` object of an address."""
+    """Return the `ipaddress` object of an address."""
     return IPv4Address(address.value) if address.family is Family.IPV4 else IPv6Address(address.value)
 
 
 def from_ip(ip: IPv4Address | IPv6Address) -> Address:
-    """Give the address of an `ipaddress` object, by the rules of `parse_address`."""
+    """Return the address of an `ipaddress` object, by the rules of `parse_address`."""
     return parse_address(str(ip))
 
 

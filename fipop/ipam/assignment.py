@@ -1,7 +1,7 @@
-"""Which addresses a Service gets, and who else may have the same: families, policies, sharing by ports.
+"""Which addresses a Service gets, and which others can share them: families, policies, sharing by ports.
 
-Nothing is refused that is so already: of an address several may be tenants who may not share it, because people wrote
-it into both. It stays taken until the last of them is gone. All addresses of a request are chosen before the first is
+An existing state is never refused: an address can have several tenants that cannot share it, because a user wrote it
+into both. It stays taken until the last of them is gone. All addresses of a request are chosen before the first is
 entered, so that a request that cannot be served leaves no trace.
 """
 
@@ -29,7 +29,7 @@ class Tenant(NamedTuple):
     consents: bool = False
 
     def may_share_with(self, other: Tenant) -> bool:
-        """Whether both allow it and their ports are disjoint; who has none shares with nobody."""
+        """Whether both allow it and their ports are disjoint; a tenant without ports does not share."""
         return (
             self.consents
             and other.consents
@@ -40,12 +40,12 @@ class Tenant(NamedTuple):
 
 
 ALONE = Tenant()
-"""Who shares with nobody."""
+"""A tenant that does not share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressPool:
-    """What a key gives out, in its order; `key` is how people know it."""
+    """What a key assigns, in its order; `key` is its name."""
 
     key: str
     addresses: AddressSet
@@ -54,10 +54,10 @@ class AddressPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[OwnerT]):
-    """What somebody asks for: `families` in the order of the answer, at least one.
+    """A request: `families` in the order of the answer, at least one.
 
-    With SingleStack the first counts; `is_any_family` tells that the pool may decide which one. `held` is what stays;
-    None: what the tenancy says that the owner has.
+    With SingleStack the first counts; with `is_any_family` the pool decides which one. `held` are the addresses that
+    stay; None: those of the owner in the tenancy.
     """
 
     owner: OwnerT
@@ -81,14 +81,14 @@ class Tenancy(Generic[OwnerT]):
         self._lists: dict[tuple[int, Family], tuple[AddressPool, FreeList]] = {}
 
     def enter(self, address: Address, owner: OwnerT, tenant: Tenant) -> None:
-        """Make somebody a tenant of an address, or change what he is there."""
+        """Add a tenant to an address, or change it."""
         self._tenants.setdefault(address, {})[owner] = tenant
         self._addresses.setdefault(owner, set()).add(address)
         self._taken[address.family].add(address.value)
         self._note_shareable(address)
 
     def leave(self, address: Address, owner: OwnerT) -> None:
-        """Take an address from a tenant; after the last one it is free. Nothing happens where he is none."""
+        """Take an address from a tenant; after the last one it is free. Nothing happens if it is not a tenant."""
         tenants = self._tenants.get(address, {})
         if owner not in tenants:
             return
@@ -106,15 +106,15 @@ class Tenancy(Generic[OwnerT]):
                 free.put_back(address.value)
 
     def forget_pools(self) -> None:
-        """Forget how far pools were walked; for when they may be others from now on."""
+        """Forget how far pools were walked; call it when pools change."""
         self._lists.clear()
 
     def held_by(self, owner: OwnerT) -> tuple[Address, ...]:
-        """Give the addresses of an owner, IPv4 first."""
+        """Return the addresses of an owner, IPv4 first."""
         return tuple(sorted(self._addresses.get(owner, ())))
 
     def tenants(self, address: Address) -> Mapping[OwnerT, Tenant]:
-        """Give the tenants of an address, the longest there first."""
+        """Return the tenants of an address, the longest there first."""
         return self._tenants.get(address, {})
 
     def addresses(self) -> Iterator[Address]:
@@ -122,7 +122,7 @@ class Tenancy(Generic[OwnerT]):
         yield from sorted(self._tenants)
 
     def clashing(self, address: Address, owner: OwnerT) -> tuple[OwnerT, ...]:
-        """Give the tenants of an address that one of them may not share it with."""
+        """Return the tenants of an address with which one of them cannot share it."""
         tenants = self._tenants.get(address, {})
         mine = tenants.get(owner)
         if mine is None:
@@ -202,7 +202,7 @@ class Tenancy(Generic[OwnerT]):
             self._shareable[address.value] = {port for each in tenants for port in each.ports}
 
     def _free_list(self, pool: AddressPool, family: Family) -> FreeList:
-        """Give the free list of a pool, which is walked once; the pool itself is kept, so that its id stays its own."""
+        """Return the free list of a pool, which is walked once; the pool is kept, so that its id stays unique."""
         key = id(pool), family
         found = self._lists.get(key)
         if found is None:

@@ -1,7 +1,7 @@
-"""What one range can still give of one family, in its search order.
+"""The free addresses of one range and family, in its search order.
 
-A free list walks once over its addresses, lazily, and keeps a heap of those that came back behind it. So the next free
-address is at hand in constant memory, whatever the size of the pool: only what was given back costs any.
+A free list walks once over its addresses, lazily, and keeps a heap of those that were released behind it. So the next
+free address is at hand in constant memory, whatever the size of the pool: only what was released costs any.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BEYOND = 1 << 129
 
 
 class FreeList:
-    """The addresses of one family that a range gives out, and its counters.
+    """The addresses of one family that a range assigns, and its counters.
 
     `taken` holds all addresses of the family that have a record, of whatever range. `used` and `quarantined` count
     records of this range in `addresses`, `outside` those beside them, `foreign` records of others in `addresses`. A
@@ -38,7 +38,7 @@ class FreeList:
 
     @property
     def free(self) -> int:
-        """How many addresses can be given out now."""
+        """How many addresses can be assigned now."""
         return self.addresses.count - self.used - self.quarantined - self.foreign
 
     def next_free(self) -> int | None:

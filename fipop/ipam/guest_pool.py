@@ -1,7 +1,7 @@
 """Pools of a guest's ConfigMap: the grammar of `ipam.pool`, with the rules of kube-vip-cloud-provider.
 
-They differ from those of a FloatingIPRange in what of a CIDR is given out. Of an IPv6 CIDR its first address, too; of
-an IPv4 CIDR up to /30 no x.x.x.0 and no x.x.x.255, as people write 192.168.1.0/24. With `skip_end_ips` the ends
+They differ from those of a FloatingIPRange in what of a CIDR is assigned. Of an IPv6 CIDR its first address, too; of
+an IPv4 CIDR up to /30 no x.x.x.0 and no x.x.x.255, as users write 192.168.1.0/24. With `skip_end_ips` the ends
 go after the CIDRs were merged, so that two adjacent /30 of one /29 lose two addresses, and not four.
 """
 
@@ -18,7 +18,7 @@ LONGEST_WITH_ENDS = 30
 
 
 def parse_guest_pool(text: str, *, exclude: str = "", skip_end_ips: bool = False) -> AddressSet:
-    """Read what a key gives out: the union of its parts, without the exclusions (a text in the same grammar).
+    """Read what a key assigns: the union of its parts, without the exclusions (a text in the same grammar).
 
     PoolSyntaxError quotes the part and its position; PoolTooLargeError beyond the limits of `ipam.pool`.
     """

@@ -1,6 +1,6 @@
 """Sets of addresses as sorted intervals: exact, and no bigger than the text that described them.
 
-"Never .0 and .255" would cut a /8 into 65,536 pieces. So every interval says which of its addresses it means: the
+"Never .0 and .255" would cut a /8 into 65,536 pieces. So every interval records which of its addresses it means: the
 ordinary ones, the ends (last octet 0 or 255), or all. Sets then stay exact under intersection and difference, and their
 memory depends on how many parts were written, never on how many addresses they hold.
 """
@@ -22,7 +22,7 @@ _BLOCK = 256
 
 
 def kind_of(value: int) -> int:
-    """Tell whether an address ends in .0 or .255 (ENDS) or not (ORDINARY)."""
+    """Return whether an address ends in .0 or .255 (ENDS) or not (ORDINARY)."""
     return ENDS if value % _BLOCK in (0, _BLOCK - 1) else ORDINARY
 
 
@@ -76,7 +76,7 @@ class IntervalSet:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, int]], kind: int = ALL) -> IntervalSet:
-        """Build the set of all addresses of `kind` in (first, last) pairs, which may overlap and come in any order."""
+        """Build the set of all addresses of `kind` in (first, last) pairs, which can overlap and come in any order."""
         merged: list[Interval] = []
         for first, last in sorted(pairs):
             if merged and first <= merged[-1].last + 1:
@@ -149,7 +149,7 @@ class AddressSet:
     v6: IntervalSet = IntervalSet()
 
     def of(self, family: Family) -> IntervalSet:
-        """Give the part of one family."""
+        """Return the part of one family."""
         return self.v4 if family is Family.IPV4 else self.v6
 
     def __contains__(self, address: Address) -> bool:

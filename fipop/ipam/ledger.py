@@ -1,7 +1,7 @@
-"""The ledger of one address space: who holds which address, and what its ranges can still give out.
+"""The ledger of one address space: who holds which address, and what its ranges can still assign.
 
-An address has at most one record, whatever range gave it out. Where ranges overlap, the addresses in the overlap are
-the older range's alone, unless the ledger is made with `shared_overlaps`: then each gives them out, and they see each
+An address has at most one record, whatever range assigned it. If ranges overlap, the addresses in the overlap are
+the older range's alone, unless the ledger is made with `shared_overlaps`: then each assigns them, and they see each
 other's holders. Not for several threads at once. All times are the caller's, so that a replica's clock decides nothing.
 """
 
@@ -45,12 +45,12 @@ class Ledger(Generic[OwnerT]):
             self._drop_lanes()
 
     def remove_range(self, name: str) -> None:
-        """Forget a range; its holders stay, and count nowhere until it comes back."""
+        """Forget a range; its holders stay, and are not counted until it is added again."""
         if self._ranges.pop(name, None) is not None:
             self._drop_lanes()
 
     def range(self, name: str) -> Range:
-        """Give a range; RangeUnknownError if there is none of that name."""
+        """Return a range; RangeUnknownError if there is none of that name."""
         found = self._ranges.get(name)
         if found is None:
             raise errors.RangeUnknownError(range_name=name)
@@ -69,7 +69,7 @@ class Ledger(Generic[OwnerT]):
     # Questions
 
     def record(self, address: Address) -> Record[OwnerT] | None:
-        """Give the record of an address, held or in quarantine."""
+        """Return the record of an address, held or in quarantine."""
         found = self._records[address.family].get(address.value)
         return None if found is None else Record(*found)
 
@@ -80,9 +80,9 @@ class Ledger(Generic[OwnerT]):
                 yield Address(family, value), Record(*records[value])
 
     def refusal(self, address: Address, range_name: str) -> IpamError | None:
-        """Say why a range would not give out an address, whoever holds it; None if it would.
+        """Return why a range does not assign an address, in use or not; None if it does.
 
-        RangeDrainingError, AddressOutOfRangeError; RangeUnknownError is raised.
+        The error is RangeDrainingError or AddressOutOfRangeError. Raises: RangeUnknownError.
         """
         asked = self.range(range_name)
         if asked.draining:
@@ -100,7 +100,7 @@ class Ledger(Generic[OwnerT]):
         )
 
     def given(self, range_name: str, family: Family) -> IntervalSet:
-        """Return all addresses of a family that a range gives out, whoever has them now."""
+        """Return all addresses of a family that a range assigns, in use or not."""
         return self._free_list(range_name, family).addresses
 
     def peek_free(self, range_name: str, family: Family, count: int) -> tuple[Address, ...]:
@@ -121,7 +121,7 @@ class Ledger(Generic[OwnerT]):
     # Changes
 
     def claim_next(self, range_name: str, family: Family, owner: OwnerT) -> Address:
-        """Give the owner the next free address in the range's search order.
+        """Return the owner the next free address in the range's search order.
 
         RangeUnknownError, RangeDrainingError, FamilyMissingError, RangeFullError.
         """
@@ -144,14 +144,14 @@ class Ledger(Generic[OwnerT]):
         *,
         quarantined_until: datetime | None = None,
     ) -> None:
-        """Enter what is so in the world, whatever the ranges and the record of before say.
+        """Enter the observed state, in place of the former record.
 
-        A holder, None where nobody knows it, or a former one in quarantine.
+        A holder, None if it is not known, or a former one in quarantine.
         """
         self._put(address, Record(owner, range_name, quarantined_until))
 
     def free(self, address: Address) -> Record[OwnerT] | None:
-        """Forget the record of an address, held or in quarantine, so that it can be given out; give what was there."""
+        """Forget the record of an address, held or in quarantine; return the former record."""
         record = self._drop(address)
         if record is not None:
             for free_list in self._free_lists[address.family].values():
@@ -194,7 +194,7 @@ class Ledger(Generic[OwnerT]):
         return value
 
     def _older(self, younger: Range) -> list[Range]:
-        """Give the older ranges that overlap a range, oldest first."""
+        """Return the older ranges that overlap a range, oldest first."""
         older = (each for each in self._ranges.values() if each.age < younger.age)
         return sorted((each for each in older if each.pool.overlaps(younger.pool)), key=lambda each: each.age)
 

@@ -1,4 +1,4 @@
-"""Pools of addresses from the text that people write: CIDRs, `first-last`, single addresses, separated by commas."""
+"""Pools of addresses from the text of a user: CIDRs, `first-last`, single addresses, separated by commas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAPPED = IntervalSet.of([(MAPPED_FIRST, MAPPED_LAST)])
 
 
 class Withheld(enum.StrEnum):
-    """Why a pool does not give out an address; the value ends the sentence `<address> …`."""
+    """Why a pool does not assign an address; the value ends the sentence `<address> …`."""
 
     OUTSIDE = "is not in it"
     EXCLUDED = "is excluded"
@@ -47,7 +47,7 @@ class MaskedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """What a pool text describes: `addresses` are exactly those that can be given out.
+    """What a pool text describes: `addresses` are exactly those that can be assigned.
 
     `written` are the addresses of all parts, `excluded` those of the exclusions.
     """
@@ -60,7 +60,7 @@ class Pool:
     avoid_buggy_ips: bool = False
 
     def capacity(self, family: Family | None = None) -> int:
-        """How many addresses can be given out, of one family or of both."""
+        """How many addresses can be assigned, of one family or of both."""
         return sum(self.addresses.of(each).count for each in Family if family in (None, each))
 
     @property
@@ -72,11 +72,11 @@ class Pool:
         return address in self.addresses
 
     def overlaps(self, other: Pool) -> bool:
-        """Tell whether some address can be given out from both."""
+        """Return whether some address can be assigned from both."""
         return bool(self.addresses & other.addresses)
 
     def why_withheld(self, address: Address) -> Withheld | None:
-        """Tell why the address is not given out; None if it is."""
+        """Return why the address is not assigned; None if it is."""
         if address in self.addresses:
             return None
         if address not in self.written:
@@ -90,7 +90,7 @@ class Pool:
 
 
 class Part(NamedTuple):
-    """One part of a pool's text; `prefix_length` where it is a CIDR, `masked` where that was written with host bits."""
+    """One part of a pool's text; `prefix_length` if it is a CIDR, `masked` if it was written with host bits."""
 
     family: Family
     first: int
@@ -158,15 +158,15 @@ def _check_size(text: str, where: str) -> None:
 
 def _parse_part(part: str) -> Part:
     if not part:
-        raise AddressSyntaxError(text=part, problem="is empty")
+        raise AddressSyntaxError(text=part, problem="must not be empty")
     if "-" not in part:
         return _parse_cidr(part)
     low, _, high = part.partition("-")
     first, last = parse_address(low), parse_address(high)
     if first.family is not last.family:
-        raise AddressSyntaxError(text=part, problem="mixes IPv4 and IPv6 in one range")
+        raise AddressSyntaxError(text=part, problem="must not mix IPv4 and IPv6")
     if first.value > last.value:
-        raise AddressSyntaxError(text=part, problem="is reversed: its last address is below its first")
+        raise AddressSyntaxError(text=part, problem="must not end below its first address")
     return Part(first.family, first.value, last.value)
 
 
@@ -177,13 +177,13 @@ def _parse_cidr(part: str) -> Part:
     if not slash:
         return Part(family, value, value)
     if not _NUMBER.fullmatch(length_text.strip()):
-        raise AddressSyntaxError(text=part, problem="has a prefix length that is not a plain decimal number")
+        raise AddressSyntaxError(text=part, problem="must have a decimal number as prefix length")
     # The length of an IPv4-mapped CIDR counts the 96 bits before the IPv4 address.
     written_bits = 128 if ":" in text else 32
     host_bits = written_bits - int(length_text)
     if not 0 <= host_bits <= family.bits:
         limits = f"{written_bits - family.bits} to {written_bits}"
-        raise AddressSyntaxError(text=part, problem=f"has a prefix length out of range, {limits} is possible")
+        raise AddressSyntaxError(text=part, problem=f"must have a prefix length from {limits}")
     network = value >> host_bits << host_bits
     return Part(family, network, network + (1 << host_bits) - 1, family.bits - host_bits, network != value)
 
@@ -192,14 +192,14 @@ def _refuse_dhcp(text: str, parts: Iterable[tuple[int, str, Part]]) -> None:
     """Refuse 0.0.0.0/32, which means DHCP in a guest."""
     for position, quoted, part in parts:
         if part.family is Family.IPV4 and part.first == part.last == DHCP.value:
-            problem = "means DHCP, which is not possible here"
+            problem = "must not be the address for DHCP"
             raise PoolSyntaxError(
                 text=text, where="the pool", part=quoted, position=position, problem=problem
             )
 
 
 def parse_exclusions(texts: tuple[str, ...]) -> Iterator[Part]:
-    """Yield the parts of what is excluded."""
+    """Yield the excluded parts."""
     _check_size(",".join(texts), "the exclusions")
     for number, text in enumerate(texts, start=1):
         for _, _, part in parse_parts(text, f"exclusion {number}"):
@@ -220,7 +220,7 @@ def _anycasts(parts: Iterable[Part]) -> AddressSet:
 
 
 def union_of(parts: Iterable[Part]) -> AddressSet:
-    """Give all addresses of some parts."""
+    """Return all addresses of some parts."""
     pairs: dict[Family, list[tuple[int, int]]] = {family: [] for family in Family}
     for part in parts:
         pairs[part.family].append((part.first, part.last))

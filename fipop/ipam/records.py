@@ -14,9 +14,9 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Record(NamedTuple, Generic[OwnerT]):
-    """What the ledger knows of an address.
+    """The record of an address.
 
-    `owner` None: somebody unknown. `range_name` is the range where it counts (None, or a range that is not there: it
+    `owner` None: an unknown owner. `range_name` is the range that counts it (None, or a range that is not there: it
     counts nowhere). `quarantined_until` None: held, else `owner` is the former owner.
     """
 
@@ -32,7 +32,7 @@ class Record(NamedTuple, Generic[OwnerT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """A named pool of the space; age is by `created`, then name. A draining range gives out nothing."""
+    """A named pool of the space; age is by `created`, then name. A draining range assigns nothing."""
 
     name: str
     pool: Pool
@@ -49,7 +49,7 @@ class Range:
 class Usage(NamedTuple):
     """How full a range is; total = used + free + quarantined.
 
-    A record counts once, at the range that it names: as used or quarantined if that range gives out the address, else
+    A record counts once, at the range that it names: as used or quarantined if that range assigns the address, else
     as `out_of_range`, which is not in the total.
     """
 
@@ -60,7 +60,7 @@ class Usage(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The capacity: what the range has given out, and what it can give."""
+        """The capacity: all addresses that the range assigns."""
         return self.used + self.free + self.quarantined
 
 

@@ -50,7 +50,7 @@ def connection_from_kubeconfig(path: Path | str | None = None, *, context: str |
             found = kube_config.KubeConfigMerger(source).config  # type: ignore[no-untyped-call]
             if found is None:
                 raise KubeAccessError(
-                    server="", problem=f'there is no kubeconfig at "{source}": name one with --kubeconfig'
+                    server="", problem=f'there is no kubeconfig at "{source}". Name one with --kubeconfig'
                 )
             _check_context(found, context)
             loader = kube_config.KubeConfigLoader(  # type: ignore[no-untyped-call]
@@ -66,7 +66,7 @@ def connection_from_kubeconfig(path: Path | str | None = None, *, context: str |
 def _check_context(found: ConfigNode, context: str | None) -> None:
     names = [each["name"] for each in found["contexts"].value]
     if context is not None and context not in names:
-        problem = f'the kubeconfig has no context "{context}"; it has {", ".join(names) or "none"}'
+        problem = f'the kubeconfig has no context "{context}". It has {", ".join(names) or "none"}'
         raise KubeAccessError(server="", problem=problem)
 
 
@@ -80,7 +80,7 @@ def connection_in_cluster(folder: Path = SERVICE_ACCOUNT) -> Connection:
         ca_pem = ""
     if not host or not port or not ca_pem or not token():
         raise KubeAccessError(
-            server="", problem="this is no pod with a ServiceAccount, and no kubeconfig is named"
+            server="", problem="this is not a pod with a ServiceAccount. Name a kubeconfig with --kubeconfig"
         )
     return Connection(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
@@ -130,9 +130,7 @@ def _proxy(configuration: Configuration) -> str | None:
     if not proxy or should_bypass_proxies(server, f"{configuration.no_proxy or ''},{_NEVER_BY_PROXY}"):
         return None
     if not proxy.startswith("http://") and "://" in proxy:
-        problem = (
-            f"a proxy by {proxy.partition(':')[0]} (HTTPS_PROXY, proxy-url) is not supported: only by http"
-        )
+        problem = f"a proxy by {proxy.partition(':')[0]} (HTTPS_PROXY, proxy-url) is not supported. Use http"
         raise KubeAccessError(server=server, problem=problem)
     return proxy if "://" in proxy else f"http://{proxy}"
 

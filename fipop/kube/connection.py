@@ -46,7 +46,9 @@ class Connection:
             return None
         token = token.strip()
         if not token.isascii() or not token.isprintable() or " " in token or len(token) > _LONGEST_TOKEN:
-            raise KubeAccessError(server=self.server, problem="the token has characters that no token has")
+            raise KubeAccessError(
+                server=self.server, problem="the token has characters that a token cannot have"
+            )
         return f"Bearer {token}"
 
     def check_authority(self) -> None:
@@ -73,7 +75,7 @@ def build_ssl_context(connection: Connection) -> ssl.SSLContext:
             # An encrypted key would make OpenSSL ask on the terminal: an empty password fails instead.
             context.load_cert_chain(path, password="")
     except (ssl.SSLError, ValueError, OSError) as error:
-        raise KubeAccessError(server=connection.server, problem="its certificates cannot be read") from error
+        raise KubeAccessError(server=connection.server, problem="could not read its certificates") from error
     return context
 
 

@@ -149,7 +149,7 @@ class EventRecorder:
             await self._write(notice, repeats, is_known=series.written_at is not None)
         except FipopError as error:
             self.dropped += 1
-            _logger.debug("event dropped", extra={"event_reason": notice.reason, "error": str(error)})
+            _logger.debug("Dropped event", extra={"event_reason": notice.reason, "error": str(error)})
         else:
             series.written_at = self._monotonic()
         # Not before: an equal notice during the write would be written once more.

@@ -116,7 +116,7 @@ class ListWatch:
         level = logging.DEBUG if failure is None or isinstance(failure, ApiGoneError) else logging.WARNING
         _logger.log(
             level,
-            "watch ended early, trying again",
+            "Watch ended early, retrying",
             extra={
                 "kind": self._resource.kind,
                 "selector": self._field_selector or "",

@@ -80,7 +80,7 @@ class Transport:
         shared: SharedSession | None = None,
     ) -> None:
         if not connection.server.startswith("https://"):
-            raise KubeAccessError(server=connection.server, problem="the server is no https URL")
+            raise KubeAccessError(server=connection.server, problem="the server must be an https URL")
         self._connection = connection
         self._base = connection.server.rstrip("/")
         self._ssl_context = build_ssl_context(connection)

@@ -32,10 +32,13 @@ class Metrics:
             "fipop_queue_wait_seconds", "Time that keys waited in the work queue.", "queue", QUEUE_BUCKETS
         )
         self._reconcile = self._histogram(
-            "fipop_reconcile_duration_seconds", "Time that one reconcile took.", "kind", WORK_BUCKETS
+            "fipop_reconcile_duration_seconds", "Time of one reconciliation.", "kind", WORK_BUCKETS
         )
         self._pass = self._histogram(
-            "fipop_pass_duration_seconds", "Time that one pass over one guest took.", "result", WORK_BUCKETS
+            "fipop_pass_duration_seconds",
+            "Time of one reconciliation of a guest cluster.",
+            "result",
+            WORK_BUCKETS,
         )
         self._api_duration = self._histogram(
             "fipop_api_request_duration_seconds",
@@ -44,17 +47,17 @@ class Metrics:
             WORK_BUCKETS,
         )
         self._reconcile_errors = self._counter(
-            "fipop_reconcile_errors", "Reconciles that failed, by kind of key.", "kind"
+            "fipop_reconcile_errors", "Failed reconciliations, by kind of key.", "kind"
         )
         self._allocations = self._counter(
-            "fipop_allocations", "Attempts to get an address, by what came of them.", "result"
+            "fipop_allocations", "Attempts to assign an address, by result.", "result"
         )
         self._releases = self._counter(
-            "fipop_address_releases", "Addresses given back, by how: quarantined or freed.", "result"
+            "fipop_address_releases", "Released addresses, by result: quarantined or freed.", "result"
         )
         self._api_requests = self._counter(
             "fipop_api_requests",
-            "Requests to Kubernetes APIs: management cluster, or guests (codes by class); code 0 is no answer.",
+            "Requests to Kubernetes APIs of the management cluster or guest clusters, by code; 0 means no answer.",
             "target",
             "verb",
             "code",

@@ -50,14 +50,14 @@ class FleetCollector(Collector):
         yield from _rollout_gauges(fleet)
         yield from _guest_gauges(fleet.guests)
         yield from _range_gauges(fleet.ranges)
-        info = GaugeMetricFamily("fipop_build_info", "The version that runs.", labels=("version", "python"))
+        info = GaugeMetricFamily("fipop_build_info", "Version of fipop.", labels=("version", "python"))
         info.add_metric((self._version, platform.python_version()), 1)
         yield info
 
     def _legacy_events(self, guests: Iterable[GuestSample]) -> Metric:
         metric = Metric(
             LEGACY_EVENTS,
-            "Events of the passes over guest clusters. The name without _total is what dashboards know.",
+            "Events of reconciliations of guest clusters. The name has no _total, as dashboards expect.",
             "counter",
         )
         for cluster in sorted({clean_label(guest.cluster) for guest in guests}):
@@ -75,7 +75,7 @@ class FleetCollector(Collector):
 def _legacy_ranges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
     capacity = GaugeMetricFamily(
         "kubefipoperator_fipranges_capacity",
-        "Addresses that a floating IP range can give out in all.",
+        "Addresses that a floating IP range can assign in total.",
         labels=_LEGACY_RANGE_LABELS,
     )
     reserved = GaugeMetricFamily(
@@ -115,17 +115,17 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("fipop_leader", "Whether this process leads.", value=float(fleet.leading))
     yield GaugeMetricFamily(
         "fipop_settings_bad_options",
-        "Options of kube-fip-config that were not taken: unknown, or with a bad value.",
+        "Options of kube-fip-config that are unknown or have an invalid value.",
         value=fleet.bad_options,
     )
     yield GaugeMetricFamily(
         "fipop_withheld_releases",
-        "Held addresses that lost their floating IPs unseen and wait for a confirmation.",
+        "Held addresses without a floating IP that wait for a confirmation of their release.",
         value=fleet.withheld_releases,
     )
     yield GaugeMetricFamily(
         "fipop_ignored_claims",
-        "Addresses that guests carry and nobody owns, beyond those of each guest that are kept from others.",
+        "Addresses in use in guest clusters without an owner, above the limit that fipop protects.",
         value=fleet.ignored_claims,
     )
     yield from _work_gauges(fleet)
@@ -135,20 +135,20 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     if fleet.leading:
         yield GaugeMetricFamily(
             "fipop_predecessor_running",
-            "Whether kube-fip-operator has replicas, so that nothing is done here.",
+            "Whether kube-fip-operator has replicas, so that fipop is idle.",
             value=float(fleet.predecessor_runs),
         )
     # A leader that waits for the end of kube-fip-operator is not expected to assign anything.
     if fleet.leading and not fleet.predecessor_runs:
         yield GaugeMetricFamily(
             "fipop_allocation_open",
-            "Whether the guests were looked at since the start, so that new addresses are given out.",
+            "Whether the guest clusters were scanned since the start, so that fipop assigns new addresses.",
             value=float(fleet.gives_out),
         )
     if fleet.last_answer is not None:
         yield GaugeMetricFamily(
             "fipop_api_last_answer_timestamp_seconds",
-            "When the management cluster's API server last read an object for fipop.",
+            "Time of the last successful read from the API server of the management cluster.",
             value=fleet.last_answer,
         )
     floating_ips = GaugeMetricFamily(
@@ -165,32 +165,34 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
 
 def _rollout_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "fipop_install_queue", "Guests that wait for helm, or have it.", value=fleet.install_queue
+        "fipop_install_queue", "Guest clusters that wait for helm or run it.", value=fleet.install_queue
     )
     yield GaugeMetricFamily(
         "fipop_rollout_blocked",
-        "Whether a chart that the options ask for cannot be had, so that guests keep what they have.",
+        "Whether a configured chart is not available, so that guest clusters keep their releases.",
         value=float(fleet.rollout_blocked),
     )
     if fleet.rollout is None:
         return
     guests = GaugeMetricFamily(
-        "fipop_rollout_guests", "Guests by their step in the rollout.", labels=("phase",)
+        "fipop_rollout_guests", "Guest clusters by their step in the rollout.", labels=("phase",)
     )
     for phase, number in sorted(fleet.rollout.guests.items()):
         guests.add_metric((phase,), number)
     yield guests
-    said = "The rollout that goes on, or ended last."
+    said = "The current or last rollout."
     info = GaugeMetricFamily("fipop_rollout_info", said, labels=("target", "state"))
     info.add_metric((fleet.rollout.target, fleet.rollout.state), 1)
     yield info
 
 
 def _guest_gauges(guests: Iterable[GuestSample]) -> Iterator[Metric]:
-    count = GaugeMetricFamily("fipop_guests", "Guest clusters, by what the last try said.", labels=("state",))
+    count = GaugeMetricFamily(
+        "fipop_guests", "Guest clusters by the result of the last attempt.", labels=("state",)
+    )
     last = GaugeMetricFamily(
         "fipop_guest_last_pass_timestamp_seconds",
-        "When the last whole pass over a guest ended.",
+        "Time of the last complete reconciliation of a guest cluster.",
         labels=("guest", "guest_cluster"),
     )
     states: Tally[str] = Tally(reachable=0, unreachable=0, unknown=0)

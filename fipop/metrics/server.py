@@ -27,7 +27,7 @@ class MetricsPortError(FipopError):
     def __init__(self, *, port: int, reason: str) -> None:
         self.port = port
         self.reason = reason
-        super().__init__(f"cannot listen on metrics port {port}: {reason}")
+        super().__init__(f"could not listen on metrics port {port}: {reason}")
 
 
 class MetricsPage:
@@ -90,7 +90,7 @@ class MetricsServer:
             self.port = port
             if before is not None:
                 await before.stop()
-            _log.info("Metrics are served", extra={"port": port})
+            _log.info("Serving metrics", extra={"port": port})
 
     async def stop(self) -> None:
         """Stop serving."""

@@ -58,19 +58,19 @@ class ServiceMetrics:
         self._registry = build_registry()
         self._assignments = Counter(
             "fipop_service_assignments",
-            "Attempts to give a Service its addresses, by what came of them.",
+            "Attempts to assign addresses to a Service, by result.",
             ("result",),
             registry=self._registry,
         )
         self._seconds = Histogram(
             "fipop_service_assignment_seconds",
-            "Time from when a Service was first seen without an address until it had one.",
+            "Time from the first sight of a Service without an address until it has one.",
             buckets=WORK_BUCKETS,
             registry=self._registry,
         )
         self._requests = Counter(
             "fipop_api_requests",
-            "Requests to the Kubernetes API; code 0 is no answer.",
+            "Requests to the Kubernetes API; code 0 means no answer.",
             ("verb", "code"),
             registry=self._registry,
         )
@@ -105,8 +105,12 @@ class _Snapshot(Collector):
         for name, documentation, value in (
             ("fipop_leader", "Whether this replica leads.", int(found.leading)),
             ("fipop_services_waiting", "Services that wait for an address.", found.waiting),
-            ("fipop_services_overwritten", "Services left to another controller.", found.overwritten),
-            ("fipop_service_bad_keys", "Keys of the ConfigMap that cannot be read.", found.bad_keys),
+            (
+                "fipop_services_overwritten",
+                "Services that fipop leaves to another controller.",
+                found.overwritten,
+            ),
+            ("fipop_service_bad_keys", "Invalid keys of the ConfigMap.", found.bad_keys),
             ("fipop_service_ledger_addresses", "Addresses in the ledger.", found.ledger_entries),
         ):
             yield GaugeMetricFamily(name, documentation, value=value)

@@ -55,7 +55,7 @@ class Adoption:
             except FipopError as error:
                 # Its status, or the round that the queue makes next, keeps the address from others.
                 logger.warning(
-                    "floating IP cannot be adopted yet",
+                    "Could not adopt FloatingIP yet",
                     extra={"floating_ip": floating_ip.meta.key, "error": str(error)},
                 )
         self.gate.adopted = True

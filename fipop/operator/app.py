@@ -42,7 +42,7 @@ from fipop.operator.snapshot import build_snapshot
 from fipop.operator.term import LeaderTerm
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
-from fipop.texts import clean
+from fipop.texts import clean, sentence
 
 logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
@@ -84,7 +84,7 @@ class Operator:
         self._metrics_port = MetricsPort(
             MetricsServer(MetricsPage(self._metrics.prepare)),
             wanted=lambda: self._configuration.settings.metrics_port,
-            complain=lambda message: self._configuration.complain("PortTaken", message),
+            complain=lambda message: self._configuration.complain("PortTaken", sentence(message)),
         )
         self._helm_concurrency = HelmConcurrency(self._configuration)
         self._limits = self._build_limits()
@@ -288,4 +288,4 @@ class Operator:
         if requests.isEnabledFor(TRACE):
             path = clean(record.path)  # helm's hold names that a guest gave
             fields = {"target": target, "verb": record.verb, "path": path, "status": record.status}
-            requests.log(TRACE, "request", extra=fields)
+            requests.log(TRACE, "Request", extra=fields)

@@ -85,7 +85,7 @@ class Configuration:
                 if not self.settings.unknown_options:
                     await self._keep(client)
             except FipopError as error:
-                logger.warning("settings cannot be kept", extra={"error": str(error)})
+                logger.warning("Could not store settings", extra={"error": str(error)})
                 await asyncio.sleep(KEEP_RETRY_SECONDS)
             else:
                 await self._news.wait()
@@ -123,7 +123,7 @@ class Configuration:
         self._news.set()
         self._report(config_map)
         if self.settings != before:
-            logger.info("settings changed", extra={"changed": _changed(before, self.settings)})
+            logger.info("Settings changed", extra={"changed": _changed(before, self.settings)})
             for listener in self.listeners:
                 listener(before, self.settings)
 
@@ -133,20 +133,18 @@ class Configuration:
             self._about = reference_to(CONFIG_MAPS, dict(config_map))
         for bad in self.bad_options:
             if bad not in self._told:
-                message = f"{bad.option}: {bad.value!r} {bad.reason}"
+                message = f"Option {bad.option} {bad.reason}: it is {bad.value!r}."
                 if bad.option in self.settings.unknown_options:
-                    message += (
-                        "; no good value is known: nothing is installed, upgraded or removed in any guest"
-                    )
+                    message += " Correct it: until then, fipop changes no releases in guest clusters."
                 elif bad.option in settings_data(DEFAULTS):
-                    message += "; the last good value stays"
-                logger.error("bad option", extra={"option": bad.option, "error": bad.reason})
+                    message += " fipop keeps the last valid value."
+                logger.error("Option is invalid", extra={"option": bad.option, "error": bad.reason})
                 self.complain("BadOption", message)
         unwise = warnings(self.settings)
         for warning in unwise:
             if warning not in self._warned:
-                logger.warning("unwise option", extra={"error": warning})
-                self.complain("UnwiseOption", warning)
+                logger.warning("Option has a risk", extra={"error": warning})
+                self.complain("UnwiseOption", f"ConfigMap kube-fip-config has a risk: {warning}.")
         self._told, self._warned = self.bad_options, unwise
 
 

@@ -26,7 +26,7 @@ class SchemaError(FipopError):
         self.found = found
         self.needed = needed
         super().__init__(
-            f"CRD {crd} has schema revision {found}, needed is {needed}: apply the crds/ of this version"
+            f"CRD {crd} has schema revision {found}: fipop needs {needed}. Apply the crds/ of this version"
         )
 
 
@@ -42,7 +42,7 @@ def _read_crd(path: Path) -> Json:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise StartError(what=f"CRD file {path}", problem="cannot be read as YAML") from error
     if not isinstance(crd, dict) or crd.get("kind") != CUSTOM_RESOURCE_DEFINITIONS.kind:
-        raise StartError(what=f"CRD file {path}", problem="holds no CustomResourceDefinition")
+        raise StartError(what=f"CRD file {path}", problem="must have a CustomResourceDefinition")
     return crd
 
 
@@ -64,7 +64,7 @@ async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> 
             "spec": wanted["spec"],
         }
         await client.merge_patch(CUSTOM_RESOURCE_DEFINITIONS, name, patch)
-        logger.info("CRD brought up to date", extra={"crd": name, "revision": needed})
+        logger.info("Updated CRD", extra={"crd": name, "revision": needed})
 
 
 def revision_of(crd: Json) -> int:

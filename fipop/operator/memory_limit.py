@@ -50,7 +50,8 @@ class HelmConcurrency:
         wanted, count = self.configuration.settings.helm_concurrency, self()
         if count < wanted:
             message = (
-                f"helmConcurrency {wanted}: the memory limit of the pod carries {count}, and so many run"
+                f"Option helmConcurrency is {wanted}: fipop runs only {count} helm processes at once. Increase the "
+                "memory limit of the pod to run more."
             )
             self.configuration.complain("UnwiseOption", message)
         for each in resize:

@@ -21,7 +21,7 @@ from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
-_ANEW = ", after taking away the one that stands there for an earlier loss"
+_AGAIN = " The annotation of an earlier loss is still set: remove it first."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class Notices:
             return
         cluster = f'from guest cluster "{after.cluster}", which was opted out while kubevipGuestRemove is on'
         if after.removal is Removal.PENDING:
-            message = f"fipop is going to uninstall {releases} {cluster}; to keep them, opt it in again"
+            message = f"Uninstalling {releases} {cluster}. To keep them, opt the cluster in again."
             self.events.record(_reference(floating_ip), EventType.WARNING, REMOVAL_PENDING, message)
         elif after.removal is Removal.DONE:
-            message = f"fipop uninstalled {releases} {cluster}"
+            message = f"Uninstalled {releases} {cluster}."
             self.events.record(_reference(floating_ip), EventType.NORMAL, "ReleasesRemoved", message)
 
     def tell_over_limit(self, guest_id: str, count: int) -> None:
@@ -64,30 +64,32 @@ class Notices:
         if guest is None:
             return
         message = (
-            f"guest {guest_id} says that it carries {count} more addresses of the ranges that nobody owns; "
-            f"only {MAX_CLAIMS} of one guest are kept from others"
+            f"Guest cluster {guest_id} uses {count} addresses of the ranges without a FloatingIP: fipop protects at "
+            f"most {MAX_CLAIMS} of a guest cluster. Remove them there, or create FloatingIPs."
         )
-        logger.warning("a guest claims too many addresses", extra={"guest": guest_id, "ignored": count})
+        logger.warning(
+            "Guest cluster uses too many unowned addresses", extra={"guest": guest_id, "ignored": count}
+        )
         self.events.record(reference_to_cluster(guest), EventType.WARNING, "TooManyClaims", message)
 
     def tell_mass_release(self, count: int) -> None:
         """Tell that a mass release is withheld, and how it is confirmed."""
         message = (
-            f"{count} held addresses have lost their floating IPs unseen, their clusters are still there; "
-            f'to release them set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here'
+            f"Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are not. "
+            f'Check that, then set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here.'
         )
         self._withhold("MassReleaseWithheld", message, is_set=self.confirmed_releases() == count)
 
     def tell_mass_removal(self, count: int) -> None:
         """Tell that guests are not left, and how that is confirmed."""
         message = (
-            f"{count} guests are to lose what fipop installed there: so many at once lose nothing; to remove it all "
-            f'the same set annotation {names.ANNOTATION_CONFIRM_REMOVE}: "{count}" here'
+            f"Removal of releases from {count} guest clusters is withheld: they were opted out at the same time. "
+            f'Check that, then set annotation {names.ANNOTATION_CONFIRM_REMOVE}: "{count}" here.'
         )
         self._withhold("MassRemovalWithheld", message, is_set=self.confirmed_removals() == count)
 
     def _withhold(self, reason: str, message: str, *, is_set: bool) -> None:
-        self.configuration.complain(reason, message + (_ANEW if is_set else ""))
+        self.configuration.complain(reason, message + (_AGAIN if is_set else ""))
 
     def confirmed_releases(self) -> int:
         """Give the number of releases that people confirmed; 0 where there is none."""

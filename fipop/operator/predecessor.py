@@ -30,13 +30,13 @@ class Predecessor:
         """Wait until it works, or does not (any more); while we wait for its end the log tells why, once."""
         told = ""
         while (why := await self._look()) or self.runs is not runs:
-            problem = why or "kube-fip-operator still has replicas: nothing is done until it has none"
+            problem = why or "kube-fip-operator still has replicas"
             if not runs and problem != told:
-                logger.error(problem)
+                logger.error("Waiting for kube-fip-operator to stop", extra={"reason": problem})
                 told = problem
             await asyncio.sleep(BACK_SECONDS if runs else GONE_SECONDS)
         if told:
-            logger.info("kube-fip-operator has no replicas any more")
+            logger.info("No replicas of kube-fip-operator are left")
 
     async def _look(self) -> str:
         """Set `runs`; the answer says why it is unknown, "" where it is known."""
@@ -46,7 +46,7 @@ class Predecessor:
             )
         except FipopError as error:
             self.runs = None
-            return f"it is not known whether kube-fip-operator has replicas, so nothing is done: {error}"
+            return f"could not find out whether kube-fip-operator has replicas: {error}"
         spec, status = ((found or {}).get(part) or {} for part in ("spec", "status"))
         self.runs = found is not None and bool(spec.get("replicas", 1) or status.get("replicas", 0))
         return ""

@@ -172,19 +172,19 @@ async def _play(term: LeaderTerm, *, ask_guests: bool, progress: Callable[[str],
         progress("adopting")
         await term.adoption.adopt_all()
         if ask_guests:
-            progress("asking the guests")
+            progress("Reading the guest clusters")
             scan = asyncio.create_task(term.scan.run())
             await _until(lambda: term.scan.has_asked_all)
             term.gate.awaited.clear()
         else:
             term.gate.is_shut = False
-        progress("deciding on the rest")
+        progress("Deciding on the remaining floating IPs")
         term.first_rounds.enqueue_unsettled()
         term.first_rounds.enqueue_settled()
         async with asyncio.timeout(SETTLE_SECONDS):
             await term.queues.objects.wait_idle()
     except TimeoutError as error:
-        raise RehearsalError("what the operator would do did not come to rest in time: try again") from error
+        raise RehearsalError("the dry run did not finish in time. Run it again") from error
     finally:
         term.end()
         for task in (rounds, scan):

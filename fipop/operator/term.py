@@ -313,7 +313,7 @@ class LeaderTerm:
     def lost_unseen(self) -> None:
         """Distrust the ledger: an object is gone that no event said was deleted."""
         if self.gate.looked:
-            logger.warning("objects are gone that nobody was seen to delete: the guests are looked at again")
+            logger.warning("Objects are gone without a delete event, scanning guest clusters again")
         self.mass_release.count_again()
         self.scan.require_rescan()
 

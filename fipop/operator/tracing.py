@@ -44,7 +44,7 @@ def log_ipam_data(cache: ClusterCache) -> None:
         usage = cache.allocations.ranges.usage(each.name)
         counts = usage.whole if usage is not None else Usage()
         logger.info(
-            "ipam data: range",
+            "IPAM data of range",
             extra={
                 "range": each.name,
                 "space": each.address_space,
@@ -58,7 +58,7 @@ def log_ipam_data(cache: ClusterCache) -> None:
         )
     for reservation in cache.reservations.all():
         logger.info(
-            "ipam data: address",
+            "IPAM data of address",
             extra={
                 "address": reservation.address,
                 "space": reservation.space,

@@ -188,11 +188,11 @@ def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     if cluster.deleting:
         return None
     if management is None:
-        return _wait(links, Missing.MANAGEMENT, name, f"there is no management Cluster {name}")
+        return _wait(links, Missing.MANAGEMENT, name, f"management Cluster {name} does not exist")
     if cluster.is_imported and not (management.provider or links.is_unknown_kind):
         return wait_for_provider(links)
     if links.namespace is None:
-        return _wait(links, Missing.NAMESPACE, name, f"there is no namespace {name}")
+        return _wait(links, Missing.NAMESPACE, name, f"namespace {name} does not exist")
     return None
 
 
@@ -243,7 +243,10 @@ async def _get_harvester_id(reader: LinkReader, links: Links, pool: MachinePool)
 
 def wait_for_provider(links: Links) -> Waiting:
     """Wait until it is known what an imported cluster is; once it is ready, only time and its nodes tell."""
-    message, name = "Rancher has not found out what the imported cluster is", links.cluster.cluster_name
+    message, name = (
+        "Rancher has not detected the provider of the imported cluster yet",
+        links.cluster.cluster_name,
+    )
     is_ready = links.management is not None and links.management.ready_since is not None
     return _wait(links, Missing.PROVIDER, name, message, needs_retry=is_ready)
 

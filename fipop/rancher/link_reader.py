@@ -48,10 +48,10 @@ class LinkReader:
         try:
             found = await self.client.get(resource, ref.name, namespace=ref.namespace)
         except ApiForbiddenError:
-            return Unreadable(f"may not read {what}: is its namespace among those that the chart grants?")
+            return Unreadable(f"fipop cannot read {what}: add its namespace to secretNamespaces of the chart")
         if found is None:
             self._known.pop((resource, ref), None)
-            return Unreadable(f"there is no {what}")
+            return Unreadable(f"{what} does not exist")
         parsed = parse(found)
         if len(self._known) >= _MOST:
             self._known = {key: value for key, value in self._known.items() if value[0] > now}

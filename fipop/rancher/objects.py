@@ -197,12 +197,12 @@ def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | MalformedField:
     except (ValueError, RecursionError):
         return MalformedField(field="networkInfo", reason="is not JSON")
     if not isinstance(parsed, dict):
-        return MalformedField(field="networkInfo", reason="is no JSON object")
+        return MalformedField(field="networkInfo", reason="is not a JSON object")
     interfaces = parsed.get("interfaces")
     if interfaces is None:
         return ()
     if not isinstance(interfaces, list):
-        return MalformedField(field="networkInfo", reason="has interfaces that are no list")
+        return MalformedField(field="networkInfo", reason="has interfaces that are not a list")
     found = (as_text(as_mapping(interface).get("networkName")).strip() for interface in interfaces)
     return tuple(dict.fromkeys(name for name in found if name))
 

@@ -70,9 +70,9 @@ def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> Address
     claimants = [each for each in named_by if each is not None]
     if entry.reservation is not None:
         return _classify_reserved(snapshot, entry.reservation, claimants, address)
-    remark = "named by a floating IP, without a reservation"
+    remark = "named by a FloatingIP, without a reservation"
     if not snapshot.is_read(Kind.RESERVATIONS):
-        remark = "named by a floating IP; the reservations could not be read"
+        remark = "named by a FloatingIP, and the reservations could not be read"
     owner, *contenders = (_ownership(snapshot, each) for each in claimants)
     return AddressReport(
         address=format_address(address),
@@ -186,7 +186,7 @@ def _classify_reserved(
             _ownership(snapshot, each) for each in claimants if each.meta.key != found.owner.key
         ),
         past_owners=tuple(past),
-        remark=f'there is no range "{found.range}"' if is_known and not has_range else "",
+        remark=f'range "{found.range}" does not exist' if is_known and not has_range else "",
     )
 
 
@@ -197,7 +197,7 @@ def _classify_unowned(snapshot: ClusterSnapshot, space: str, address: Address) -
     by_age = sorted(snapshot.cache.ranges.all(), key=lambda each: (each.meta.created, each.name))
     if not (snapshot.is_counted and snapshot.is_read(Kind.RANGES)):
         by_age = []
-        remark = "whether it is free is not known: not everything that takes addresses could be read"
+        remark = "its state is not known: not all objects could be read"
     for found in by_age:
         if found.address_space != space or ranges.problem_of(found.name) is not None:
             continue
@@ -324,7 +324,7 @@ def report_free(
     usage: Usage | None = Usage()
     addresses: tuple[Address, ...] = ()
     if not snapshot.is_counted:
-        usage, problem = None, problem or "not known: not everything that takes addresses could be read"
+        usage, problem = None, problem or "the free addresses are not known: not all objects could be read"
     elif counted is not None:
         usage = counted.ipv4 if chosen is Family.IPV4 else counted.ipv6
         try:

@@ -20,6 +20,7 @@ from fipop.report.fleet import FloatingIPReport, GuestSummary
 from fipop.report.guests import GuestReport
 from fipop.report.ranges import RangeReport
 from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Installation, Kind, read_address
+from fipop.texts import sentence
 
 PENDING_GRACE = timedelta(minutes=5)
 """For so long a floating IP may wait for its guest before that is called wrong."""
@@ -98,11 +99,12 @@ def point(subject: Subject, severity: Severity, reason: str, message: str, advic
         subject=subject,
         severity=severity,
         reason=reason,
-        message=message,
+        message=sentence(message),
         advice="" if severity is Severity.OK else advice,
     )
 
 
+BIND_VIEWER = "Bind the ClusterRole fipop-viewer to yourself"
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
 
@@ -131,14 +133,12 @@ def _judge_schemas(found: Installation) -> Iterator[Finding]:
         needed = SCHEMA_REVISIONS[crd]
         subject = Subject(section=Section.API, kind="CustomResourceDefinition", name=crd)
         if revision is not None and revision >= needed:
-            yield point(subject, Severity.OK, "SchemaKnown", f"schema revision {revision}")
+            yield point(subject, Severity.OK, "SchemaKnown", f"the CRD has schema revision {revision}")
             continue
-        message = "it does not exist"
+        message = "the CRD does not exist"
         if revision is not None:
-            message = f"it has schema revision {revision}, this version has {needed}"
-        yield point(
-            subject, Severity.CRITICAL, "OldSchema", message, "kubectl apply -f crds/ of this version"
-        )
+            message = f"the CRD has schema revision {revision}: fipop needs {needed}"
+        yield point(subject, Severity.CRITICAL, "OldSchema", message, "Apply the crds/ of this version")
 
 
 def _judge_operator(snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -149,17 +149,17 @@ def _judge_operator(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     if "the operator's Deployment" not in unread:
         yield _judge_pods(found, leads=leads)
     if "the operator's Lease" not in unread and lease is not None and leads:
-        yield point(_OPERATOR, Severity.OK, "Leading", f"{lease.holder} leads")
+        yield point(_OPERATOR, Severity.OK, "Leading", f"replica {lease.holder} leads")
     elif "the operator's Lease" not in unread:
         what = f"Lease {names.LEASE_NAME} in namespace {namespace}"
-        message = f"there is no {what}" if lease is None else f"no pod has renewed {what} in time"
+        message = f"{what} does not exist" if lease is None else f"no pod has renewed {what} in time"
         advice = (
-            f"kubectl -n {namespace} logs -l app.kubernetes.io/name=fipop; "
-            "name another namespace with --operator-namespace"
+            f"kubectl -n {namespace} logs -l app.kubernetes.io/name=fipop "
+            "(for another namespace: --operator-namespace)"
         )
         yield point(_OPERATOR, Severity.CRITICAL, "NoLeader", message, advice)
     if found.predecessor_runs:
-        message = "kube-fip-operator has replicas: fipop does nothing until it has none"
+        message = "fipop is idle: kube-fip-operator still has replicas"
         advice = f"kubectl -n {names.OPERATOR_NAMESPACE} scale deployment kube-fip-operator --replicas=0"
         yield point(_OPERATOR, Severity.CRITICAL, "PredecessorRuns", message, advice)
     elif "kube-fip-operator" not in unread:
@@ -170,12 +170,12 @@ def _judge_pods(found: Installation, *, leads: bool) -> Finding:
     wanted, ready = (found.workload.wanted, found.workload.ready) if found.workload is not None else (0, 0)
     message = f"{ready} of {wanted} pods are ready"
     if found.workload is None:
-        message = f"there is no Deployment of fipop in namespace {found.namespace}"
+        message = f"the Deployment of fipop does not exist in namespace {found.namespace}"
     if wanted and ready >= wanted:
         return point(_OPERATOR, Severity.OK, "PodsReady", message)
     severity = Severity.WARNING if ready else Severity.CRITICAL
     if leads and not wanted:
-        severity, message = Severity.INFO, f"{message}; fipop leads from elsewhere"
+        severity, message = Severity.INFO, f"{message}, and fipop leads from another place"
     return point(_OPERATOR, severity, "PodsNotReady", message, f"kubectl -n {found.namespace} describe pods")
 
 
@@ -185,40 +185,43 @@ def _judge_options(found: Installation) -> Iterator[Finding]:
     config_map = f"ConfigMap {names.SETTINGS_CONFIG_MAP}"
     edit = f"kubectl -n {found.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}"
     if not found.has_settings:
-        message = f"there is no {config_map} in namespace {found.namespace}"
+        message = f"{config_map} does not exist in namespace {found.namespace}"
         yield point(
-            _OPERATOR, Severity.CRITICAL, "NoOptions", message, "start the operator, which creates it"
+            _OPERATOR, Severity.CRITICAL, "NoOptions", message, "Start the operator, which creates it"
         )
     elif not found.bad_options:
         yield point(_OPERATOR, Severity.OK, "OptionsValid", f"every option of {config_map} is valid")
     for bad in found.bad_options:
-        value = f"{bad.value!r} " if bad.value else ""
-        yield point(_OPERATOR, Severity.CRITICAL, "BadOption", f"{bad.option}: {value}{bad.reason}", edit)
+        value = f": it is {bad.value!r}" if bad.value else ""
+        message = f"option {bad.option} {bad.reason}{value}"
+        yield point(_OPERATOR, Severity.CRITICAL, "BadOption", message, edit)
     for unwise in found.unwise_options:
-        yield point(_OPERATOR, Severity.INFO, "UnwiseOption", unwise, "docs/options.md")
+        yield point(_OPERATOR, Severity.INFO, "UnwiseOption", unwise, "docs/reference/options.md")
 
 
 def _judge_rollout(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     rollout = snapshot.installation.rollout
     if rollout is not None and rollout.phase is Phase.STOPPED:
-        message, advice = f"target {rollout.target}: {rollout.reason}", "correct chart or values, or retry"
-        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, f"{advice}: docs/rollouts.md")
+        message = f"the rollout of target {rollout.target} stopped: {rollout.reason}"
+        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, "docs/how-to/update-kube-vip.md")
     if rollout is not None and snapshot.installation.rollout_paused:
-        message = f"target {rollout.target}: kubevipRolloutPaused is true, no further guest is changed"
-        yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "docs/rollouts.md")
+        message = f"the rollout of target {rollout.target} is paused: kubevipRolloutPaused is true"
+        yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "docs/how-to/update-kube-vip.md")
     for each in snapshot.cache.floating_ips.all():
         for one in each.status.conditions:
             is_blocked = one.is_true and one.reason.startswith(("Chart", "ReleaseFailed"))
             if is_blocked and one.type in (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY):
-                yield point(_OPERATOR, Severity.WARNING, "RolloutBlocked", one.message, "docs/air-gap.md")
+                yield point(
+                    _OPERATOR, Severity.WARNING, "RolloutBlocked", one.message, "docs/how-to/air-gap.md"
+                )
                 return
 
 
 def _judge_ranges(snapshot: ClusterSnapshot, ranges: tuple[RangeReport, ...]) -> Iterator[Finding]:
     if not ranges and snapshot.is_read(Kind.RANGES):
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name="")
-        message = "there is no floating IP range: no guest gets an address"
-        advice = "edit examples/range.yaml and apply it"
+        message = "guest clusters get no address: no FloatingIPRange exists"
+        advice = "Edit examples/range.yaml and apply it"
         yield point(subject, Severity.INFO, "NoRange", message, advice)
     for each in ranges:
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
@@ -235,21 +238,19 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
     if not each.ready and not each.draining:
         yield point(subject, Severity.CRITICAL, each.reason, each.message, describe)
     elif usage is None:
-        message = "how full it is is not known: not everything that takes addresses could be read"
-        yield point(
-            subject, Severity.INFO, "Unknown", message, "bind the ClusterRole fipop-viewer to yourself"
-        )
+        message = "the usage of the range is not known: not all objects could be read"
+        yield point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
     elif each.state in ("Full", "NearlyFull"):
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"
-        message, advice = f"{taken} are used or in quarantine", "extend spec.iprange, or add a range"
+        message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
         yield point(subject, severity, each.state, message, advice)
     if each.reason == "HarvesterNotFound":
         yield point(subject, Severity.WARNING, each.reason, each.message, describe)
     if each.conflict:
         yield point(subject, Severity.WARNING, "Overlap", each.conflict, describe)
     if each.whole is not None and each.whole.out_of_range:
-        message = f"it no longer gives out {each.whole.out_of_range} of the addresses held from it"
+        message = f"{each.whole.out_of_range} held addresses are outside of the range"
         yield point(subject, Severity.WARNING, "OutOfRange", message, f"fipop who {each.name}")
 
 
@@ -265,7 +266,7 @@ def _judge_addresses(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                     name=text,
                     guests=frozenset(namespace for namespace, _ in having),
                 )
-                message = f"space {space}: {owners} have it"
+                message = f"address {text} has several owners in space {space}: {owners}"
                 yield point(subject, Severity.CRITICAL, "Duplicate", message, f"fipop who {text}")
 
 
@@ -281,7 +282,8 @@ def _judge_guest(
         about = Subject(section=subject.section, kind="FloatingIP", name=full_name, guests=guests)
         yield _judge_floating_ip(about, each, carried, snapshot.now)
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
-        yield point(subject, Severity.INFO, "NoFloatingIP", "it has no floating IP", "docs/guests.md")
+        message = f"guest cluster {name} has no FloatingIP"
+        yield point(subject, Severity.INFO, "NoFloatingIP", message, "docs/how-to/create-a-range.md")
     opted_in = any(each.opted_in for each in snapshot.cache.guest_clusters(summary.id))
     installs = snapshot.installation.settings.kubevip_guest_install.includes(opted_in=opted_in)
     for role, found in asked.programs.items() if asked is not None and installs else ():
@@ -291,9 +293,12 @@ def _judge_guest(
 
 
 _FAILED_STEPS = {
-    "kubeconfig": ("KubeconfigUnusable", "docs/guests.md lists the kubeconfigs that fipop accepts"),
-    "connection": ("Unreachable", "check that the guest is up, and that its agent is connected to Rancher"),
-    "objects": ("Unreadable", "check the rights of the guest's kubeconfig"),
+    "kubeconfig": ("KubeconfigUnusable", "docs/concepts/guest-cluster-reconciliation.md"),
+    "connection": (
+        "Unreachable",
+        "Check that the guest cluster runs, and that its agent is connected to Rancher",
+    ),
+    "objects": ("Unreadable", "Check the rights of the kubeconfig of the guest cluster"),
 }
 
 
@@ -305,9 +310,14 @@ def _judge_connection(
         is_new = any(each.is_provisioning for each in summary.floating_ips)
         yield point(subject, Severity.INFO if is_new else Severity.CRITICAL, reason, asked.problem, advice)
     elif asked is not None:
-        yield point(subject, Severity.OK, "Reachable", f"its API server answers: {asked.version}")
+        yield point(
+            subject,
+            Severity.OK,
+            "Reachable",
+            f"the API server of the guest cluster answered: {asked.version}",
+        )
     elif summary.reachable is False:
-        message = f"guest {summary.id} did not answer when the operator asked it last"
+        message = f"guest cluster {summary.id} did not answer the last request of the operator"
         advice = f"fipop check --guest {subject.name}"
         yield point(subject, Severity.WARNING, "Unreachable", message, advice)
 
@@ -324,9 +334,9 @@ def _judge_floating_ip(
         severity = Severity.INFO
     elif missing:
         severity, reason = Severity.CRITICAL, "NotInGuest"
-        message = f"{', '.join(missing)} is not in the guest's ConfigMap ({ready.reason})"
+        message = f"the ConfigMap of the guest cluster does not have {', '.join(missing)} ({ready.reason})"
     elif ready.is_true:
-        severity, message = Severity.OK, ", ".join(found.status.addresses)
+        severity, message = Severity.OK, f"the FloatingIP holds {', '.join(found.status.addresses)}"
     elif not held:
         severity = Severity.CRITICAL
     advice = f"kubectl -n {found.namespace} describe floatingip {found.name}"

@@ -17,7 +17,7 @@ _NO_STATUS = Condition(
     type=ConditionType.READY,
     verdict=Verdict.UNKNOWN,
     reason="NoStatus",
-    message="the operator has not looked at it yet",
+    message="The operator has not reconciled the FloatingIP yet.",
 )
 
 

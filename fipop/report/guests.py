@@ -136,12 +136,12 @@ def _service(found: Json) -> GuestService:
 async def _read_kubeconfig(client: KubeReader, snapshot: ClusterSnapshot, guest_id: str) -> bytes:
     cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
     if cluster is None:
-        raise FipopError("Rancher has no cluster of this id that you may read")
+        raise FipopError("Rancher has no cluster with this id that you can read")
     name = f"{cluster.name}{KUBECONFIG_SECRET_SUFFIX}"
     secret = await client.get(SECRETS, name, namespace=cluster.namespace)
     if secret is None:
         raise FipopError(
-            f"there is no Secret {cluster.namespace}/{name}: Rancher makes it when the guest is ready"
+            f"Secret {cluster.namespace}/{name} does not exist: Rancher creates it when the guest cluster is ready"
         )
     try:
         return base64.b64decode(as_text(as_mapping(secret.get("data")).get("value")), validate=True)

@@ -11,7 +11,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
 from fipop.operator.guests.chart_access import ChartAccessReader
 from fipop.rancher.objects import CREDENTIAL_NAMESPACE
-from fipop.report.findings import Finding, Section, Severity, Subject, point
+from fipop.report.findings import BIND_VIEWER, Finding, Section, Severity, Subject, point
 from fipop.report.snapshot import ClusterSnapshot
 
 _OWN_CLUSTER = "local"
@@ -22,14 +22,14 @@ def judge_rights(snapshot: ClusterSnapshot) -> list[Finding]:
     """Judge whether the reader may read what findings need."""
     if not snapshot.unread:
         subject = Subject(section=Section.API, kind="Right", name="")
-        return [point(subject, Severity.OK, "Readable", "everything could be read")]
+        return [point(subject, Severity.OK, "Readable", "all objects could be read")]
     return [
         point(
             Subject(section=Section.API, kind="Right", name=each.what),
             Severity.WARNING,
             "Unread",
             each.problem,
-            "bind the ClusterRole fipop-viewer to yourself",
+            BIND_VIEWER,
         )
         for each in snapshot.unread
     ]
@@ -47,13 +47,15 @@ async def probe_secret_rights(client: KubeClient, snapshot: ClusterSnapshot) -> 
         try:
             allowed = await _may_get_secrets(client, account, namespace)
         except ApiForbiddenError:
-            message = "not known: missing right: create subjectaccessreviews.authorization.k8s.io"
+            message = (
+                "the rights are not known: missing right: create subjectaccessreviews.authorization.k8s.io"
+            )
             subject = Subject(section=Section.RANCHER, kind="Secrets", name="")
-            return [point(subject, Severity.WARNING, "Unread", message, "docs/security.md")]
+            return [point(subject, Severity.WARNING, "Unread", message, "docs/concepts/security-model.md")]
         subject = Subject(section=Section.RANCHER, kind="Secrets", name=namespace)
-        message = f"the operator {'may' if allowed else 'may not'} get Secrets in {namespace}"
+        message = f"the operator {'can' if allowed else 'cannot'} get Secrets in namespace {namespace}"
         severity, reason = (Severity.OK, "Allowed") if allowed else (Severity.CRITICAL, "Forbidden")
-        advice = "add the namespace to the chart's secretNamespaces"
+        advice = "Add the namespace to secretNamespaces of the chart"
         found.append(point(subject, severity, reason, message, advice))
     return found
 
@@ -77,8 +79,8 @@ async def probe_charts(snapshot: ClusterSnapshot, helm: str | None) -> list[Find
         return []
     if helm is None:
         subject = Subject(section=Section.CHARTS, kind="Chart", name="")
-        message = "not tried: there is no helm program here"
-        return [point(subject, Severity.WARNING, "NotTried", message, "--helm PROGRAM")]
+        message = "the charts were not fetched: no helm program is on PATH"
+        return [point(subject, Severity.WARNING, "NotTried", message, "Name one with --helm PROGRAM")]
     cache = ChartCache(HelmRunner(helm))
     found = []
     try:
@@ -87,12 +89,10 @@ async def probe_charts(snapshot: ClusterSnapshot, helm: str | None) -> list[Find
             try:
                 chart = (await cache.get(wanted.source)).identity
             except ChartError as error:
-                advice = (
-                    "check that the source is right and that the operator's pods reach it: docs/options.md"
-                )
+                advice = "docs/how-to/air-gap.md"
                 found.append(point(subject, Severity.CRITICAL, error.condition, str(error), advice))
             else:
-                found.append(point(subject, Severity.OK, "Fetched", f"{chart.name} {chart.version}"))
+                found.append(point(subject, Severity.OK, "Fetched", f"fetched {chart.name} {chart.version}"))
     finally:
         await cache.close()
     return found
@@ -108,11 +108,11 @@ async def probe_credential(client: KubeClient, snapshot: ClusterSnapshot) -> lis
         problems = dict.fromkeys([(await reader.read(each)).problem_with(each.url) for each in found])
         severity, reason, message = Severity.WARNING, "CredentialUnused", "; ".join(filter(None, problems))
     except ChartAccessError as error:
-        severity, reason, message = Severity.WARNING, "Unread", f"not known: {error}"
+        severity, reason, message = Severity.WARNING, "Unread", f"could not read the credential: {error}"
     if not message:
         severity, reason = Severity.OK, "CredentialUsed"
-        message = "the credential for charts goes to their sources"
+        message = "the credential for charts is used for their sources"
     subject = Subject(
         section=Section.CHARTS, kind="Credential", name=installation.settings.kubevip_chart_secret
     )
-    return [point(subject, severity, reason, message, "docs/air-gap.md")] if found else []
+    return [point(subject, severity, reason, message, "docs/how-to/air-gap.md")] if found else []

@@ -46,7 +46,7 @@ _LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 2)))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadOption:
-    """An option whose value was not taken; `value` is cut and cleaned, or withheld if it may be a secret."""
+    """An option whose value was not taken; `value` is cut and cleaned, or hidden if it can be a secret."""
 
     option: str
     value: str
@@ -146,7 +146,7 @@ DEFAULTS = Settings(
 def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settings, tuple[BadOption, ...]]:
     """Read the ConfigMap's data; a bad value keeps that of `last_good`, an absent option has its default.
 
-    What is unknown in `last_good` stays so only while its value is bad.
+    An unknown option of `last_good` stays unknown while its value is bad.
     Bad options come in the order of the option table, unknown ones after them by name.
     """
     values: dict[str, Any] = {}
@@ -179,7 +179,7 @@ def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settin
 
 
 def parse_last_good(data: Mapping[str, str]) -> Settings:
-    """Read what `settings_data` made of settings in force; unknown is what it lacks, or what is bad by now."""
+    """Read what `settings_data` made of settings in force; missing or bad options are unknown."""
     unknown = frozenset(option.name for option in _OPTIONS)
     settings, _ = parse_settings(data, replace(DEFAULTS, unknown_options=unknown))
     return replace(settings, unknown_options=settings.unknown_options | (unknown - data.keys()))
@@ -187,41 +187,41 @@ def parse_last_good(data: Mapping[str, str]) -> Settings:
 
 def _no_option(name: str, known: Collection[str]) -> str:
     meant = [option for option in known if option.lower() == name.strip().lower()]
-    return "is no option of fipop" + (f", {meant[0]} is" if meant else "")
+    return "must be an option of fipop" + (f", such as {meant[0]}" if meant else "")
 
 
 def settings_data(settings: Settings) -> dict[str, str]:
-    """Give the settings as the data of a ConfigMap, one text for every option; parsing it gives them back."""
+    """Return the settings as the data of a ConfigMap, one text for every option; parsing it restores them."""
     return {option.name: _as_text(getattr(settings, option.field)) for option in _OPTIONS}
 
 
 def warnings(settings: Settings) -> tuple[str, ...]:
-    """Give a sentence for each choice that is legal and yet will not work as an admin expects."""
+    """Return a clause for each valid choice that does not work as an admin expects."""
     found = []
     namespace = settings.kubevip_namespace
     cloud_provider = _image_version(settings.kubevip_cloud_provider_chart_values)
     if cloud_provider is not None and cloud_provider <= (0, 0, 7) and namespace != "kube-system":
         found.append(
-            "the cloud provider's image v0.0.7 and older read their ConfigMap in kube-system only, not in "
-            f'kubevipNamespace "{namespace}": use v0.0.9 or newer'
+            f'image v0.0.7 of the cloud provider cannot read its ConfigMap in kubevipNamespace "{namespace}": it reads '
+            "kube-system only. Use v0.0.9 or newer"
         )
     if cloud_provider == (0, 0, 8) and namespace != "default":
         found.append(
-            "the cloud provider's image v0.0.8 looks for its ConfigMap in namespace default, not in "
-            f'kubevipNamespace "{namespace}": use v0.0.9 or newer'
+            f'image v0.0.8 of the cloud provider cannot read its ConfigMap in kubevipNamespace "{namespace}": it reads '
+            "default only. Use v0.0.9 or newer"
         )
     kube_vip = _image_version(settings.kubevip_chart_values)
     if kube_vip is not None and any(first <= kube_vip <= last for first, last in _LOSES_ADDRESSES):
         version = ".".join(str(part) for part in kube_vip)
-        found.append(f"kube-vip v{version} is known to lose addresses: use v1.2.3 or newer")
+        found.append(f"kube-vip v{version} loses addresses. Use v1.2.3 or newer")
     soak, deadline = (
         settings.kubevip_rollout_min_success_seconds,
         settings.kubevip_rollout_progress_deadline_seconds,
     )
     if soak >= deadline:
         found.append(
-            f"kubevipRolloutMinSuccessTime {soak} is not below kubevipRolloutProgressDeadline {deadline}: no guest "
-            "can succeed in time"
+            f"kubevipRolloutMinSuccessTime must be below kubevipRolloutProgressDeadline {deadline}: it is {soak}, so "
+            "no guest cluster can succeed in time"
         )
     return tuple(found)
 

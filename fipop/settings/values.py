@@ -1,6 +1,6 @@
 """How the options of kube-fip-config are written: one reader for each kind of value.
 
-A reader gives the value or raises SettingsError, whose text says what the option takes and never what stood there.
+A reader returns the value or raises SettingsError. Its text is "must …" and never has the value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REPO_URL_REASON = "must be the http:// or https:// URL of a chart repository"
 
 
 class SettingsError(FipopError):
-    """One value is bad; the text says what the option takes, never what stood there."""
+    """One value is bad; the text is "must …" and never has the value."""
 
 
 class LogLevel(StrEnum):
@@ -98,7 +98,7 @@ class Amount:
     is_percent: bool = False
 
     def of(self, total: int) -> int:
-        """Give how many of `total` that is, rounded down."""
+        """Return the number for a fleet of `total` guest clusters, rounded down."""
         return self.number * total // 100 if self.is_percent else self.number
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartValues:
-    """The admin's YAML for a chart: its text, and what it says. No repr shows them: they may hold secrets."""
+    """The YAML of an admin for a chart: its text and its values. No repr shows them: they can have secrets."""
 
     text: str = field(repr=False)
     values: Mapping[str, JsonValue] = field(repr=False, compare=False)
@@ -122,7 +122,7 @@ def parse_chart_values(text: str) -> ChartValues:
 
 
 def parse_choice(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
-    """Give the reader of an enum; case does not matter, as it never did."""
+    """Return the reader of an enum; case does not matter."""
 
     def parse(text: str) -> StrEnum:
         for choice in kind:
@@ -158,12 +158,12 @@ def parse_seconds(text: str) -> int:
 
 
 def parse_concurrency(text: str) -> int:
-    """Read how many helms may run at once."""
+    """Read the maximum number of helm processes."""
     return _parse_number(text, MAX_HELM_CONCURRENCY)
 
 
 def parse_amount(least: int) -> Callable[[str], Amount]:
-    """Give the reader of a count of at least `least`, or a percentage."""
+    """Return the reader of a count of at least `least`, or a percentage."""
 
     def parse(text: str) -> Amount:
         found = _AMOUNT.fullmatch(text.strip())
@@ -179,7 +179,7 @@ def parse_port(text: str) -> int:
     """Read a port that is free for the metrics."""
     port = _parse_number(text, MAX_PORT)
     if port == HEALTH_PORT:
-        raise SettingsError(f"{HEALTH_PORT} is the port of the health probes")
+        raise SettingsError(f"must not be {HEALTH_PORT}, the port of the health probes")
     return port
 
 
@@ -206,7 +206,7 @@ def parse_release_name(text: str) -> str:
 
 
 def parse_repo_url(text: str) -> str:
-    """Read the URL of a chart repository; "" is fine where both charts come from elsewhere."""
+    """Read the URL of a chart repository; "" is valid if both charts have a reference."""
     url = text.strip()
     if not url:
         return ""
@@ -220,18 +220,18 @@ def parse_repo_url(text: str) -> str:
         raise SettingsError(REPO_URL_REASON)
     if "@" in parts.netloc:
         # It would reach helm's command line, and logs on the way.
-        raise SettingsError("must not hold a user or password")
+        raise SettingsError("must not have a user or password")
     if "?" in url or "#" in url:
         # A token's usual place.
         raise SettingsError(
-            "must not hold a query or fragment, which conditions, logs and command lines would show"
+            "must not have a query or fragment, which conditions, logs and command lines would show"
         )
     _refuse_link(parts.hostname or "")
     return url
 
 
 def parse_chart_ref(text: str) -> str:
-    """Read the reference of a chart: OCI, or an archive that is mounted into our pod; "" for none."""
+    """Read the reference of a chart: OCI, or an archive that is mounted into the pod; "" for none."""
     ref = text.strip()
     if len(ref) <= _MAX_URL and _CHART_FILE.fullmatch(ref) and "/../" not in ref:
         return ref
@@ -241,7 +241,7 @@ def parse_chart_ref(text: str) -> str:
         )
     port = _PORT.search(ref)
     if port and not 1 <= int(port[1]) <= MAX_PORT:
-        raise SettingsError(f"its port must be from 1 to {MAX_PORT}")
+        raise SettingsError(f"must have a port from 1 to {MAX_PORT}")
     _refuse_link(urlsplit(ref).hostname or "")
     return ref
 
@@ -249,11 +249,11 @@ def parse_chart_ref(text: str) -> str:
 def _refuse_link(host: str) -> None:
     if is_link_host(host):
         # Where clouds hand out machine credentials: helm would fetch them, and its failure would tell.
-        raise SettingsError("must not lead to a link-local address or a metadata service")
+        raise SettingsError("must not be at a link-local address or a metadata service")
 
 
 def parse_object_name(text: str) -> str:
-    """Read the name of a Secret or ConfigMap in our namespace; "" for none."""
+    """Read the name of a Secret or ConfigMap in the namespace of fipop; "" for none."""
     name = text.strip()
     if name and not is_object_name(name):
         raise SettingsError("must be the name of an object: a-z, 0-9, - and ., at most 253 characters")
@@ -264,7 +264,7 @@ def parse_digest(text: str) -> str:
     """Read the digest that a chart's archive must have; "" for any."""
     digest = text.strip().lower()
     if digest and not _DIGEST.fullmatch(digest):
-        raise SettingsError("must be sha256: and 64 hex digits, as `sha256sum` gives them, or empty")
+        raise SettingsError("must be sha256: and the 64 hex digits of `sha256sum`, or empty")
     return digest
 
 

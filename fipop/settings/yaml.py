@@ -1,9 +1,9 @@
-"""YAML that strangers wrote, read in bounded time and memory, as the JSON that helm would make of it.
+"""Untrusted YAML, read in bounded time and memory, as the JSON that helm would make of it.
 
 Bounded: size, depth and the absence of aliases are checked on the stream of events, before a value is built.
 Explicit tags but `!!str` are refused there too: PyYAML's constructors trust them, and then fail with its words.
 As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30`
-are texts), and keys become texts. No error quotes the document, for it may hold a secret.
+are texts), and keys become texts. No error quotes the document, because it can have a secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import yaml
 from fipop.errors import FipopError
 
 YamlPlace: TypeAlias = tuple[str | int | None, ...]
-"""Where a value stands: keys as they are written, positions in lists; None for, and in, a key that is no scalar."""
+"""The place of a value: keys as they are written, positions in lists; None for, and in, a key that is no scalar."""
 JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | int | float | bool | None"
 
 MAX_YAML_BYTES = 64 * 1024
@@ -28,7 +28,7 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 class YamlRefusedError(FipopError):
-    """The text is not the YAML we take; `reason` says why, without a word of the text itself."""
+    """The text is not valid YAML here; `reason` is "must …" and never quotes the text."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -78,17 +78,17 @@ def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise YamlRefusedError("is not a YAML mapping")
+        raise YamlRefusedError("must be a YAML mapping")
     return value
 
 
 def iterate_yaml_scalars(
     data: bytes, *, below: Sequence[str], max_bytes: int
 ) -> Iterator[tuple[YamlPlace, JsonValue]]:
-    """Read one YAML document and give the scalars below a place in it, one by one: where each stands there, and it.
+    """Read one YAML document and yield the place and value of each scalar below a place in it.
 
-    No more than one of them is in memory at a time, for documents of megabytes. A key given twice is given twice.
-    Raises YamlRefusedError, maybe after much was given.
+    Only one of them is in memory at a time, for documents of megabytes. A repeated key is yielded again.
+    Raises: YamlRefusedError, possibly after some values.
     """
     if len(data) > max_bytes:
         raise YamlRefusedError(f"is longer than {max_bytes} bytes")
@@ -100,14 +100,14 @@ def iterate_yaml_scalars(
         for event in _checked_events(data):
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:
-                raise YamlRefusedError("is more than one YAML document")
+                raise YamlRefusedError("must be one YAML document")
             scalar = walk.take(event)
             if scalar is not None and walk.place[: len(prefix)] == prefix:
                 yield walk.place[len(prefix) :], _build_scalar(loader, scalar)
 
 
 class _Walk:
-    """Follows the events of a document and knows where in it the last scalar stands."""
+    """Follows the events of a document and knows the place of the last scalar."""
 
     def __init__(self) -> None:
         self._place: list[str | int | None] = []
@@ -119,7 +119,7 @@ class _Walk:
         return tuple(self._place)
 
     def take(self, event: yaml.Event) -> yaml.ScalarEvent | None:
-        """Go on by one event, and give it if it is a scalar that is a value, and no key."""
+        """Advance by one event; return it if it is a scalar value, not a key."""
         if isinstance(event, yaml.CollectionEndEvent):
             self._place.pop()
             self._at_key.pop()
@@ -153,16 +153,16 @@ def _build_scalar(loader: _JsonLoader, event: yaml.ScalarEvent) -> JsonValue:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Give what PyYAML raises as our error."""
+    """Raise YamlRefusedError for the errors of PyYAML."""
     try:
         yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise YamlRefusedError(f"is not YAML{where}") from None
+        raise YamlRefusedError(f"must be YAML{where}") from None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
         # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
-        raise YamlRefusedError("is not YAML") from None
+        raise YamlRefusedError("must be YAML") from None
 
 
 def _checked_events(source: str | bytes) -> Iterator[yaml.Event]:
@@ -170,14 +170,14 @@ def _checked_events(source: str | bytes) -> Iterator[yaml.Event]:
     depth = 0
     for event in yaml.parse(source, yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise YamlRefusedError("holds a YAML alias")
+            raise YamlRefusedError("must not have a YAML alias")
         tag = getattr(event, "tag", None)
         if tag is not None and not (tag == _TEXT_TAG and isinstance(event, yaml.ScalarEvent)):
-            raise YamlRefusedError("holds a YAML tag")
+            raise YamlRefusedError("must not have a YAML tag")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_YAML_DEPTH:
-                raise YamlRefusedError(f"is nested deeper than {MAX_YAML_DEPTH} levels")
+                raise YamlRefusedError(f"must be nested at most {MAX_YAML_DEPTH} levels deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         yield event
@@ -188,13 +188,13 @@ def _as_json(value: object) -> JsonValue:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise YamlRefusedError("holds a number that JSON does not know")
+            raise YamlRefusedError("must have only numbers that JSON knows")
         return value
     if isinstance(value, dict):
         return {_as_key(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_as_json(item) for item in value]
-    raise YamlRefusedError("holds a value that JSON does not know")
+    raise YamlRefusedError("must have only values that JSON knows")
 
 
 def _as_key(key: object) -> str:
@@ -202,4 +202,4 @@ def _as_key(key: object) -> str:
         return "true" if key else "false"
     if isinstance(key, (str, int, float)):
         return str(key)
-    raise YamlRefusedError("holds a key that is no text")
+    raise YamlRefusedError("must have only texts as keys")

@@ -8,15 +8,16 @@ from types import MappingProxyType
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
-from fipop.errors import CarriedElsewhereError, ChartError, InstallBlockedError
+from fipop.errors import AddressConflictError, ChartError, InstallBlockedError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, PassReport, ReleaseReport
+from fipop.texts import sentence
 
 FloatingIPName = tuple[str, str]
 
 _LEFT = {
-    "RolloutPending": "the rollout has not reached this guest",
-    "RolledBack": "the rollout failed here and was taken back",
+    "RolloutPending": "the rollout has not reached this guest cluster",
+    "RolledBack": "the rollout failed in this guest cluster and was rolled back",
 }
 """Why a drift is left as it is."""
 _TOLD = 3
@@ -53,7 +54,7 @@ class GuestObservation:
 
 def provisioning(*, installs: bool) -> GuestObservation:
     """Observe a new guest cluster to which Rancher has never connected: it is not expected to answer yet."""
-    message = "Rancher has not connected to the new guest cluster yet: fipop waits for it"
+    message = "Rancher has not connected to the new guest cluster yet."
     finding = Finding(verdict=Verdict.UNKNOWN, reason="GuestProvisioning", message=message)
     unseen = finding if installs else None
     return GuestObservation(reachable=None, unreachable=finding, kube_vip=unseen, cloud_provider=unseen)
@@ -61,7 +62,7 @@ def provisioning(*, installs: bool) -> GuestObservation:
 
 def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:
     """Observe a guest that no pass could be made over; `installs` tells whether fipop keeps releases there."""
-    finding = Finding(verdict=Verdict.FALSE, reason=reason, message=message)
+    finding = Finding(verdict=Verdict.FALSE, reason=reason, message=sentence(message))
     unseen = replace(finding, verdict=Verdict.UNKNOWN) if installs else None
     return GuestObservation(reachable=False, unreachable=finding, kube_vip=unseen, cloud_provider=unseen)
 
@@ -80,14 +81,16 @@ def observe(
     nothing is done about releases.
     """
     if not report.reachable:
-        message = str(report.error or "the guest did not answer")
+        message = str(report.error or f"guest cluster {report.guest_id} did not answer")
         return unreachable("GuestUnreachable", message, installs=installs)
     configured = {
         name: _configured(report, name, _claims(addresses, contested)) for name, addresses in served.items()
     }
     if installs and not report.releases:
         # The ConfigMap alone would make the guest look well.
-        unseen = Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=str(report.error or ""))
+        unseen = Finding(
+            verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=sentence(str(report.error or ""))
+        )
         return GuestObservation(
             reachable=True, configured=configured, served=served, kube_vip=unseen, cloud_provider=unseen
         )
@@ -104,63 +107,74 @@ def observe(
 
 
 def _claims(addresses: Iterable[str], contested: Mapping[str, tuple[str, ...]]) -> str:
-    """Say who claims an address that this guest holds and carries: it is told, and stands in nobody's way."""
+    """Return which guest clusters claim an address that this one holds and carries: it changes nothing."""
     told = [
-        f"guest {', '.join(contested[address][:_TOLD])} says that it carries {address}, too"
+        f"Address {address} is also in use in guest cluster {', '.join(contested[address][:_TOLD])}. Remove it there."
         for address in addresses
         if address in contested
     ]
-    return "; ".join(told)
+    return " ".join(told)
 
 
 def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Finding:
     config_map = report.config_map
-    if isinstance(config_map.error, CarriedElsewhereError):
-        return Finding(verdict=Verdict.FALSE, reason="CarriedElsewhere", message=str(config_map.error))
+    if isinstance(config_map.error, AddressConflictError):
+        return Finding(
+            verdict=Verdict.FALSE, reason="AddressConflict", message=sentence(str(config_map.error))
+        )
     if config_map.error is not None:
-        return Finding(verdict=Verdict.FALSE, reason="WriteFailed", message=str(config_map.error))
+        return Finding(verdict=Verdict.FALSE, reason="WriteFailed", message=sentence(str(config_map.error)))
     if config_map.outcome is ConfigMapOutcome.WITHHELD:
-        message = "the address was not confirmed as this floating IP's own: nothing was written"
-        return Finding(verdict=Verdict.FALSE, reason="Withheld", message=message)
+        message = f"No address was written to guest cluster {report.guest_id}: its reservation is not confirmed yet."
+        return Finding(verdict=Verdict.FALSE, reason="OwnershipUnconfirmed", message=message)
     if config_map.outcome is ConfigMapOutcome.NOT_TRIED:
-        message = str(report.error or "the ConfigMap was not looked at")
+        message = sentence(str(report.error or "the ConfigMap kubevip of the guest cluster was not read"))
         return Finding(verdict=Verdict.FALSE, reason="NotTried", message=message)
     blocked = [key for key in config_map.blocked if name in key.floating_ips]
     if blocked:
         keys = ", ".join(key.name for key in blocked)
-        message = f'somebody else\'s value stands in {keys}; updateConfigMap: "true" overwrites it'
+        message = (
+            f"ConfigMap kubevip in the guest cluster has foreign values in {keys}. "
+            'Remove them, or set annotation updateConfigMap: "true" to overwrite them.'
+        )
         return Finding(verdict=Verdict.FALSE, reason="ForeignValue", message=message)
     contradicting = [each for each in config_map.contradictions if each.floating_ip == name]
     if contradicting:
         keys = ", ".join(each.key for each in contradicting)
-        message = f"an older floating IP of this guest wants another value for {keys}, which stands"
+        message = (
+            f"An older FloatingIP of this guest cluster sets other values for {keys}, and those are in use. "
+            "Set the same values in both."
+        )
         return Finding(verdict=Verdict.FALSE, reason="Contradiction", message=message)
     return Finding(verdict=Verdict.TRUE, reason="Configured", message=claims)
 
 
 def judge_release(release: ReleaseReport, unknown_options: Iterable[str]) -> Finding:
     """Judge one release of a guest, for a condition of its floating IPs and for `fipop check`."""
-    place = f"release {release.namespace}/{release.name}"
+    place = f"{release.namespace}/{release.name}"
+    name = f"Release {place}"
     if release.error is not None:
         reason = (
             release.error.condition
             if isinstance(release.error, (ChartError, InstallBlockedError))
             else "ReleaseFailed"
         )
-        return Finding(verdict=Verdict.FALSE, reason=reason, message=f"{place}: {release.error}")
+        text = str(release.error)
+        message = sentence(text if place in text else f"{name} is not as configured: {text}")
+        return Finding(verdict=Verdict.FALSE, reason=reason, message=message)
     readiness = release.readiness
     verdict = Verdict.TRUE if readiness.ready else Verdict.FALSE
-    notes = [readiness.message] if readiness.message else []
+    notes = [sentence(readiness.message)] if readiness.message else []
     if release.left_because:
-        notes.append(f"{release.drift}: {_LEFT[release.left_because]}")
+        notes.append(f"{name} is left as it is ({release.drift}): {_LEFT[release.left_because]}.")
     elif release.drift:
-        notes.append(f"differs from what is wanted ({release.drift}); kubevipUpdate: true would change it")
+        notes.append(f"{name} is left as it is ({release.drift}). Set kubevipUpdate: true to update it.")
     if release.doubt is not None:
-        notes.append(f"runs as before, as what the options ask for cannot be had: {release.doubt}")
+        notes.append(f"{name} keeps its chart: {release.doubt}.")
     if release.renamed:
-        notes.append(f"{place} keeps its name and namespace")
+        notes.append(f"{name} keeps its name and namespace.")
     if release.beside:
-        notes.append(f"the guest also runs kube-vip by release {', '.join(release.beside[:_TOLD])}")
+        notes.append(f"Release {', '.join(release.beside[:_TOLD])} also runs kube-vip. Remove one.")
     reason = "Ready" if readiness.ready else "NotReady"
     if readiness.ready and release.doubt is not None:
         reason = release.doubt.condition
@@ -171,14 +185,14 @@ def judge_release(release: ReleaseReport, unknown_options: Iterable[str]) -> Fin
     if unknown_options:
         reason = "OptionUnknown"
         notes.insert(0, _describe_unknown(unknown_options))
-    return Finding(verdict=verdict, reason=reason, message="; ".join(notes))
+    return Finding(verdict=verdict, reason=reason, message=" ".join(notes))
 
 
 def _describe_unknown(options: Iterable[str]) -> str:
-    """Say what bad options hold up."""
+    """Return what bad options hold up."""
     return (
-        f"kube-fip-config: no good value is known of {', '.join(sorted(options))}: nothing is installed, upgraded or "
-        "removed in any guest"
+        f"ConfigMap kube-fip-config has no valid value of {', '.join(sorted(options))}: fipop installs, upgrades and "
+        "removes nothing in guest clusters. Correct it."
     )
 
 

@@ -102,9 +102,14 @@ async def test_a_range_that_nobody_uses_can_be_deleted(guarded: ControlPlane, st
 @pytest.mark.parametrize(
     ("capacity", "says"),
     [
-        ({"used": 3, "outOfRange": 0}, "3 addresses held and 0 held out of range"),
-        ({"used": 1}, "1 addresses held"),
-        ({"used": 0, "outOfRange": 2}, "0 addresses held and 2 held out of range"),
+        ({"used": 3, "outOfRange": 0}, "3 addresses are held, and 0 outside"),
+        ({"used": 1}, "1 addresses are held"),
+        ({"used": 0, "outOfRange": 2}, "0 addresses are held, and 2 outside"),
+    ],
+    ids=[
+        "capacity0-3 addresses held and 0 held out of range",
+        "capacity1-1 addresses held",
+        "capacity2-0 addresses held and 2 held out of range",
     ],
 )
 async def test_a_range_whose_addresses_are_held_stays_and_the_refusal_says_what_to_do(
@@ -143,7 +148,7 @@ async def test_a_restore_by_rancher_backup_prunes_a_range_in_use_and_no_other_ac
     path = await make_range(guarded, "not-in-the-backup", {"capacity": {"used": 3}})
     await guarded.client.create(BINDINGS, binding_of(RESTORE, OTHER))
     try:
-        with pytest.raises(ToolFailedError, match="still has 3 addresses held"):
+        with pytest.raises(ToolFailedError, match="3 addresses are held"):
             await guarded.kubectl("delete", "fiprange", "not-in-the-backup", f"--as={OTHER}")
         await guarded.kubectl("delete", "fiprange", "not-in-the-backup", f"--as={RESTORE}")
     finally:

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("bare-stack")
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fipop-operator"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 TENANT = "tenant"
-TERM_OVER = "this replica leads no more"
+TERM_OVER = "This replica stopped leading"
 EXIT_SECONDS = 2.0
 """After a clean exit another leads within this time."""
 KILL_SECONDS = 20.0

@@ -42,7 +42,7 @@ async def test_where_the_new_address_cannot_be_had_the_old_one_stays_and_the_con
     await tenant.served("holder")
     await tenant.served("web")
     await tenant.change("web", ipaddress=f"{tenant.net}{wish}")
-    found = await tenant.refused("web", reason, words=f"{tenant.net}5 stays")
+    found = await tenant.refused("web", reason, words=f"keeps {tenant.net}5")
     assert found["status"]["addresses"] == [f"{tenant.net}5"]
     assert found["spec"]["ipaddress"] == f"{tenant.net}{wish}", "the wish is the admin's: it stays as written"
     assert await tenant.holders() == {f"{tenant.net}9": "holder", f"{tenant.net}5": "web"}
@@ -89,7 +89,7 @@ async def test_a_full_range_takes_nobody_in_and_who_wanted_there_stays_until_it_
     await tenant.ask("web", old)
     await tenant.served("web")
     await tenant.move("web", new)
-    found = await tenant.refused("web", "RangeFull", words=f"{tenant.net}1 stays")
+    found = await tenant.refused("web", "RangeFull", words=f"keeps {tenant.net}1")
     assert found["status"]["range"] == old
     await tenant.change_range(new, iprange=f"{tenant.net}128-{tenant.net}129")
     assert await tenant.served("web", seconds=5) == [f"{tenant.net}129"]
@@ -184,7 +184,7 @@ async def test_who_asks_for_both_families_later_keeps_what_it_has_until_both_can
     await tenant.ask("web", pool)
     await tenant.served("web")
     await tenant.change("web", ipFamilyPolicy="RequireDualStack")
-    found = await tenant.refused("web", "FamilyMissing", words=f"{tenant.net}1 stays")
+    found = await tenant.refused("web", "FamilyMissing", words=f"keeps {tenant.net}1")
     assert found["status"]["addresses"] == [f"{tenant.net}1"]
     await tenant.change_range(pool, iprange=f"{tenant.net}0/24,{tenant.net6}/64")
 
@@ -213,7 +213,7 @@ async def test_an_address_of_another_family_that_cannot_be_had_costs_nothing_tha
     await tenant.ask("web", pool, ipFamilies=["IPv6"])
     assert await tenant.served("web") == [f"{tenant.net6}1"]
     await tenant.change("web", ipFamilies=["IPv4"], ipaddress=f"{tenant.net}5")
-    found = await tenant.refused("web", "AddressInUse", words=f"{tenant.net6}1 stays")
+    found = await tenant.refused("web", "AddressInUse", words=f"keeps {tenant.net6}1")
     assert found["status"]["addresses"] == [f"{tenant.net6}1"]
 
 

@@ -139,7 +139,7 @@ async def test_log_level_trace_tells_each_request_without_its_body(
 
     async def is_told() -> Json | None:
         found = lines(
-            operator, "request", verb="create", path="/apis/kubefip.k8s.binbash.org/v1/floatingipreservations"
+            operator, "Request", verb="create", path="/apis/kubefip.k8s.binbash.org/v1/floatingipreservations"
         )
         return found[-1] if found else None
 
@@ -223,18 +223,18 @@ async def test_trace_ipam_data_logs_every_range_and_address_after_a_round(
     await ask(stack, "counted")
 
     async def is_told() -> list[Json]:
-        return lines(operator, "ipam data: address", owner=f"{TENANT}/counted", range="pool", state="held")
+        return lines(operator, "IPAM data of address", owner=f"{TENANT}/counted", range="pool", state="held")
 
     [told, *_] = await eventually(is_told)
     assert told["address"].startswith("10.0.0.")
-    counts = lines(operator, "ipam data: range", range="pool")[-1]
+    counts = lines(operator, "IPAM data of range", range="pool")[-1]
     assert counts["total"] == counts["used"] + counts["free"] + counts["quarantined"] == 254
 
     await in_force(stack, traceIpamData="false")
     before = len(read_log(operator))
     await ask(stack, "uncounted")
     await in_force(stack)
-    assert not [line for line in read_log(operator)[before:] if line["message"].startswith("ipam data")]
+    assert not [line for line in read_log(operator)[before:] if line["message"].startswith("IPAM data")]
 
 
 # What a bad value does not do
@@ -255,21 +255,21 @@ async def test_a_bad_value_keeps_the_last_good_one_and_is_told(
     good = good or str(stack.fleet.ports.reserve())
 
     def changes() -> int:
-        return sum(option in line["changed"] for line in lines(operator, "settings changed"))
+        return sum(option in line["changed"] for line in lines(operator, "Settings changed"))
 
     await stack.set_options(**{option: good})
     if option == "metricsPort":
         operator.metrics_url = f"http://127.0.0.1:{good}/metrics"
         await eventually(operator.metrics)
     await in_force(stack)
-    before, told = changes(), len(lines(operator, "bad option", option=option))
+    before, told = changes(), len(lines(operator, "Option is invalid", option=option))
     await stack.set_options(**{option: bad})
 
     async def is_told() -> bool:
         return bool(await events_with(stack, "BadOption", option)) and await count_bad_options(stack) == 1
 
     await eventually(is_told, what=f"{option} to be told")
-    assert len(lines(operator, "bad option", option=option)) == told + 1
+    assert len(lines(operator, "Option is invalid", option=option)) == told + 1
     await in_force(stack)
     # What was in force all the time is what the good value asks for: it is no change.
     await in_force(stack, **{option: good})
@@ -307,7 +307,7 @@ async def test_a_missing_config_map_is_made_from_the_charts_defaults_also_when_i
     assert made["data"] == defaults
 
     async def is_back() -> bool:
-        changed = [line["changed"] for line in lines(operator, "settings changed")]
+        changed = [line["changed"] for line in lines(operator, "Settings changed")]
         return changed[-2:] == [["kubevipReleaseName"], ["kubevipReleaseName"]]
 
     await eventually(is_back, what="the defaults to be in force again")

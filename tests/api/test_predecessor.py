@@ -100,7 +100,7 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
 
     async def has_looked_on() -> bool:
         """Whether the operator saw again and again that the predecessor works: it is at rest between."""
-        paths = [line["path"] for line in read_log(operator) if line["message"] == "request"]
+        paths = [line["path"] for line in read_log(operator) if line["message"] == "Request"]
         return len([path for path in paths if path.endswith("/kube-fip-operator")]) > 3
 
     await eventually(has_looked_on, seconds=30)

@@ -96,8 +96,8 @@ async def test_a_range_that_cannot_be_read_says_why_and_what_it_gave_out_stays(t
     await tenant.ask("web", pool)
     await tenant.served("web")
     await tenant.change_range(pool, iprange=f"{tenant.net}9-{tenant.net}1")
-    await ready(tenant, pool, "False", words="reversed")
-    found = await tenant.refused("web", "RangeInvalid", words=f"{tenant.net}1 stays")
+    await ready(tenant, pool, "False", words="must not end below")
+    found = await tenant.refused("web", "RangeInvalid", words=f"keeps {tenant.net}1")
     assert found["status"]["addresses"] == [f"{tenant.net}1"]
     await tenant.change_range(pool, iprange=f"{tenant.net}0/25")
     assert await tenant.served("web") == [f"{tenant.net}1"]
@@ -176,10 +176,10 @@ async def test_a_range_in_use_cannot_be_deleted_without_its_annotation_and_finds
     await tenant.ask("web", pool)
     await tenant.served("web")
     await tenant.capacity(pool, used=1)
-    with pytest.raises(ApiError, match="still has 1 addresses held"):
+    with pytest.raises(ApiError, match="1 addresses are held"):
         await stack.client.delete(f"{RANGES}/{pool}")
     await tenant.drop_range(pool)
-    found = await tenant.refused("web", "RangeNotFound", words=f"{tenant.net}1 stays")
+    found = await tenant.refused("web", "RangeNotFound", words=f"keeps {tenant.net}1")
     assert found["status"]["addresses"] == [f"{tenant.net}1"]
     assert await tenant.holders() == {f"{tenant.net}1": "web"}
     await tenant.offer("pool", f"{tenant.net}0/24")

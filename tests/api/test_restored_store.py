@@ -308,7 +308,7 @@ async def nothing_is_given_out_twice(there: Fleet, recorder: Recorder) -> None:
 
     async def early_is_told() -> bool:
         found = condition(await stack.floating_ip(guests["early"].cluster_id, "early"), "GuestConfigured")
-        assert found["reason"] == "CarriedElsewhere", found
+        assert found["reason"] == "AddressConflict", found
         return guests["heir"].cluster_id in found["message"] and INHERITED in found["message"]
 
     await eventually(early_is_told, seconds=90, what="the owner to learn who has its address")

@@ -338,7 +338,7 @@ async def test_a_watch_that_breaks_off_takes_no_other_with_it_that_waits_for_its
         await until(lambda: any((a.verb, a.status) == ("watch", status) for a in proxy.asked))
         proxy.schedule = Schedule()
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system", after=before)
-    assert "watching hangs; it starts afresh" not in caplog.messages
+    assert "Watching hung, restarting it" not in caplog.messages
 
 
 async def test_a_watch_that_nobody_runs_any_more_is_noticed_and_started_afresh(
@@ -364,7 +364,7 @@ async def test_a_watch_that_nobody_runs_any_more_is_noticed_and_started_afresh(
         loops[0].call_soon_threadsafe(cancel_watch)
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system", after=before)
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert record.message == "watching hangs; it starts afresh"
+    assert record.message == "Watching hung, restarting it"
     assert record.__dict__["resources"] == "namespaces"
 
 
@@ -391,8 +391,8 @@ async def test_nothing_is_taken_to_hang_because_of_the_api_server(
         await seen.wait_for("namespaces", EventType.ADDED, name)
         await signs_of_life(watcher, "namespaces", number=2)
     assert {
-        "watching hangs; it starts afresh",
-        "watching broke off; it starts afresh",
+        "Watching hung, restarting it",
+        "Watching broke off, restarting it",
     }.isdisjoint(caplog.messages)
 
 

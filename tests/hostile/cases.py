@@ -208,7 +208,7 @@ def http(head: str, body: bytes = b"") -> bytes:
     return head.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n" + body
 
 
-UNREACHABLE = "cannot (list|get|create)"
+UNREACHABLE = "could not (list|get|create)"
 TRANSPORT = [
     Case(name=f"transport-{name}", says=UNREACHABLE, guest=always(answer))
     for name, answer in {
@@ -295,27 +295,27 @@ MANY_SECRETS = [
 SURVEYS = [
     Case(name=f"survey-{name}", says=says, guest=twisted(lists(plural), answer), opted_in=True)
     for name, plural, answer, says in (
-        ("secrets-hang-up", "secrets", raw(b""), "cannot list Secret"),
+        ("secrets-hang-up", "secrets", raw(b""), "could not list Secret"),
         (
             "secrets-without-end",
             "secrets",
             listing(*MANY_SECRETS, **{"continue": "more"}),
-            "cannot list Secret",
+            "could not list Secret",
         ),
-        ("secrets-forbidden", "secrets", failure(403, "Forbidden", HIDDEN), "cannot list Secret"),
-        ("daemon-sets-large", "daemonsets", Reply(body=b" " * 3 * MIB), "cannot list DaemonSet"),
+        ("secrets-forbidden", "secrets", failure(403, "Forbidden", HIDDEN), "could not list Secret"),
+        ("daemon-sets-large", "daemonsets", Reply(body=b" " * 3 * MIB), "could not list DaemonSet"),
         (
             "daemon-sets-of-lists",
             "daemonsets",
             listing({"metadata": {}, "spec": []}, version=[]),
-            "cannot list DaemonSet",
+            "could not list DaemonSet",
         ),
-        ("deployments-gone", "deployments", failure(404, "NotFound", HIDDEN), "cannot list Deployment"),
+        ("deployments-gone", "deployments", failure(404, "NotFound", HIDDEN), "could not list Deployment"),
         (
             "date-9999",
             "daemonsets",
             Reply(headers={"Date": "Fri, 31 Dec 9999 23:59:59 GMT"}),
-            "cannot list DaemonSet",
+            "could not list DaemonSet",
         ),
     )
 ]
@@ -370,7 +370,7 @@ def blanks() -> bytes:
     return gzip.compress(b" " * 400 * MIB, 9)
 
 
-HELM_SAYS = "helm says"
+HELM_SAYS = "helm reported"
 RELEASES = [
     Case(
         name=f"release-{name}",
@@ -401,8 +401,8 @@ def denied(message: str) -> Reply:
     return failure(403, "Forbidden", f'admission webhook "deny.example" denied the request: {message}')
 
 
-WEBHOOK = "(admission webhook|may not do that|did not tell plainly)"
-DOOR = "(a redirect, which is not followed|did not answer|answered what is not passed on)"
+WEBHOOK = "(admission webhook|does not have the right|no known cause)"
+DOOR = "(a redirect, which is not followed|did not answer|fipop refused the answer)"
 HELM = [
     Case(
         name=f"helm-{name}",

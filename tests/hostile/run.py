@@ -166,7 +166,9 @@ class Stage:
             status = found.get("status") or {}
             text = _sentences(found)
             wanted = '"Configured"' if self.behave else case.says
-            is_there = status.get("observedGeneration", 0) >= generation and re.search(wanted, text)
+            is_there = status.get("observedGeneration", 0) >= generation and re.search(
+                wanted, text, re.IGNORECASE
+            )
             return text if is_there else None
 
         return await eventually(is_told, seconds=case.settles_seconds, what=f'"{case.says}" to be told')

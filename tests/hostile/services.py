@@ -35,7 +35,7 @@ TOGETHER = 4
 PROBES_AFTERWARDS = 3
 """So many well-behaved Services ask when a kind has done all that it does; what it costs may come after it."""
 GOOD = {"well-behaved": "yes"}
-_CRASHED = (b"Traceback", b"work crashed")
+_CRASHED = (b"Traceback", b"crashed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -406,7 +406,7 @@ async def test_it_is_told_what_helps_where_the_guest_that_carries_it_names_it_la
     reason, message = allocated(operator, C)
     assert reason == "AddressQuarantined"
     assert f"in guest {B}" in message
-    assert "floating IP of that guest" in message
+    assert "FloatingIP of that guest cluster" in message
 
 
 async def test_a_guest_that_let_go_since_it_was_asked_is_asked_again_before_it_gets_the_address() -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from fipop.api.names import ANNOTATION_CONFIRM_RELEASE
-from fipop.errors import CarriedElsewhereError
+from fipop.errors import AddressConflictError
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from tests.harness.small_operator import SmallOperator
 from tests.harness.virtual_time import in_virtual_time
@@ -64,7 +64,7 @@ async def test_an_address_that_its_owner_gives_up_waits_for_the_guest_that_carri
     hold(operator, A, X)
     operator.carried.config_maps[B] = f"{X}/32"
     await operator.start()
-    with pytest.raises(CarriedElsewhereError):
+    with pytest.raises(AddressConflictError):
         await operator.may_write(X)
     operator.give_up(A)
     await operator.settle()
@@ -103,7 +103,7 @@ async def test_a_guest_that_does_not_answer_at_a_later_look_is_still_known_to_ca
     operator.carried.silent.add(B)
     await operator.look_again()
     operator.carried.silent.clear()
-    with pytest.raises(CarriedElsewhereError):
+    with pytest.raises(AddressConflictError):
         await operator.may_write(X)
     operator.carried.config_maps[B] = ""
     await operator.may_write(X)

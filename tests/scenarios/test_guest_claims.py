@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from fipop.errors import CarriedElsewhereError
+from fipop.errors import AddressConflictError
 from fipop.ipam.addresses import parse_address
 from tests.harness.small_operator import SmallOperator
 
@@ -84,7 +84,7 @@ async def test_a_claim_to_what_its_owner_carries_is_told_and_blocks_nobody() -> 
     await operator.may_write(X)
     assert operator.term.conflicts.claimants(parse_address(X), but=A) == (B,)
     operator.carried.config_maps[A] = ""
-    with pytest.raises(CarriedElsewhereError) as caught:
+    with pytest.raises(AddressConflictError) as caught:
         await operator.may_write(X)
     assert B in caught.value.carrier
 
@@ -105,7 +105,7 @@ async def test_an_admin_may_say_that_a_claim_is_wrong() -> None:
     operator.reserve(X, A)
     operator.carried.services[B] = operator.carried.services[C] = X
     await operator.start()
-    with pytest.raises(CarriedElsewhereError) as caught:
+    with pytest.raises(AddressConflictError) as caught:
         await operator.may_write(X, ignored=[B])
     assert C in caught.value.carrier
     assert "ignore-claim" in str(caught.value), "the annotation that helps is named"
@@ -119,6 +119,6 @@ async def test_a_claimant_that_cannot_be_asked_is_named() -> None:
     operator.carried.services[B] = X
     await operator.start()
     operator.carried.silent.add(B)
-    with pytest.raises(CarriedElsewhereError) as caught:
+    with pytest.raises(AddressConflictError) as caught:
         await operator.may_write(X)
     assert B in caught.value.carrier

@@ -57,7 +57,7 @@ class EventBridge:
             try:
                 self._callbacks[resource](event_type, obj)
             except Exception:  # the outermost loop of all events: one bad object must not stop the others
-                logger.exception("event cannot be taken in", extra={"resource": resource.plural})
+                logger.exception("Could not process event", extra={"resource": resource.plural})
         # Released before the last look: an event that comes in between is seen here, or schedules by itself.
         self._scheduled.release()
         if self._events and self._scheduled.acquire(blocking=False):

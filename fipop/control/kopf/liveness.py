@@ -52,7 +52,7 @@ class Liveness:
         """Note that a request failed; said once until one succeeds."""
         if resource not in self._failing:
             self._failing[resource] = self._clock()
-            logger.warning("watch fails; it is tried again", extra={"resource": resource.plural, "why": why})
+            logger.warning("Watch failed, retrying", extra={"resource": resource.plural, "why": why})
 
     def succeed(self, resource: Resource) -> None:
         """Note that a request was answered well."""
@@ -60,6 +60,6 @@ class Liveness:
         if since is None:
             return
         away = self._clock() - since
-        logger.info("watch works again", extra={"resource": resource.plural, "after_seconds": round(away, 1)})
+        logger.info("Watch works again", extra={"resource": resource.plural, "after_seconds": round(away, 1)})
         if away >= _OUTAGE_SECONDS:
             self._on_recovery()

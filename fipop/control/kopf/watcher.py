@@ -160,11 +160,11 @@ class Watcher:
             fields = {"error": type(error).__name__, "retry_seconds": round(pause, 1)}
             if isinstance(error, _HangError):
                 fields["resources"] = error.names
-                logger.warning("watching hangs; it starts afresh", extra=fields)
+                logger.warning("Watching hung, restarting it", extra=fields)
             else:
                 # Only by its class: kopf's errors quote what the server said.
-                logger.warning("watching broke off; it starts afresh", extra=fields)
-            logger.debug("what broke it off", exc_info=error)
+                logger.warning("Watching broke off, restarting it", extra=fields)
+            logger.debug("Cause of the broken watch", exc_info=error)
             await self._end_kopf(stopping)
             await asyncio.wait({stopping}, timeout=pause)
 
@@ -224,7 +224,7 @@ class Watcher:
         deadline = loop.time() + self._times.stop_seconds
         # kopf's callbacks stumble where all is cancelled at once.
         loop.set_exception_handler(
-            lambda _, context: logger.debug("kopf ends", extra={"what": context["message"]})
+            lambda _, context: logger.debug("Kopf failed", extra={"what": context["message"]})
         )
         while (left := asyncio.all_tasks() - kept) and loop.time() < deadline:
             for task in left:
@@ -234,7 +234,7 @@ class Watcher:
                 if not task.cancelled():
                     task.exception()  # it is known why; asyncio would log it
         if left:
-            logger.warning("parts of kopf do not end; they are left behind", extra={"tasks": len(left)})
+            logger.warning("Could not stop tasks of kopf", extra={"tasks": len(left)})
         await self._sessions.close()
         loop.set_exception_handler(None)
 
@@ -249,13 +249,13 @@ class Watcher:
                     )
                 except (aiohttp.ClientError, TimeoutError) as error:
                     level = logging.DEBUG if failing else logging.WARNING
-                    logger.log(level, "cannot ask what is served", extra={"error": type(error).__name__})
+                    logger.log(
+                        level, "Could not read the served resources", extra={"error": type(error).__name__}
+                    )
                     failing = True
                 else:
                     if missing != self._waiting_for:
-                        logger.info(
-                            "resources are waited for", extra={"missing": ", ".join(missing) or "none"}
-                        )
+                        logger.info("Waiting for resources", extra={"missing": ", ".join(missing) or "none"})
                     self._waiting_for = missing
                     if not missing:
                         return

@@ -133,7 +133,7 @@ async def _write_once(client: KubeClient, permit: _Permit, patch: Patch, namespa
     await permit.require()
     keys = clean(", ".join(patch.changed[:_LOGGED_KEYS]))
     log.info(
-        "writing the guest's ConfigMap",
+        "Writing ConfigMap of guest cluster",
         extra={"cluster": permit.task.cluster_name, "namespace": namespace, "keys": keys},
     )
     if patch.create:

@@ -48,9 +48,9 @@ class ChartAccess:
         if not (self.username or self.token):
             return ""
         if not {url.host_port_subcomponent, f"{url.host_subcomponent}:{url.port}"} & self.hosts:
-            return f"the credential is not for {url.host_port_subcomponent}: hosts in its Secret may name it"
+            return f"the credential is not for {url.host_port_subcomponent}. Add it to hosts in the Secret"
         if url.scheme != "https" and not self.allow_http:
-            return 'the credential does not go over http: allowHTTP: "true" in its Secret would allow it'
+            return 'the credential is not sent over http. Set allowHTTP: "true" in the Secret to allow it'
         return ""
 
     def authorization(self) -> str:
@@ -73,7 +73,7 @@ def parse_credential(name: str, secret: JsonView | None, host: str) -> ChartAcce
     Raises ChartAccessError.
     """
     if secret is None:
-        raise ChartAccessError(f"Secret {name} is not there")
+        raise ChartAccessError(f"Secret {name} does not exist")
     data = as_mapping(secret.get("data"))
     fields = ("username", "password", "token", "hosts", "allowHTTP")
     username, password, token, hosts, allow_http = (_decode(name, data, key) for key in fields)
@@ -91,7 +91,7 @@ def parse_credential(name: str, secret: JsonView | None, host: str) -> ChartAcce
 def parse_authority(name: str, config_map: JsonView | None) -> str:
     """Read the ConfigMap of an admin: `ca.crt`. Raises ChartAccessError."""
     if config_map is None:
-        raise ChartAccessError(f"ConfigMap {name} is not there")
+        raise ChartAccessError(f"ConfigMap {name} does not exist")
     pem = as_text(as_mapping(config_map.get("data")).get("ca.crt"))
     if "-----BEGIN CERTIFICATE-----" not in pem or not pem.isascii() or len(pem) > _LONGEST_AUTHORITY:
         raise ChartAccessError(f"ConfigMap {name} must hold certificates in PEM under ca.crt")
@@ -102,9 +102,9 @@ def _decode(name: str, data: Mapping[str, object], key: str) -> str:
     try:
         text = base64.b64decode(as_text(data.get(key)), validate=True).decode().strip("\n")
     except ValueError:
-        raise ChartAccessError(f"Secret {name}: {key} is no text") from None
+        raise ChartAccessError(f"Secret {name}: {key} must be text") from None
     if len(text) > _LONGEST or not text.isprintable():
-        raise ChartAccessError(f"Secret {name}: {key} has characters that no credential has, or is too long")
+        raise ChartAccessError(f"Secret {name}: {key} must have at most {_LONGEST} printable characters")
     return text
 
 

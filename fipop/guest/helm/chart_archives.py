@@ -53,7 +53,7 @@ def choose_version(index: bytes, source: ChartSource) -> tuple[str, str]:
             default=("", ""),
         )
     except YamlRefusedError:
-        raise chart_problem(source, "the repository's index cannot be read") from None
+        raise chart_problem(source, "could not read the index of the repository") from None
     if not version:
         raise chart_problem(source, "the repository does not list it")
     return version, digest.removeprefix("sha256:")
@@ -83,7 +83,7 @@ def copy_archive(mounted: Path, target: Path, source: ChartSource) -> None:
             content = stream.read(_MAX_ARCHIVE_BYTES + 1)
     except OSError as error:
         raise chart_problem(
-            source, "there is no such file in the operator's pod, or it cannot be read"
+            source, "the file does not exist in the pod of the operator, or fipop cannot read it"
         ) from error
     if len(content) > _MAX_ARCHIVE_BYTES:
         raise chart_problem(source, f"the archive has more than {_MAX_ARCHIVE_BYTES} bytes")
@@ -98,15 +98,15 @@ def verify_archive(archive: Path, source: ChartSource, version: str, sha256: str
     with archive.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if sha256 and found != sha256:
-        raise chart_problem(source, "the archive is not the one that the repository's index describes")
+        raise chart_problem(source, "the archive has another digest than the index of the repository")
     if source.sha256 and found != source.sha256:
-        reason = f"the archive has digest sha256:{found}, which is not the one that the options ask for"
+        reason = f"the archive has digest sha256:{found}, and the options have another"
         raise chart_problem(source, reason, "ChartDigestMismatch")
     files = _read_files(archive, source)
     try:
         metadata = parse_yaml_mapping(files.get("Chart.yaml", b"").decode())
     except (YamlRefusedError, UnicodeDecodeError):
-        raise chart_problem(source, "its Chart.yaml cannot be read") from None
+        raise chart_problem(source, "could not read its Chart.yaml") from None
     is_named_so = metadata.get("name") == source.name
     # Of an archive that is mounted nobody but itself tells the version.
     version = version or str(metadata.get("version"))
@@ -159,7 +159,7 @@ def _read_files(archive: Path, source: ChartSource) -> dict[str, bytes]:
     except _TooLargeError:
         raise too_large from None
     except _UNREADABLE as error:
-        raise chart_problem(source, "the archive cannot be read") from error
+        raise chart_problem(source, "could not read the archive") from error
     return files
 
 

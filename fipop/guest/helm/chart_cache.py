@@ -84,7 +84,7 @@ class ChartCache:
         outdated = self._entries[source].outdated if source in self._entries else None
         if outdated is not None and outdated.identity.content == content:
             return outdated
-        raise chart_problem(source, "the source gives another content than this rollout began with")
+        raise chart_problem(source, "the source returns another content than at the start of this rollout")
 
     async def _get(self, source: ChartSource) -> CachedChart:
         entry = self._entries.setdefault(source, _Entry())
@@ -139,7 +139,7 @@ class ChartCache:
             )
             entry.error.__cause__ = error
         except OSError as error:
-            entry.error = chart_problem(source, "it cannot be kept on our disk")
+            entry.error = chart_problem(source, "could not store it on the disk of the pod")
             entry.error.__cause__ = error
         finally:
             entry.failed_at = self._monotonic()
@@ -150,14 +150,14 @@ class ChartCache:
             return await self._take_file(source, known)
         access = await self._read_access(source)
         if access.token and not source.ref:
-            reason = "a repository over HTTP takes username and password, not a token"
+            reason = "a repository over HTTP needs username and password, not a token"
             raise chart_problem(source, reason, "ChartAccessMissing")
         if problem := access.problem_with(source.url):
             access = ChartAccess(authority=access.authority)
         elif access.username or access.token:
             detour = await find_detour(source, access)
             if detour:
-                raise chart_problem(source, f"it leads elsewhere: {detour}", "ChartUnauthorized")
+                raise chart_problem(source, f"it redirects: {detour}", "ChartUnauthorized")
         try:
             return await self._fetch_with(access, source, known)
         except HelmError as error:

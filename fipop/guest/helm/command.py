@@ -148,7 +148,7 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
         if self.labels and is_upgrade:
             # Not among pyhelm3's options. Helm keeps them on the release's Secret.
             arguments += ["--labels", ",".join(f"{name}={value}" for name, value in self.labels.items())]
-        logger.debug("running helm", extra={"action": self._action, "subject": self._subject})
+        logger.debug("Running helm", extra={"action": self._action, "subject": self._subject})
         stdout = await self._runner.execute(
             arguments,
             env=self._env,

@@ -56,6 +56,6 @@ def _problem_with(answer: aiohttp.ClientResponse, access: ChartAccess) -> str:
             realms = [URL(quoted or bare) for quoted, bare in _REALM.findall(challenge)]
             if not (realms and all(map(URL.is_absolute, realms))):
                 # helm may read it all the same.
-                return "the realm for tokens in its WWW-Authenticate cannot be read"
+                return "could not read the realm for tokens in its WWW-Authenticate header"
             places += realms
     return next(filter(None, map(access.problem_with, places)), "")

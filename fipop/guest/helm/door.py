@@ -83,13 +83,13 @@ class Door:
         path, _, query = request.raw_path.partition("?")
         below = path.removeprefix(self._prefix)
         if below == path or not below.startswith("/") or not _is_plain(below):
-            return _fail(HTTPStatus.NOT_FOUND, "there is nothing here")
+            return _fail(HTTPStatus.NOT_FOUND, "this path does not exist")
         if request.method not in _VERBS:
-            return _fail(HTTPStatus.METHOD_NOT_ALLOWED, "this method is not passed on")
+            return _fail(HTTPStatus.METHOD_NOT_ALLOWED, "this method is not forwarded")
         body = await _read_body(request)
         if body is None:
             return _fail(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes are not passed on"
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes are not forwarded"
             )
         call = _call_of(request, below, query, body)
         response: web.StreamResponse | None = None
@@ -116,7 +116,7 @@ class Door:
             left -= len(chunk)
             self._bytes_left -= len(chunk)
             if left < 0 or self._bytes_left < 0:
-                raise RefusedAnswerError(problem="more than is taken from it")
+                raise RefusedAnswerError(problem="more bytes than fipop reads")
             await response.write(chunk)
 
 
@@ -195,13 +195,13 @@ async def _read_body(request: web.BaseRequest) -> bytes | None:
 def _require_passable(call: Call, answer: AnswerStream) -> None:
     is_unchanged = answer.status == HTTPStatus.NOT_MODIFIED and call.if_none_match
     if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
-        raise RefusedAnswerError(problem="another protocol, which is not spoken with it")
+        raise RefusedAnswerError(problem="another protocol, which is not supported")
     if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST and not is_unchanged:
         raise RefusedAnswerError(problem="a redirect, which is not followed")
     if not HTTPStatus.OK <= answer.status < _STATUS_END:
         raise RefusedAnswerError(problem="a status that HTTP does not have")
     if answer.headers.get("Content-Encoding", "identity") != "identity":
-        raise RefusedAnswerError(problem="compressed data that nobody asked for")
+        raise RefusedAnswerError(problem="compressed data that was not requested")
 
 
 def _headers_of(answer: AnswerStream) -> dict[str, str]:

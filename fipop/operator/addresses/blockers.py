@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fipop.api.models import Reservation
-from fipop.errors import IpamError
+from fipop.errors import AddressOutOfRangeError, IpamError
 from fipop.ipam.addresses import Address, format_address, parse_address
+from fipop.texts import sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +26,9 @@ class Blocker:
 
 
 def blocker_of(error: IpamError) -> Blocker:
-    """Give the blocker that an error of the core is: its class tells the reason."""
-    return Blocker(reason=type(error).__name__.removesuffix("Error"), message=str(error))
+    """Return the blocker that an error of the core is: its class is the reason."""
+    remedy = ". Choose another address or range" if isinstance(error, AddressOutOfRangeError) else ""
+    return Blocker(reason=type(error).__name__.removesuffix("Error"), message=sentence(f"{error}{remedy}"))
 
 
 def describe_holder(reservation: Reservation, carrier: str | None = None) -> Blocker:
@@ -35,16 +37,18 @@ def describe_holder(reservation: Reservation, carrier: str | None = None) -> Blo
     holder = f"{reservation.owner.namespace}/{reservation.owner.name}".rstrip("/")
     cluster = f' of cluster "{reservation.owner.cluster}"' if reservation.owner.cluster else ""
     if reservation.quarantined_until is None:
-        message = f"address {text} is held by floating IP {holder}{cluster}"
+        message = f"Address {text} is held by FloatingIP {holder}{cluster}. Choose another address, or delete that one."
         return Blocker(reason="AddressInUse", message=message)
     until = reservation.quarantined_until.strftime("%Y-%m-%d %H:%M:%S UTC")
-    message = f"address {text} is in quarantine until {until}"
-    message += f" and as long as {carrier}" if carrier else f" or later, after {holder}{cluster}"
+    message = f"Address {text} is in quarantine until {until} or later: "
+    message += sentence(carrier) if carrier else f"FloatingIP {holder}{cluster} held it."
     looked_at = None if carrier else reservation.quarantined_until
     return Blocker(reason="AddressQuarantined", message=message, looked_at=looked_at)
 
 
 def describe_conflicting_owner(holder: tuple[str, str], address: Address) -> Blocker:
     """Say that another floating IP had the address before: its reservation is missing, and will be made again."""
-    message = f"address {format_address(address)} is held by floating IP {'/'.join(holder)}"
+    message = (
+        f"Address {format_address(address)} is held by FloatingIP {'/'.join(holder)}. Choose another address."
+    )
     return Blocker(reason="AddressInUse", message=message)

@@ -54,7 +54,10 @@ MAX_WRITE_BACKS = 2
 """How often a spec.ipaddress that was changed back is written again before it is left to whoever changes it."""
 
 SPEC_REVERTED = "SpecReverted"
-SPEC_REVERTED_MESSAGE = "spec.ipaddress is changed back again and again: status.addresses tells what is held"
+SPEC_REVERTED_MESSAGE = (
+    "Another writer sets spec.ipaddress back to an address that the FloatingIP does not hold. Find that writer, and "
+    "see status.addresses for the address that is held."
+)
 
 
 def decide(view: View) -> Step:

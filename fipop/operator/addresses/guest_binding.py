@@ -30,12 +30,14 @@ def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
     namespace = floating_ip.namespace
     cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
     if cluster is None:
-        message = f"no provisioning Cluster has the namespace {namespace} in its status.clusterName"
+        message = (
+            f'Namespace "{namespace}" belongs to no guest cluster: no Cluster names it in status.clusterName.'
+        )
         return GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message=message))
     if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
         message = (
-            f'annotation {names.ANNOTATION_CLUSTER} says "{floating_ip.cluster[:253]}", '
-            f'but the namespace {namespace} belongs to cluster "{cluster.name}": no guest is written'
+            f'Annotation {names.ANNOTATION_CLUSTER} must be "{cluster.name}", the cluster of namespace {namespace}: it '
+            f'is "{floating_ip.cluster[:253]}", so fipop writes no guest cluster. Correct or remove it.'
         )
         return GuestBinding(cluster=cluster, blocker=Blocker(reason="ClusterMismatch", message=message))
     return GuestBinding(cluster=cluster)

@@ -14,8 +14,7 @@ def log_history(event: str, reservation: Reservation) -> None:
     """Write the line by which logs tell who had an address when: its fields are part of the public contract."""
     owner = reservation.owner
     logger.info(
-        "address %s",
-        event,
+        "Address history",
         extra={
             "event": event,
             "address": format_address(parse_address(reservation.address)),

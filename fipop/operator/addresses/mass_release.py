@@ -54,7 +54,9 @@ class MassReleaseGuard:
         if suspicious != self._told:
             self._told = suspicious
             if suspicious != confirmed:
-                logger.error("mass release withheld", extra={"ownerless": suspicious, "held": held})
+                logger.error(
+                    "Release of many addresses is withheld", extra={"ownerless": suspicious, "held": held}
+                )
                 self.tell(suspicious)
         return suspicious == confirmed
 

@@ -115,7 +115,7 @@ class QuarantineReconciler:
         seconds = self._cache.quarantine_seconds(reservation.range)
         await self._reservation_store.quarantine(reservation, seconds=seconds)
         logger.info(
-            "address released to quarantine",
+            "Moved address to quarantine",
             extra={"address": reservation.address, "range": reservation.range, "cluster": owner.cluster},
         )
         self._surroundings.clean(owner.namespace)
@@ -134,7 +134,7 @@ class QuarantineReconciler:
         self._carriers.pop(reservation.name, None)
         if not await self._reservation_store.free(reservation):
             return RetryAfter(0.0)
-        logger.info("address is free", extra={"address": reservation.address, "range": reservation.range})
+        logger.info("Freed address", extra={"address": reservation.address, "range": reservation.range})
         return None
 
     def _until(self, reservation: Reservation) -> datetime:
@@ -171,7 +171,7 @@ class QuarantineReconciler:
             carrier = "; ".join(sorted(carriers.values())[:MAX_NAMED])
         except FipopError as error:
             is_told = isinstance(error, GuestUnreadableError)
-            carrier = str(error) if is_told else f"guest {guest_id} cannot be asked: {error}"
+            carrier = str(error) if is_told else f"guest cluster {guest_id} could not be read: {error}"
             carriers = {}
         only = next(iter(carriers)) if len(carriers) == 1 else ""
         asking = [each.meta.key for each in waiting if each.namespace == only]
@@ -181,11 +181,11 @@ class QuarantineReconciler:
         if not carrier:
             return None
         if only:
-            carrier += "; a floating IP of that guest that names it gets it"
+            carrier += ". A FloatingIP of that guest cluster that names it gets it"
         if self._carriers.get(reservation.name) != carrier:
             self._carriers[reservation.name] = carrier
             logger.info(
-                "address stays in quarantine",
+                "Address stays in quarantine",
                 extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
             )
             self._surroundings.clean(guest_id)

@@ -20,10 +20,10 @@ from fipop.rancher.matching import (
 from fipop.state.cache import ClusterCache
 
 _NO_RANGE_MESSAGES = {
-    NoRange.NO_MATCH: "no range is meant for this guest: check harvesterClusterName and clusterSelector of the ranges",
-    NoRange.OTHER_NETWORK: "the ranges meant for this guest are for other networks",
-    NoRange.DRAINING: "the ranges meant for this guest are draining",
-    NoRange.FULL: "the ranges meant for this guest are full",
+    NoRange.NO_MATCH: "serve it. Check harvesterClusterName and clusterSelector of the ranges",
+    NoRange.OTHER_NETWORK: "are of its network. Check harvesterNetworkName of the ranges",
+    NoRange.DRAINING: "assign addresses: those that serve it are draining. Create another range",
+    NoRange.FULL: "have a free address: those that serve it are full. Extend spec.iprange or create another range",
 }
 
 
@@ -49,7 +49,8 @@ def find_range(
     if floating_ip.range is not None:
         named = cache.ranges.get("", floating_ip.range)
         if named is None:
-            return Blocker(reason="RangeNotFound", message=f'there is no range "{floating_ip.range[:253]}"')
+            message = f'Range "{floating_ip.range[:253]}" does not exist. Create it, or name another.'
+            return Blocker(reason="RangeNotFound", message=message)
         return named
     earlier = [name for name in (*(each.range for each in held), floating_ip.status.range) if name]
     for name in earlier:
@@ -58,11 +59,13 @@ def find_range(
             return known
     if earlier and (held or floating_ip.status.addresses):
         # Another range would give another address. The missing one may return, or not have been seen here yet.
-        remedy = f"create it again, or name another by annotation {names.ANNOTATION_RANGE}"
-        message = f'there is no range "{earlier[0][:253]}", which gave the address: {remedy}'
+        remedy = f"Create it again, or name another in annotation {names.ANNOTATION_RANGE}."
+        message = f'Range "{earlier[0][:253]}" of this address does not exist. {remedy}'
         return Blocker(reason="RangeNotFound", message=message)
     if guest is None:
-        message = f"annotation {names.ANNOTATION_RANGE} names no range, and the guest is not known yet"
+        message = (
+            f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet."
+        )
         return Blocker(reason="GuestNotFound", message=message)
     return _choose_new(cache, guest, static)
 
@@ -78,7 +81,8 @@ def _choose_new(cache: ClusterCache, guest: Guest, static: Collection[Address]) 
         if chosen is not None:
             return chosen
     reason = choice.reason or NoRange.NO_MATCH
-    return Blocker(reason=reason.value, message=_NO_RANGE_MESSAGES[reason])
+    message = f'No ranges for guest cluster "{guest.cluster_name}" {_NO_RANGE_MESSAGES[reason]}.'
+    return Blocker(reason=reason.value, message=message)
 
 
 def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
@@ -90,12 +94,12 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
     if not any(limits):
         return None
     if guest is None:
-        message = f'range "{found.name}" serves only guest clusters, and this namespace is not known as one'
+        message = f'Range "{found.name}" serves only guest clusters, and this namespace belongs to none.'
         return Blocker(reason="GuestNotFound", message=message)
     if is_allowed(found, guest) and (not found.restrict_to_matching or would_be_chosen(found, guest)):
         return None
     option = "restrictToMatching" if is_allowed(found, guest) else "allowedWorkspaces, allowedClusters"
-    message = f'range "{found.name}" serves only certain guests ({option}), and this guest is none of them'
+    message = f'Range "{found.name}" does not serve this guest cluster: see its {option}. Use another range.'
     return Blocker(reason="RangeRestricted", message=message)
 
 
@@ -105,7 +109,7 @@ def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str)
     network = found.harvester_network if found is not None else None
     if guest is None or not guest.networks or not network or is_on_network(guest, network):
         return None
-    return f"range {range_name} is of network {network}, the guest's is {guest.networks[0]}"
+    return f'Range "{range_name}" is of network {network}, and the guest cluster is on {guest.networks[0]}.'
 
 
 def _gives_out(cache: ClusterCache, range_name: str, addresses: Collection[Address]) -> bool:

@@ -10,13 +10,14 @@ from fipop.api.conditions import Condition, ConditionType, Verdict, merge_condit
 from fipop.api.models import FloatingIPRange
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
 from fipop.control.runs import RetryAfter
-from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError
+from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
 from fipop.ipam.ledger import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES
 from fipop.state.allocations import AllocationIndex
 from fipop.state.cache import ClusterCache
+from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +89,8 @@ def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> s
         return ""
     known = ", ".join(sorted(f'"{each.display_name}"' for each in clusters if each.is_harvester))
     return (
-        f'Rancher has no Harvester cluster "{wanted}"; known: {known or "none"}. Correct the annotation '
-        "harvesterClusterName, or import the cluster into Rancher under that name"
+        f'Rancher has no Harvester cluster "{wanted}": it has {known or "none"}. Correct the annotation '
+        "harvesterClusterName, or import the cluster into Rancher with that name."
     )
 
 
@@ -106,36 +107,46 @@ def build_conditions(
     if problem is not None or usage is None:
         reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
         ready = Condition(
-            type=ConditionType.READY, verdict=Verdict.FALSE, reason=reason, message=str(problem or "")
+            type=ConditionType.READY,
+            verdict=Verdict.FALSE,
+            reason=reason,
+            message=describe_problem(found.name, problem) if problem is not None else "",
         )
     elif found.draining:
         ready = Condition(
             type=ConditionType.READY,
             verdict=Verdict.FALSE,
             reason="Draining",
-            message="gives out no address; what is held stays",
+            message=f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.',
         )
     else:
         ready = Condition(
             type=ConditionType.READY,
             verdict=Verdict.TRUE,
             reason="HarvesterNotFound" if unknown else "Ready",
-            message="; ".join(filter(None, (describe(found, allocations, usage), unknown))),
+            message=" ".join(filter(None, (describe(found, allocations, usage), unknown))),
         )
     conflict = Condition(
         type=ConditionType.CONFLICT,
         verdict=Verdict.TRUE if others else Verdict.FALSE,
         reason="Overlap" if others else "NoOverlap",
-        message=f"addresses in common are given out by the older: {', '.join(others)}" if others else "",
+        message=f'Range "{found.name}" overlaps the older {", ".join(others)}.' if others else "",
     )
     return tuple(
         replace(condition, observed_generation=found.meta.generation) for condition in (ready, conflict)
     )
 
 
+def describe_problem(name: str, problem: IpamError) -> str:
+    """Return why a range assigns nothing, as a sentence."""
+    if isinstance(problem, AddressSpaceChangedError):
+        return sentence(str(problem))
+    return f'Range "{name}" is invalid: {problem}. Correct spec.iprange or spec.exclude.'
+
+
 def describe(found: FloatingIPRange, allocations: AllocationIndex, usage: RangeUsage) -> str:
-    """Say how many addresses there are, and what was understood otherwise than it was written."""
-    notes = [f"{part.part} means {part.meaning}" for part in allocations.ranges.masked_parts(found.name)[:5]]
+    """Return how many addresses there are, and which parts mean something else than they show."""
+    notes = [f"{part.part} means {part.meaning}." for part in allocations.ranges.masked_parts(found.name)[:5]]
     if any(count.total > INT64_MAX for count in usage):
-        notes.append(f"counts above {INT64_MAX} are shown as that")
-    return "; ".join([f"{usage.whole.total} addresses", *notes])
+        notes.append(f"Counts above {INT64_MAX} are shown as that.")
+    return " ".join([f'Range "{found.name}" has {usage.whole.total} addresses.', *notes])

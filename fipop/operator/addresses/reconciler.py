@@ -49,7 +49,7 @@ class ContendedError(FipopError):
     def __init__(self, *, floating_ip: tuple[str, str]) -> None:
         self.floating_ip = floating_ip
         super().__init__(
-            f"others were first again and again at what floating IP {'/'.join(floating_ip)} asked for"
+            f"could not assign addresses to FloatingIP {'/'.join(floating_ip)}: other writers took them first"
         )
 
 

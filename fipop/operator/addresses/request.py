@@ -31,11 +31,11 @@ def read_request(floating_ip: FloatingIP) -> Request:
     families = tuple(Family(number) for number in dict.fromkeys(floating_ip.ip_families))
     policy = floating_ip.ip_family_policy
     if policy is FamilyPolicy.SINGLE_STACK and len(static) == len(BOTH):
-        raise SpecError("SingleStack takes one address, spec.ipaddress names two")
+        raise SpecError("spec.ipaddress must name one address if spec.ipFamilyPolicy is SingleStack")
     if len(families) == 1 and policy in {None, FamilyPolicy.SINGLE_STACK}:
         for family in static.keys() - set(families):
             raise SpecError(
-                f"spec.ipaddress names an {family.label} address, spec.ipFamilies asks for {families[0].label}"
+                f"spec.ipaddress must be an {families[0].label} address, as in spec.ipFamilies: it is {family.label}"
             )
     return Request(static=static, families=families, policy=policy)
 
@@ -46,9 +46,11 @@ def _read_addresses(text: str) -> dict[Family, Address]:
         try:
             address = parse_address(part)
         except IpamError as error:
-            raise SpecError(f"spec.ipaddress: {error}") from error
+            raise SpecError(f"spec.ipaddress must hold IPv4 or IPv6 addresses: {error}") from error
         if address.family in found:
-            raise SpecError(f'spec.ipaddress "{text[:100]}" names two {address.family.label} addresses')
+            raise SpecError(
+                f'spec.ipaddress must name at most one {address.family.label} address: it is "{text[:100]}"'
+            )
         found[address.family] = address
     return found
 

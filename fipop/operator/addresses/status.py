@@ -16,13 +16,19 @@ from fipop.operator.addresses.ownership import address_of
 from fipop.state.observations import Finding, GuestObservation
 
 PENDING = Finding(
-    verdict=Verdict.UNKNOWN, reason="Pending", message="no pass over the guest has been made yet"
+    verdict=Verdict.UNKNOWN,
+    reason="Pending",
+    message="The FloatingIP waits for the reconciliation of its guest cluster.",
 )
 UNTOLD = Finding(
-    verdict=Verdict.UNKNOWN, reason="Pending", message="the guest has not been told of the address yet"
+    verdict=Verdict.UNKNOWN,
+    reason="Pending",
+    message="ConfigMap kubevip does not have the address yet.",
 )
 PAUSED = Finding(
-    verdict=Verdict.UNKNOWN, reason="Paused", message=f"annotation {names.ANNOTATION_PAUSED} keeps fipop away"
+    verdict=Verdict.UNKNOWN,
+    reason="Paused",
+    message=f"Reconciliation is paused by the annotation {names.ANNOTATION_PAUSED}. Remove it to continue.",
 )
 REMOVAL_PENDING = "RemovalPending"
 _RELEASES = (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY)
@@ -69,7 +75,7 @@ def build_status(
 
 
 def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Condition:
-    kept = f"; {', '.join(addresses)} stays" if addresses else ""
+    kept = [f"The FloatingIP keeps {', '.join(addresses)}."] if addresses else []
     messages = list(dict.fromkeys(each.message for each in blockers))
     serious = [each for each in blockers if not (each.tolerable and addresses)]
     if serious:
@@ -77,13 +83,13 @@ def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Conditi
             type=ConditionType.ALLOCATED,
             verdict=Verdict.FALSE,
             reason=serious[0].reason,
-            message="; ".join(messages) + kept,
+            message=" ".join([*messages, *kept]),
         )
     return Condition(
         type=ConditionType.ALLOCATED,
         verdict=Verdict.TRUE,
         reason="Allocated",
-        message="; ".join([f"holds {', '.join(addresses)}", *messages]),
+        message=" ".join([f"The FloatingIP holds {', '.join(addresses)}.", *messages]),
     )
 
 
@@ -99,7 +105,9 @@ def _about_guest(
         )
         return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
     if not addresses:
-        finding = Finding(verdict=Verdict.FALSE, reason="NoAddress", message="there is no address to write")
+        finding = Finding(
+            verdict=Verdict.FALSE, reason="NoAddress", message="The FloatingIP has no address yet."
+        )
         return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
     paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
     if observation is None:
@@ -129,8 +137,8 @@ def _about_releases(guest: GuestStatus | None, conditions: list[Condition]) -> l
     if guest is None or guest.removal is not Removal.PENDING or not releases:
         return conditions
     message = (
-        f"fipop uninstalls {releases}: the cluster was opted out while kubevipGuestRemove is on. To keep them, opt it "
-        "in again. If many clusters are opted out, fipop waits for a confirmation (docs/operating.md#opting-out)"
+        f"Removal of {releases} is pending: the cluster was opted out while kubevipGuestRemove is on. To keep them, "
+        "opt it in again. If many clusters are opted out, fipop waits for a confirmation (docs/how-to/opt-out.md)."
     )
     pending = Finding(verdict=Verdict.UNKNOWN, reason=REMOVAL_PENDING, message=message)
     kept = [each for each in conditions if each.type not in _RELEASES]

@@ -12,15 +12,11 @@ from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
 from fipop.errors import AddressSpaceChangedError
 from fipop.ipam.addresses import Address, Family
 from fipop.operator.addresses.allocation import RangeView
-from fipop.operator.addresses.blockers import (
-    Blocker,
-    blocker_of,
-    describe_conflicting_owner,
-    describe_holder,
-)
+from fipop.operator.addresses.blockers import Blocker, describe_conflicting_owner, describe_holder
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.range_choice import find_range, find_restriction
+from fipop.operator.addresses.ranges import describe_problem
 from fipop.operator.addresses.request import Request, SpecError, read_request
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.view import View
@@ -69,7 +65,7 @@ class ViewBuilder:
             request = read_request(floating_ip)
             found = self._find_range(floating_ip, tuple(each for each in own if each.is_held), guest, request)
         except SpecError as error:
-            request = found = Blocker(reason="InvalidSpec", message=str(error))
+            request = found = Blocker(reason="InvalidSpec", message=f"The FloatingIP is invalid: {error}.")
         return View(
             floating_ip=floating_ip,
             is_live=observed.is_live,
@@ -110,10 +106,11 @@ class ViewBuilder:
             return found
         allocations = self.cache.allocations
         problem = allocations.ranges.problem_of(found.name)
-        if isinstance(problem, AddressSpaceChangedError):
-            return blocker_of(problem)
         if problem is not None:
-            return Blocker(reason="RangeInvalid", message=f'range "{found.name}": {problem}')
+            reason = (
+                "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "RangeInvalid"
+            )
+            return Blocker(reason=reason, message=describe_problem(found.name, problem))
         return RangeView(
             name=found.name,
             space=found.address_space,
@@ -203,7 +200,7 @@ def find_quota_excess(cache: ClusterCache, claim: Claim, beside: Collection[Clai
     if claim.name in had or len(had | (asked_for - {claim.name})) < limit:
         return None
     message = (
-        f'range "{claim.range}" gives a guest at most {limit} addresses (maxPerGuest); '
-        f"{namespace} has {len(had)}, those in quarantine included"
+        f'Range "{claim.range}" assigns at most {limit} addresses to a guest cluster (maxPerGuest): {namespace} has '
+        f"{len(had)}, addresses in quarantine included. Delete unused FloatingIPs or choose another range."
     )
     return Blocker(reason="QuotaExceeded", message=message)

@@ -40,6 +40,6 @@ class ChartAccessReader:
             return await self.client.get(resource, name, namespace=self.namespace)
         except ApiForbiddenError:
             what = f"{resource.kind} {self.namespace}/{name}"
-            raise ChartAccessError(f"{what} may not be read: {grant} grants it") from None
+            raise ChartAccessError(f"fipop cannot read {what}. Set {grant} to allow it") from None
         except ApiError as error:
             raise ChartAccessError(str(error)) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from fipop.api.models import Reservation
-from fipop.errors import CarriedElsewhereError, GuestError
+from fipop.errors import AddressConflictError, GuestError
 from fipop.ipam.addresses import Address, format_address
 from fipop.operator.addresses.ownership import address_of, read_addresses
 from fipop.operator.guests.inspection import GuestInspector
@@ -58,7 +58,7 @@ class AddressConflicts:
             self._carriers.setdefault(address, set()).add(guest_id)
             if address not in before:
                 logger.warning(
-                    "a guest carries an address that is another's",
+                    "Guest cluster uses an address of another owner",
                     extra={"address": format_address(address), "guest": guest_id},
                 )
         self._drop_empty()
@@ -80,7 +80,7 @@ class AddressConflicts:
         return tuple(sorted(self._carriers.get(address, set()) - {but}))
 
     async def check(self, reservation: Reservation, ignored: Collection[str] = ()) -> None:
-        """Raise CarriedElsewhereError before an address is written that only another guest carries.
+        """Raise AddressConflictError before an address is written that only another guest carries.
 
         The owner's guest is asked first: where it carries the address itself, what the store says stands, and no claim
         of another is in its way. Claims of `ignored` guests do not count: an administrator said so.
@@ -96,9 +96,9 @@ class AddressConflicts:
             try:
                 carrier = await self._ask(guest_id, address)
             except GuestError as error:
-                carrier = f"guest {guest_id} was seen to carry it, and cannot be asked ({error})"
+                carrier = f"guest cluster {guest_id} used it before, and now fipop {error}"
             if carrier is not None:
-                raise CarriedElsewhereError(address=format_address(address), carrier=carrier)
+                raise AddressConflictError(address=format_address(address), carrier=carrier)
 
     def is_contested(self, address: Address, floating_ip: tuple[str, str]) -> bool:
         """Whether another guest than that of a floating IP was seen to carry an address, and its word counts."""

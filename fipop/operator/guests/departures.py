@@ -122,6 +122,8 @@ class Departures:
             return True
         if self._told != asked:
             self._told, self._used = asked, confirmed
-            logger.error("mass removal withheld", extra={"guests": len(asked), "fleet": fleet})
+            logger.error(
+                "Removal from many guest clusters is withheld", extra={"guests": len(asked), "fleet": fleet}
+            )
             self.tell(len(asked))
         return False

@@ -99,7 +99,7 @@ class GuestReconciler:
         return None
 
     def _wait(self, guest_id: str, waiting: Waiting) -> RetryAfter | None:
-        logger.debug("guest waits", extra={"guest": guest_id, "reason": waiting.message})
+        logger.debug("Guest cluster is waiting", extra={"guest": guest_id, "reason": waiting.message})
         self._waiting.missing[guest_id] = waiting.name
         if not waiting.needs_retry:
             return None
@@ -141,11 +141,11 @@ class GuestReconciler:
         try:
             made = await self._client.create(FLOATING_IPS, body)
         except (ApiAlreadyExistsError, NamespaceTerminatingError) as error:
-            logger.debug("floating IP not made", extra={"guest": guest.id, "error": str(error)})
+            logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
         self._cache.observe(FLOATING_IPS, made)
         logger.info(
-            "floating IP made",
+            "Created FloatingIP",
             extra={
                 "guest": guest.id,
                 "cluster": guest.cluster_name,
@@ -160,7 +160,8 @@ class GuestReconciler:
             reference_to_cluster(guest),
             EventType.WARNING,
             "NoMatchingRange",
-            f"no FloatingIPRange serves Harvester cluster {harvester}, networks {networks}",
+            f'Guest cluster "{guest.cluster_name}" gets no FloatingIP: no FloatingIPRange serves Harvester cluster '
+            f"{harvester}, networks {networks}. Create one.",
         )
 
 

@@ -46,9 +46,9 @@ class GuestInspector:
         """
         text = format_address(address)
         if text in self._under_way.get(guest_id, ()):
-            return f"a pass over guest {guest_id} that may write {text}"
+            return f"a reconciliation that can write it to guest cluster {guest_id} is running"
         carrier = (await self.read_in_use(guest_id)).carrier_of(text)
-        return f"{carrier} in guest {guest_id} carries {text}" if carrier else None
+        return f"{carrier} in guest cluster {guest_id} uses {text}" if carrier else None
 
     async def carries(self, guest_id: str, address: Address) -> bool:
         """Whether a guest itself carries an address now. GuestError where it cannot be asked."""

@@ -24,7 +24,7 @@ class NotConnectedError(GuestError):
     """Rancher is not connected to the guest: a kubeconfig leads nowhere."""
 
     def __init__(self) -> None:
-        super().__init__("Rancher is not connected to the guest")
+        super().__init__("Rancher is not connected to the guest cluster")
 
 
 async def read_kubeconfig(client: KubeClient, guest: Guest) -> bytes:
@@ -40,10 +40,10 @@ async def read_kubeconfig(client: KubeClient, guest: Guest) -> bytes:
         found = await client.get(SECRETS, secret.name, namespace=secret.namespace)
     except ApiForbiddenError as error:
         raise KubeconfigMissingError(
-            secret=name, problem="may not be read: is its namespace among those that the chart grants?"
+            secret=name, problem="cannot be read: add its namespace to secretNamespaces of the chart"
         ) from error
     if found is None:
-        raise KubeconfigMissingError(secret=name, problem="is not there")
+        raise KubeconfigMissingError(secret=name, problem="does not exist")
     try:
         return base64.b64decode((found.get("data") or {}).get("value") or "", validate=True)
     except (binascii.Error, TypeError, ValueError) as error:

@@ -295,7 +295,7 @@ class PassController:
         if report.error is not None:
             fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
             level = logging.WARNING if schedule.failures == 1 else logging.DEBUG
-            logger.log(level, "pass failed", extra=fields)
+            logger.log(level, "Reconciliation of guest cluster failed", extra=fields)
         return retry
 
     def _note(self, guest_id: str, observation: GuestObservation) -> None:
@@ -362,7 +362,7 @@ class PassController:
                     return False
         except PASSING_ERRORS as error:
             # The guest has no part in that, and is not to wait as if it had.
-            logger.debug("addresses not confirmed", extra={"guest": guest_id, "error": str(error)})
+            logger.debug("Could not confirm addresses", extra={"guest": guest_id, "error": str(error)})
             return False
         return self.leads()
 

@@ -162,7 +162,7 @@ class GuestScan:
         changed, self._changed = self._changed, set()
         late = {guest_id for guest_id, until in self.gate.awaited.items() if until <= self._now()}
         if late:
-            logger.info("guests are not waited for any longer", extra={"guests": sorted(late)[:10]})
+            logger.info("Stopped waiting for guest clusters", extra={"guests": sorted(late)[:10]})
         await self._take_in(changed | heard | late)
         if self._resolve_at <= self._now():
             self._resolve_at = math.inf
@@ -217,7 +217,7 @@ class GuestScan:
         if self.gate.looked:
             self._open |= {""}  # beyond all ranges
         if self._open - before:
-            logger.info("guests were looked at", extra={"answered": len(self._fresh)})
+            logger.info("Scanned guest clusters", extra={"answered": len(self._fresh)})
             self.opened()
 
     async def _take_in(self, guest_ids: Collection[str]) -> None:
@@ -275,9 +275,9 @@ class GuestScan:
         try:
             return await retry_passing(step, self.backoff)
         except FipopError as error:
-            logger.info("guest did not tell what it carries", extra={"error": str(error)})
+            logger.info("Could not scan guest cluster", extra={"error": str(error)})
         except Exception:
-            logger.exception("a look at a guest crashed")
+            logger.exception("Scan of guest cluster crashed")
         return None
 
     def _now(self) -> float:

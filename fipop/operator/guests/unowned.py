@@ -61,7 +61,7 @@ class UnownedAddresses:
             try:
                 await retry_passing(keep, self.backoff)
             except FipopError as error:
-                logger.info("address is not kept from others", extra={"guest": guest_id, "error": str(error)})
+                logger.info("Could not protect address", extra={"guest": guest_id, "error": str(error)})
         if ignored and ignored != self.ignored.get(guest_id):
             self.over_limit(guest_id, ignored)
         self.ignored.pop(guest_id, None)
@@ -93,7 +93,7 @@ class UnownedAddresses:
             found = await self.reservation_store.quarantine_unowned(claim, seconds=each.quarantine_seconds)
             if found is not None:
                 logger.warning(
-                    "a guest carries an address that nobody owns",
+                    "Guest cluster uses an unowned address",
                     extra={"guest": guest_id, "address": found.address, "range": each.name},
                 )
 

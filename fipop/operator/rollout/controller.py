@@ -81,7 +81,7 @@ class RolloutController:
             try:
                 await self.step()
             except FipopError as error:
-                logger.warning("rollout cannot go on", extra={"error": str(error)})
+                logger.warning("Could not continue rollout", extra={"error": str(error)})
                 if isinstance(error, ApiConflictError):
                     self._loaded = False
             await asyncio.sleep(TICK_SECONDS if self._is_busy() else IDLE_TICK_SECONDS)
@@ -167,8 +167,8 @@ class RolloutController:
             return
         self._blocked = blocked
         if blocked:
-            logger.warning("rollout is blocked", extra={"error": blocked})
-            message = f"{blocked}; until that can be had, guests keep what they have"
+            logger.warning("Rollout is blocked", extra={"error": blocked})
+            message = f"The rollout is blocked, and guest clusters keep their releases: {blocked}."
             self.surroundings.tell(Notice("RolloutBlocked", message, is_warning=True))
         for guest_id in fleet:
             self.surroundings.wake(guest_id, urgent=False)
@@ -186,7 +186,7 @@ class RolloutController:
         if state is None or state.target != target.name:
             state, notices = begin(state or self._recall(target), target.name, now)
         if settings.kubevip_rollout_type is RolloutType.ALL and state.phase is not Phase.COMPLETED:
-            state, more = complete(state, f"target {target.name}: every guest gets it at its next pass")
+            state, more = complete(state, f"Every guest cluster gets target {target.name} next.")
             return state, (*notices, *more)
         asked = self.surroundings.annotation(names.ANNOTATION_ROLLOUT)
         if not asked:
@@ -211,13 +211,13 @@ class RolloutController:
             if asked != self._refused:
                 self._refused = asked
                 self.surroundings.complain(
-                    f"annotation {names.ANNOTATION_ROLLOUT}: {asked[:100]!r} is neither retry/{state.target} nor "
-                    f"force/{state.target}"
+                    f"Annotation {names.ANNOTATION_ROLLOUT} must be retry/{state.target} or force/{state.target}: "
+                    f"it is {asked[:100]!r}."
                 )
             return state, ()
         state = _replace_acted(state, asked)
         if what == "force" and state.phase is not Phase.COMPLETED:
-            return complete(state, f"target {name} is forced: every guest gets it at its next pass")
+            return complete(state, f"Target {name} is forced: every guest cluster gets it next.")
         if what == "retry" and state.phase is Phase.STOPPED:
             return begin(state, name, now)
         return state, ()
@@ -254,7 +254,7 @@ class RolloutController:
             self.sessions.forget_failures()
         for notice in notices:
             level = logging.WARNING if notice.is_warning else logging.INFO
-            logger.log(level, "rollout", extra={"reason": notice.reason, "target": state.target})
+            logger.log(level, "Rollout", extra={"reason": notice.reason, "target": state.target})
             self.surroundings.tell(notice)
         if is_step:
             self._wake_changed(before, state)

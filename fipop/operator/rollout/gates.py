@@ -88,7 +88,7 @@ class GateKeeper:
     def _waiting(self, reason: str = "RolloutPending") -> ReleaseGate:
         """Give the gate of a guest whose turn has not come: what runs is left, what is broken is mended."""
         aim = self.stable or self.current
-        assert aim is not None, "asked only where there is a target"
+        assert aim is not None, "called only with a target"
         return self._build(
             aim,
             mend=self.settings.kubevip_update,

@@ -1,7 +1,8 @@
 """What a rollout does next, decided from values alone: who is admitted, who succeeded or failed, when it stops.
 
-The rules are those of docs/rollouts.md, in its order: a guest succeeds by what we saw ourselves; it fails by helm or by
-its deadline; what is out of reach neither counts nor blocks; a wave that fails more than it may stops the rollout.
+The rules are those of docs/concepts/rollouts.md, in its order: a guest succeeds by what we saw ourselves; it fails by
+helm or by its deadline; what is out of reach neither counts nor blocks; a wave with too many failures stops
+the rollout.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from fipop.settings.values import FailureStrategy
 
 HELM_ATTEMPTS = 3
 _LOST_PERCENT = 10
-_BACK = "; all of them went back"
-"""Ends the reason of a stopped rollout once that was told."""
+_BACK = "; all of them were rolled back"
+"""Ends the reason of a stopped rollout once that was reported."""
 _LOST_AT_LEAST = 2
 _AT_THE_SAME_TIME_SECONDS = 120.0
 """So long before a guest of the wave others may have been found out of reach; those that are looked at later count."""
@@ -66,7 +67,12 @@ def begin(before: RolloutState | None, target: str, now: float) -> tuple[Rollout
     """Start the rollout of a target: canaries first; back to the stable target only for those that were touched."""
     notices = []
     if before is not None and before.phase.is_active and before.target != target:
-        notices.append(Notice("RolloutSuperseded", f"target {before.target} gives way to {target}"))
+        notices.append(
+            Notice(
+                "RolloutSuperseded",
+                f"Target {target} replaces {before.target}.",
+            )
+        )
     stable = before.stable if before is not None else ""
     state = RolloutState(
         number=before.number + 1 if before is not None else 1,
@@ -77,9 +83,9 @@ def begin(before: RolloutState | None, target: str, now: float) -> tuple[Rollout
         acted=before.acted if before is not None else "",
     )
     if target == stable:
-        message = f"target {target} is the stable one: guests that were touched go back to it, without waves"
+        message = f"Target {target} is the stable target: guest clusters that were changed return to it without waves."
         return replace(state, phase=Phase.COMPLETED), (*notices, Notice("RolloutCompleted", message))
-    return state, (*notices, Notice("RolloutStarted", f"target {target} begins with canaries"))
+    return state, (*notices, Notice("RolloutStarted", f"The rollout of target {target} began with canaries."))
 
 
 def complete(state: RolloutState, message: str) -> tuple[RolloutState, tuple[Notice, ...]]:
@@ -193,10 +199,11 @@ def _stop(state: RolloutState, failed: int, settings: Settings) -> tuple[Rollout
         all_back = state.phase is Phase.CANARY and _goes_back(settings)
         guests[guest_id] = replace(one, step=Step.FAILED) if all_back else one
     names = ", ".join(sorted(g for g, one in state.guests.items() if one.step is Step.FAILED)[:5])
-    reason = f"{failed} of {state.size} guests failed in wave {state.wave}: {names}"
-    hint = f"another target, or annotation rollout: retry/{state.target} or force/{state.target}, goes on"
+    reason = f"{failed} of {state.size} guest clusters failed in wave {state.wave}: {names}"
+    hint = f"Fix them, then set annotation rollout: retry/{state.target} or force/{state.target}"
     stopped = replace(state, phase=Phase.STOPPED, guests=guests, reason=reason)
-    return stopped, (Notice("RolloutStopped", f"target {state.target}: {reason}; {hint}", is_warning=True),)
+    message = f"The rollout of target {state.target} stopped, {reason}. {hint}."
+    return stopped, (Notice("RolloutStopped", message, is_warning=True),)
 
 
 def _settle_stopped(state: RolloutState) -> tuple[RolloutState, tuple[Notice, ...]]:
@@ -206,7 +213,7 @@ def _settle_stopped(state: RolloutState) -> tuple[RolloutState, tuple[Notice, ..
     told = state.reason.endswith(_BACK)
     if not back or waits or told:
         return state, ()
-    message = f"target {state.target}: {len(back)} guests are as they were before"
+    message = f"Target {state.target} was rolled back in {len(back)} guest clusters."
     return replace(state, reason=state.reason + _BACK), (Notice("RolledBack", message),)
 
 
@@ -219,11 +226,14 @@ def _next_wave(
     proven = state.phase is Phase.WAVE or succeeded > 0
     if not is_first and succeeded:
         notices.append(
-            Notice("WaveSucceeded", f"target {state.target}: wave {state.wave}, {succeeded} guests succeeded")
+            Notice(
+                "WaveSucceeded",
+                f"Wave {state.wave} of {state.target} succeeded: {succeeded} guest clusters.",
+            )
         )
     over = sorted(g for g, one in state.of_wave().items() if one.step is Step.PASSED_OVER)
     if over:
-        message = f"target {state.target}: wave {state.wave} goes on without {', '.join(over[:5])}, {len(over)} in all"
+        message = f"Wave {state.wave} of {state.target} passed over {len(over)} guest clusters: {', '.join(over[:5])}."
         notices.append(Notice("GuestsPassedOver", message, is_warning=True))
     left = (Step.FAILED, Step.PASSED_OVER)
     kept = {guest_id: one for guest_id, one in state.guests.items() if one.step in left}
@@ -243,8 +253,8 @@ def _next_wave(
         )
         for guest_id in chosen
     }
-    what = "canaries" if state.phase is Phase.CANARY else "guests"
-    notices.append(Notice("WaveStarted", f"target {state.target}: wave {number}, {len(chosen)} {what}"))
+    what = "canaries" if state.phase is Phase.CANARY else "guest clusters"
+    notices.append(Notice("WaveStarted", f"Wave {number} of {state.target} began: {len(chosen)} {what}."))
     state = replace(state, guests=kept | admitted, wave=number, size=len(chosen))
     return state, tuple(notices)
 
@@ -255,12 +265,12 @@ def _finish(state: RolloutState, fleet: Mapping[str, Member]) -> tuple[RolloutSt
         return state, ()
     is_proven = state.phase is Phase.WAVE or any(member.at_target for member in fleet.values())
     if fleet and not is_proven:
-        waiting = "no guest can be reached to be a canary"
+        waiting = "no guest cluster can be reached for a canary"
         if state.reason == waiting:
             return state, ()
-        notice = Notice("RolloutWaiting", f"target {state.target}: {waiting}", is_warning=True)
+        notice = Notice("RolloutWaiting", f"Target {state.target} waits: {waiting}.", is_warning=True)
         return replace(state, reason=waiting), (notice,)
-    return complete(state, f"target {state.target} is the stable one")
+    return complete(state, f"Target {state.target} is the stable target now.")
 
 
 def _choose(state: RolloutState, fleet: Mapping[str, Member], settings: Settings) -> list[str]:

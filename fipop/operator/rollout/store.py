@@ -35,7 +35,7 @@ class RolloutStore:
         self._version = found["metadata"]["resourceVersion"] if found is not None else None
         state = parse_state(found.get("data") or {}) if found is not None else None
         if found is not None and state is None:
-            logger.warning("the rollout's ConfigMap cannot be read: a rollout begins anew")
+            logger.warning("Could not read ConfigMap of the rollout, starting again")
         return state
 
     async def load_targets(self) -> dict[str, Target]:

@@ -81,12 +81,12 @@ class Page:
         async def handle(request: web.Request) -> web.Response:
             if is_local_host(request.remote or "") and not is_local_host(request.host):
                 return web.Response(
-                    status=421, text="open this page as http://localhost or http://127.0.0.1\n"
+                    status=421, text="Open this page as http://localhost or http://127.0.0.1.\n"
                 )
             try:
                 return await answer(request)
             except FipopError as error:
-                logger.warning("the page cannot be shown", extra={"error": str(error)})
+                logger.warning("Could not show the web UI", extra={"error": str(error)})
                 return self._render("error.html", status=502, problem=str(error))
 
         return handle
@@ -108,7 +108,7 @@ class Page:
         name = request.query.get("name", "")
         report = next((each for each in found.ranges if each.name == name), None)
         if report is None:
-            return self._show("missing.html", found, status=404, what=f'floating IP range "{name}"')
+            return self._show("missing.html", found, status=404, what=f'range "{name}"')
         try:
             block = request.query.get("block", "")
             drawn = draw_map(found.snapshot, name, block) if found.snapshot.is_counted else None

@@ -274,7 +274,7 @@ async def _versions(bench: Bench) -> dict[str, str]:
 async def test_flags_of_a_cloud_controller_manager_are_ignored_with_one_warning(bench: Bench) -> None:
     running = await bench.start("--cloud-provider=kubevip", "--allocate-node-cidrs", "-v=4", "--leader-elect")
     lines = [json.loads(each) for each in running.process.log.read_text().splitlines()]
-    ignored = [each["flags"] for each in lines if each["message"] == "flags ignored"]
+    ignored = [each["flags"] for each in lines if each["message"] == "Ignored flags"]
     assert ignored == ["--cloud-provider=kubevip --allocate-node-cidrs"]
 
 

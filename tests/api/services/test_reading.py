@@ -198,6 +198,6 @@ async def test_bad_keys_are_told_where_they_stand(shop: Shop) -> None:
 
     async def is_told() -> bool:
         events = await shop.client.items("/api/v1/namespaces/kube-system/events")
-        return any(each["reason"] == "KeyInvalid" and "neither" in each["message"] for each in events)
+        return any(each["reason"] == "KeyInvalid" and "true or false" in each["message"] for each in events)
 
     await eventually(is_told)

@@ -57,8 +57,8 @@ def test_a_line_is_one_json_object_with_its_fields(written: Written) -> None:
 
 def test_a_line_of_text_has_its_fields_too(written: Written) -> None:
     configure_logging(as_json=False)
-    logging.getLogger("fipop.operator").warning("pass failed", extra={"guest": "c-m-1"})
-    assert written().endswith("WARNING fipop.operator: pass failed guest='c-m-1'\n")
+    logging.getLogger("fipop.operator").warning("Pass failed", extra={"guest": "c-m-1"})
+    assert written().endswith("WARNING fipop.operator: Pass failed guest='c-m-1'\n")
 
 
 def test_an_error_with_its_traceback_is_one_json_line(written: Written) -> None:

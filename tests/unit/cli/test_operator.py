@@ -75,7 +75,7 @@ async def ends(*arguments: str | Path) -> str:
     assert output == b""
     [line] = errors.decode().splitlines()
     told = json.loads(line)
-    assert (told["level"], told["message"]) == ("CRITICAL", "the operator ends")
+    assert (told["level"], told["message"]) == ("CRITICAL", "Operator failed")
     assert "s3cret" not in line
     error: str = told["error"]
     return error
@@ -87,7 +87,7 @@ async def ends(*arguments: str | Path) -> str:
 async def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, content: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(content)
-    assert await ends("--kubeconfig", path) == f"no connection to {path}: the kubeconfig cannot be used"
+    assert await ends("--kubeconfig", path) == f"could not connect to {path}: the kubeconfig cannot be used"
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,18 @@ async def test_a_kubeconfig_that_asks_for_what_is_refused_is_told(
 ) -> None:
     server = {"server": "https://127.0.0.1:1"}
     path = write_kubeconfig(tmp_path, cluster=server | cluster, user=user)
-    assert await ends("--kubeconfig", path) == f"no connection to https://127.0.0.1:1: {problem}"
+    assert await ends("--kubeconfig", path) == f"could not connect to https://127.0.0.1:1: {problem}"
 
 
 async def test_without_a_kubeconfig_it_must_be_a_pod() -> None:
     assert await ends() == (
-        "no connection to the API server: this is no pod with a ServiceAccount, and no kubeconfig is named"
+        "could not connect to the API server: this is not a pod with a ServiceAccount. "
+        "Name a kubeconfig with --kubeconfig"
     )
 
 
 async def test_a_helm_that_is_missing_is_told(kubeconfig: Path) -> None:
-    expected = "helm program helm is not on PATH: install it, or name it with --helm"
+    expected = "helm program helm is not on PATH. Install it, or name it with --helm"
     assert await ends("--kubeconfig", kubeconfig) == expected
     named = await ends("--kubeconfig", kubeconfig, "--helm", "/nowhere/helm")
     assert named == "helm program /nowhere/helm cannot be run"
@@ -135,7 +136,7 @@ async def test_a_folder_whose_files_cannot_be_read_is_told(
 
     (tmp_path / "crds" / "a.yaml").write_text("kind: ConfigMap")
     told = await ends(*common, "--crds", tmp_path / "crds")
-    assert told == f"CRD file {tmp_path}/crds/a.yaml holds no CustomResourceDefinition"
+    assert told == f"CRD file {tmp_path}/crds/a.yaml must have a CustomResourceDefinition"
 
 
 async def test_a_health_port_that_is_taken_is_told(kubeconfig: Path, helm: Path) -> None:
@@ -155,7 +156,11 @@ async def test_an_api_server_that_is_away_is_waited_for_until_it_is_asked_to_end
     async with running(*arguments) as process, asyncio.timeout(30):
         assert process.stderr is not None
         waits = json.loads(await process.stderr.readline())
-        assert (waits["level"], waits["message"], waits["step"]) == ("WARNING", "start waits", "settings")
+        assert (waits["level"], waits["message"], waits["step"]) == (
+            "WARNING",
+            "Start is waiting",
+            "settings",
+        )
         assert "kube-fip/" in waits["error"]
         assert "ConnectionRefused" in waits["error"]
         process.send_signal(number)

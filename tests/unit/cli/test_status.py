@@ -94,7 +94,7 @@ def test_it_waits_for_a_floating_ip_that_is_pending_and_not_for_one_that_is_paus
 ) -> None:
     made_now = snapshot(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[build_floating_ip("web")])
     result = run("--wait", "5s", found=(made_now, WELL))
-    assert (result.exit_code, "waiting: c-m-1/web" in result.stderr) == (0, True)
+    assert (result.exit_code, "Waiting: c-m-1/web" in result.stderr) == (0, True)
     assert "waiting" not in run("--wait", "5s", "-n", "c-m-2", found=(made_now, WELL)).stderr
     status = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Paused", "message": ""}]}
     left_alone = build_floating_ip("web", annotations={ANNOTATION_PAUSED: "true"}, status=status)

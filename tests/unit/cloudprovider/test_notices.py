@@ -70,7 +70,7 @@ async def test_that_it_has_its_address_is_told_once() -> None:
     choice = Choice(service=told.service, addresses=(X,), pool="cidr-shop")
     await told.notices.tell_assigned(told.service, choice)
     assert told.live is not None
-    assert read_word(told.live) == Word(Verdict.TRUE, "Assigned", "10.0.0.1 from cidr-shop")
+    assert read_word(told.live) == Word(Verdict.TRUE, "Assigned", "Assigned 10.0.0.1 from key cidr-shop.")
     await told.notices.tell_assigned(told.service, choice)
     assert told.events == ["AddressAssigned"]
 

@@ -54,19 +54,19 @@ def test_the_first_key_that_is_there_is_the_one_pool(data: dict[str, str], key: 
         ({"cidr-shop": "10.0.1.7-10.0.1.9"}, "10.0.1.7"),
         ({"cidr-shop": " 0.0.0.0/32 "}, "DHCP"),
         ({"cidr-shop": "::/128"}, "DHCP"),
-        ({"cidr-shop": "", "cidr-global": "10.0.4.0/24"}, "cidr-shop is empty"),
+        ({"cidr-shop": "", "cidr-global": "10.0.4.0/24"}, "Key cidr-shop is empty. Set a pool."),
         (
             {"cidr-shop": "10.0.1.0/24", "draining-shop": "true"},
-            "cidr-shop is draining (draining-shop): it gives out nothing new",
+            "Key cidr-shop is draining (draining-shop) and assigns no addresses.",
         ),
         ({"cidr-shop": "10.0.1.0/24", "draining-global": "true"}, "10.0.1.1"),
         (
             {"cidr-shop": "nonsense"},
-            'cidr-shop: part 1 of the pool, "nonsense", is not an IPv4 or IPv6 address',
+            'Key cidr-shop is invalid: part 1 of the pool, "nonsense", is not an IPv4 or IPv6 address.',
         ),
         (
             {"cidr-shop": "10.0.1.1", "exclude-shop": "x"},
-            'cidr-shop: part 1 of exclusion 1, "x", is not an IPv4 or IPv6 address',
+            'Key cidr-shop is invalid: part 1 of exclusion 1, "x", is not an IPv4 or IPv6 address.',
         ),
     ],
 )

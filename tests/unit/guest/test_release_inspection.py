@@ -90,10 +90,7 @@ async def test_what_an_old_release_is_waits_for_a_turn_of_helm_and_addresses_do_
     assert report.awaits_helm
     assert telling.questions() == []
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
-    assert (
-        "helm is still to be asked what release kube-system/kube-vip is"
-        in report.releases[0].readiness.message
-    )
+    assert "release kube-system/kube-vip waits" in report.releases[0].readiness.message
     report = await telling.sessions.run_pass(task)
     assert report.releases[0].version == "1.2.3"
 

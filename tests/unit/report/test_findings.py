@@ -175,7 +175,7 @@ def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_kn
     assert told(harvesters=["harv1"]) == []
     (message,) = told(harvesters=["harvester1", "lab"])
     assert '"harv1"' in message
-    assert 'known: "harvester1", "lab"' in message
+    assert 'it has "harvester1", "lab"' in message
     assert told(unread=(Unread(what=Kind.HARVESTERS, problem="missing right"),)) == []
 
 

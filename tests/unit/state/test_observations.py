@@ -7,8 +7,8 @@ import pytest
 
 from fipop.api.conditions import Verdict
 from fipop.errors import (
+    AddressConflictError,
     ApiUnreachableError,
-    CarriedElsewhereError,
     ChartError,
     FipopError,
     ForeignReleaseError,
@@ -69,11 +69,11 @@ def test_of_a_guest_that_did_not_answer_nothing_is_known_but_that() -> None:
         (
             ConfigMapReport(
                 outcome=ConfigMapOutcome.WITHHELD,
-                error=CarriedElsewhereError(address="10.0.0.1", carrier="guest c-m-b"),
+                error=AddressConflictError(address="10.0.0.1", carrier="guest c-m-b"),
             ),
-            "CarriedElsewhere",
+            "AddressConflict",
         ),
-        (ConfigMapReport(outcome=ConfigMapOutcome.WITHHELD), "Withheld"),
+        (ConfigMapReport(outcome=ConfigMapOutcome.WITHHELD), "OwnershipUnconfirmed"),
         (ConfigMapReport(), "NotTried"),
         (replace(WRITTEN, blocked=(BlockedKey(name="cidr-global", floating_ips=(WEB,)),)), "ForeignValue"),
         (

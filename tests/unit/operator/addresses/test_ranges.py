@@ -54,7 +54,7 @@ def test_a_range_that_is_shut_by_its_former_space_says_so() -> None:
     )
     ready, _ = conditions(cache)
     assert ready[:2] == (Verdict.FALSE, "AddressSpaceChanged")
-    assert "under another name" in ready[2]
+    assert "with another name" in ready[2]
 
 
 def test_a_draining_range_is_not_ready() -> None:
@@ -72,11 +72,8 @@ def test_the_younger_names_all_older_ones_that_take_addresses_from_it() -> None:
         ]
     )
     _, conflict = conditions(cache)
-    assert conflict == (
-        Verdict.TRUE,
-        "Overlap",
-        "addresses in common are given out by the older: older, old",
-    )
+    assert conflict[:2] == (Verdict.TRUE, "Overlap")
+    assert "older, old" in conflict[2]
     assert conditions(cache, "older")[1][0] is Verdict.FALSE
 
 
@@ -85,16 +82,18 @@ def test_a_range_whose_harvester_cluster_is_not_in_rancher_says_so_and_names_tho
     cache = cache_of(
         ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterClusterName": "harvster-1"})]
     )
-    assert describe_unknown_harvester(cache, cache.ranges.all()[0]).endswith("under that name")
+    assert describe_unknown_harvester(cache, cache.ranges.all()[0]).endswith("with that name.")
     for number in (2, 1):
         add_harvester(cache, f"harvester-{number}")
     unknown = describe_unknown_harvester(cache, cache.ranges.all()[0])
-    assert '"harvster-1"; known: "harvester-1", "harvester-2".' in unknown
+    assert '"harvster-1"' in unknown
+    assert '"harvester-1", "harvester-2"' in unknown
     ready, _ = build_conditions(
         cache.ranges.all()[0], cache.allocations, cache.allocations.ranges.usage("pool"), unknown
     )
     assert (ready.verdict, ready.reason) == (Verdict.TRUE, "HarvesterNotFound")
-    assert ready.message == f"254 addresses; {unknown}"
+    assert "254 addresses" in ready.message
+    assert ready.message.endswith(unknown)
     add_harvester(cache, "harvster-1")
     assert describe_unknown_harvester(cache, cache.ranges.all()[0]) == ""
 

@@ -47,9 +47,9 @@ async def test_credential_and_authority_are_those_that_the_options_name() -> Non
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (None, "Secret kube-fip/charts is not there"),
-        (ApiForbiddenError(verb="get", kind="Secret", status=403), "settings.kubevipChartSecret grants it"),
-        (ApiServerError(verb="get", kind="Secret", name="charts", status=500), "cannot get Secret"),
+        (None, "Secret kube-fip/charts does not exist"),
+        (ApiForbiddenError(verb="get", kind="Secret", status=403), "settings.kubevipChartSecret"),
+        (ApiServerError(verb="get", kind="Secret", name="charts", status=500), "get Secret charts: 500"),
         (secret(username="u"), "must hold username and password, or token"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from fipop.errors import CarriedElsewhereError
+from fipop.errors import AddressConflictError
 from fipop.guest.in_use import InUseAddresses, addresses_in
 from fipop.ipam.addresses import Address, format_address, from_ip
 from fipop.operator.guests.conflicts import AddressConflicts
@@ -64,7 +64,7 @@ async def test_an_address_that_another_guest_carries_is_not_written_until_that_o
     cache = held_world()
     guests = Guests(cache, owner="10.0.0.6/32", rival="10.0.0.1/32")
     for _ in range(2):
-        with pytest.raises(CarriedElsewhereError) as caught:
+        with pytest.raises(AddressConflictError) as caught:
             await check(guests, cache)
         assert caught.value.address == "10.0.0.1"
         assert RIVAL in caught.value.carrier
@@ -76,7 +76,7 @@ async def test_an_address_that_another_guest_carries_is_not_written_until_that_o
 
 async def test_one_that_its_owner_did_not_tell_of_counts_as_not_carried_by_it() -> None:
     cache = held_world()
-    with pytest.raises(CarriedElsewhereError):
+    with pytest.raises(AddressConflictError):
         await check(Guests(cache, rival="10.0.0.1/32"), cache)
 
 
@@ -135,7 +135,7 @@ async def test_a_guest_that_is_forgotten_is_asked_no_more_and_is_no_carrier_eith
     guests = Guests(cache, owner="10.0.0.1/32", rival="10.0.0.1/32")
     guests.conflicts.forget(OWNER)
     guests.carried[OWNER] = ""
-    with pytest.raises(CarriedElsewhereError):
+    with pytest.raises(AddressConflictError):
         await check(guests, cache)
     guests.conflicts.forget(RIVAL)
     await check(guests, cache)
