@@ -64,7 +64,7 @@ def adopt(
 ) -> None:
     """Show what the operator will do with each floating IP when it starts here.
 
-    Nothing is written. Without --guests, addresses that only guest clusters use count as free.
+    Nothing is written. Without --guests, an address that only a guest cluster uses counts as free.
     """
     if not dry_run:
         raise click.UsageError(

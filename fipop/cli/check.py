@@ -49,7 +49,7 @@ class CheckReport:
 
 @click.command(
     short_help="What an installation needs, point by point.",
-    epilog=EXIT_CODES.replace("something is wrong", "a check failed (warnings are no failure)"),
+    epilog=EXIT_CODES.replace("something is wrong", "a check failed (a warning is not a failure)"),
 )
 @click.option("--guest", help="Check only this guest cluster, by its name or id.")
 @click.option("--no-guests", is_flag=True, help="Read no guest cluster.")

@@ -21,7 +21,7 @@ class AddressState(StrEnum):
     HELD = "held"
     QUARANTINED = "quarantined"
     NAMED = "named"
-    """A floating IP names it, and no reservation says that it holds it."""
+    """A floating IP names it, and no reservation has it for that floating IP."""
     FREE = "free"
     WITHHELD = "withheld"
     """In a range that does not give it out: excluded, an end of a CIDR, of an older range, or the range is draining."""
