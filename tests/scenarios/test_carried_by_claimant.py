@@ -405,7 +405,7 @@ async def test_it_is_told_what_helps_where_the_guest_that_carries_it_names_it_la
     await operator.settle()
     reason, message = allocated(operator, C)
     assert reason == "AddressQuarantined"
-    assert f"in guest {B}" in message
+    assert f"in guest cluster {B}" in message
     assert "FloatingIP of that guest cluster" in message
 
 

@@ -83,7 +83,7 @@ async def test_what_failed_to_be_written_back_was_not_changed_back_by_anybody() 
     await operator.settle()
     await operator.pass_time(60)
     assert operator.asked_for(A) == X
-    assert "changed back" not in allocated_message(operator)
+    assert "Another writer sets spec.ipaddress back" not in allocated_message(operator)
 
 
 async def test_who_empties_it_again_and_again_is_not_fought_after_a_restart_either() -> None:
@@ -96,15 +96,15 @@ async def test_who_empties_it_again_and_again_is_not_fought_after_a_restart_eith
     operator.change_range(iprange="nonsense")
     for _ in range(3):
         await operator.settle()
-        assert "changed back" not in allocated_message(operator)
+        assert "Another writer sets spec.ipaddress back" not in allocated_message(operator)
         operator.ask_for_another(A, "")
     await operator.settle()
     assert "nonsense" in allocated_message(operator)
-    assert "changed back" in allocated_message(operator)
+    assert "Another writer sets spec.ipaddress back" in allocated_message(operator)
     again = SmallOperator(operator)
     await again.start()
     assert again.asked_for(A) == ""
-    assert "changed back" in allocated_message(again)
+    assert "Another writer sets spec.ipaddress back" in allocated_message(again)
 
 
 async def test_a_chosen_address_that_became_another_is_named_though_the_other_family_waits() -> None:

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 import pytest
@@ -220,8 +220,8 @@ def log_calls() -> Iterator[tuple[str, ast.Call]]:
             called = node.func if isinstance(node, ast.Call) else None
             owner = called.value if isinstance(called, ast.Attribute) else None
             is_logger = isinstance(owner, ast.Name) and owner.id in LOGGERS
-            if is_logger and cast("ast.Attribute", called).attr in LOG_METHODS:
-                yield f"{path}:{node.lineno}", cast("ast.Call", node)
+            if is_logger and isinstance(node, ast.Call) and getattr(called, "attr", "") in LOG_METHODS:
+                yield f"{path}:{node.lineno}", node
 
 
 def test_a_log_line_has_a_constant_message_in_the_past_tense() -> None:

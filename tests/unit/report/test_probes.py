@@ -74,7 +74,7 @@ async def test_charts_are_tried_by_helm_and_without_helm_that_is_said(tmp_path: 
     [
         ({}, Severity.WARNING, "kube-vip.io"),
         ({"hosts": "registry.example,kube-vip.io"}, Severity.OK, ""),
-        (None, Severity.WARNING, "could not read the credential"),
+        (None, Severity.WARNING, "read the credential"),
     ],
 )
 async def test_a_source_that_the_credential_does_not_go_to_is_told_before_it_stops(
