@@ -42,6 +42,9 @@ def _rule(pattern: str, instead: str) -> Rule:
     return Rule(pattern=re.compile(pattern.replace(" ", r"\s"), re.MULTILINE), instead=instead)
 
 
+_GUEST_CLUSTER = _rule(
+    r"\b[Gg]uests?(?:'s?)?\b(?![ -](?:clusters?|admins?|developers?|agent|role|scan)\b)", "guest cluster"
+)
 RULES = (
     _rule(r"\b[Gg]iv(?:e|es|en|ing)\b|\b[Gg]ave\b", "assign, allocate, return, set"),
     _rule(r"\b[Tt]ell(?:s|ing)?\b|\b[Tt]old\b", "report, log, show"),
@@ -73,10 +76,7 @@ RULES = (
     _rule(r"\b(?:[Ss]ome|[Nn]o|[Aa]ny|[Ee]very)body(?:'s|s)?\b", "the user, no owner, each client"),
     _rule(r"\b[Ww]hoever\b|(?:^|[.;:] )Who (?![^.]*\?)|\b(?:to|of|by|from|beside|those) who\b", "the noun"),
     _rule(r"\b(?:[Ww]e|[Oo]urs?|[Oo]urselves)\b", "fipop, or the noun"),
-    _rule(
-        r"\b[Gg]uests?(?:'s?)?\b(?![ -](?:clusters?|admins?|developers?|agent|role|scan)\b)",
-        "guest cluster",
-    ),
+    _GUEST_CLUSTER,
     _rule(
         r"\b(?:[Aa]|[Tt]he|[Ee]ach|[Ee]very|[Nn]ext|[Ll]ast|[Oo]ne|[Ww]hole|[Qq]uiet) (?:pass|round)\b",
         "reconciliation",
@@ -124,6 +124,11 @@ class Fault:
     def __str__(self) -> str:
         """Return the line that is printed."""
         return f"{self.file}:{self.line}: {self.message}"
+
+
+def find_banned(text: str) -> list[str]:
+    """Return the words of a message that are not used; a message may label an object `Guest demo`."""
+    return [found[0] for rule in RULES if rule is not _GUEST_CLUSTER for found in rule.pattern.finditer(text)]
 
 
 def find_words(passage: Passage) -> Iterator[Fault]:

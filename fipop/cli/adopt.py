@@ -64,7 +64,7 @@ def adopt(
 ) -> None:
     """Show what the operator will do with each floating IP when it starts here.
 
-    Nothing is written. Without --guests, an address that only a guest cluster uses counts as free.
+    Nothing is written. If it does not read the guest clusters, an address that only one of them uses counts as free.
     """
     if not dry_run:
         raise click.UsageError(

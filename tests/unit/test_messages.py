@@ -23,7 +23,7 @@ from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, R
 from fipop.guest.workloads import Readiness
 from fipop.state.observations import observe, provisioning
 from fipop.texts import sentence
-from scripts.banned_words import find_banned
+from scripts.prose import find_banned
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ROOT / "tests/golden/recorded/texts"
