@@ -64,7 +64,7 @@ async def test_helm_installs_and_upgrades_and_never_touches_the_admins_settings(
     before = await rancher.client.create(CONFIG_MAP, admins)
     notes = await helm_on(helm, rancher, "install", "fipop")
     assert "kubectl -n kube-fip rollout status deployment/fipop" in notes
-    assert "Mind:" not in notes
+    assert "Note:" not in notes
     await helm_on(helm, rancher, "upgrade", "fipop")
     assert await rancher.client.get(f"{CONFIG_MAP}/kube-fip-config") == before
 
@@ -157,7 +157,7 @@ async def test_the_notes_warn_where_the_namespace_is_not_the_one_of_the_runbooks
     kubeconfig = ("--kubeconfig", rancher.admin_kubeconfig)
     where = ("--namespace", "elsewhere", "--dry-run=server")
     notes = await helm.run("install", "other", ROOT, *where, *kubeconfig, *_NO_REPLICA)
-    assert "Mind: kube-fip-operator keeps its options in namespace kube-fip" in notes
+    assert "kube-fip-operator has its options in namespace kube-fip" in notes
 
 
 async def test_the_manifest_applies_to_a_cluster_that_knows_nothing_of_fipop(

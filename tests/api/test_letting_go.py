@@ -182,7 +182,7 @@ async def test_quarantine_does_not_end_while_the_guest_is_there_and_cannot_be_as
     await there.delete("web")
     await tenant.quarantined(f"{tenant.net}9")
     await tenant.ask("heir", pool, ipaddress=f"{tenant.net}9")
-    await tenant.refused("heir", "AddressQuarantined", words="could not read guest cluster")
+    await tenant.refused("heir", "AddressQuarantined", words="could not be read")
     # With the guest goes the last who could carry it.
     await stack.player.delete_guest(guest)
     await is_free_or_given(tenant, f"{tenant.net}9", "heir", seconds=45)

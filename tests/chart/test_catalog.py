@@ -75,7 +75,7 @@ def test_what_only_the_first_installation_reads_says_so() -> None:
     asked = [each for each in all_questions() if each["variable"].startswith("settings.")]
     assert {each["variable"].partition(".")[2] for each in asked} <= set(settings_data(DEFAULTS))
     for each in asked:
-        assert "Read by the first installation only" in each["description"]
+        assert "Only the first installation reads this" in each["description"]
 
 
 def test_the_annotations_are_those_that_rancher_reads(chart: Chart) -> None:

@@ -57,7 +57,7 @@ def test_the_password_of_bgp_comes_from_a_secret(kube_vip: Chart) -> None:
 
 
 def test_the_page_names_every_example() -> None:
-    page = (ROOT / "docs" / "kube-vip.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "announce-addresses.md").read_text()
     for example in EXAMPLES:
         assert f"examples/{example.name}" in page
     assert set(ON) == {example.stem for example in EXAMPLES}

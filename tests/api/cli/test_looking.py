@@ -123,7 +123,7 @@ async def test_check_goes_all_the_way_to_ready_pods(seen: Seen) -> None:
     checked = [line for line in ended.out.splitlines() if line.lstrip().startswith("√")]
     for named in (
         *("floatingips.kubefip.k8s.binbash.org", "fleet-default", "vlan"),
-        *(f"demo-kubevip: {seen.address}", "kube-vip-cloud-provider"),
+        *(f"demo-kubevip: The FloatingIP holds {seen.address}.", "kube-vip-cloud-provider"),
     ):
         assert any(named in line for line in checked), ended.out
     assert "kube-vip-0.11.0" in ended.out or "kube-vip 0.11.0" in ended.out
