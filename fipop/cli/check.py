@@ -26,12 +26,12 @@ from fipop.guest.helm.runner import find_helm
 from fipop.report.addresses import find_namespaces
 from fipop.report.findings import Finding, Section, Severity, judge
 from fipop.report.fleet import report_floating_ips, report_guests
-from fipop.report.guests import read_guests
+from fipop.report.guests import list_unread, read_guests
 from fipop.report.probes import judge_rights, probe_charts, probe_credential, probe_secret_rights
 from fipop.report.ranges import report_ranges
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output
-from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.report.snapshot import ClusterSnapshot, Kind, Unread
 from fipop.texts import clean
 
 _SIGNS = {"ok": "√", "warning": "‼", "failed": "×"}
@@ -40,9 +40,12 @@ _HEADER = ("SECTION", "CHECK", "VERDICT", "REASON", "MESSAGE", "ADVICE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """All findings, in their order; `passed` if none failed. `unread` lists what could not be read."""
+    """All findings, in their order.
 
-    passed: bool
+    `passed` is False if any failed, else None if not everything could be read. `unread` lists what could not.
+    """
+
+    passed: bool | None
     checks: tuple[Finding, ...]
     unread: tuple[Unread, ...]
 
@@ -93,7 +96,7 @@ def check(
         _show(reading, shown, found)
     else:
         reading.tell(found, _HEADER, list(map(_row, shown)))
-    if not found.passed:
+    if found.passed is False:
         sys.exit(EXIT_WRONG)
     if found.unread:
         sys.exit(EXIT_INCOMPLETE)
@@ -140,10 +143,12 @@ async def _check_once(
     found = [*probed, *judge(snapshot, report_ranges(snapshot), guests, by_guest)]
     order = {each.value: number for number, each in enumerate(Section)}
     found.sort(key=lambda each: order.get(each.subject.section, len(order)))
+    unread = (*snapshot.unread, *list_unread(each for each in asked if each.step == "rights"))
+    has_failed = any(each.severity is Severity.CRITICAL for each in found)
     return CheckReport(
-        passed=not any(each.severity is Severity.CRITICAL for each in found),
+        passed=False if has_failed else None if unread else True,
         checks=tuple(found),
-        unread=snapshot.unread,
+        unread=unread,
     )
 
 
@@ -152,10 +157,9 @@ def _find_chosen(snapshot: ClusterSnapshot, name: str) -> frozenset[str]:
     found = frozenset(find_namespaces(snapshot, name))
     if not found:
         tell_unread(snapshot.unread)
-        fail(
-            f'guest cluster "{name}" does not exist. Run fipop check for all',
-            EXIT_INCOMPLETE if snapshot.unread else EXIT_WRONG,
-        )
+        if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
+            fail(f'guest cluster "{name}" is not known: not all clusters could be read', EXIT_INCOMPLETE)
+        fail(f'guest cluster "{name}" does not exist. Run fipop check for all')
     return found
 
 

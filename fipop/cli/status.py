@@ -58,12 +58,16 @@ def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wai
         for line in lines:
             click.echo(line)
         if reading.output is Output.WIDE:
-            shown = [each for each in found.floating_ips if namespace in (None, each.floating_ip.namespace)]
+            shown = [
+                each
+                for each in found.floating_ips
+                if found.only is None or each.floating_ip.namespace in found.only
+            ]
             rows = [_wide_row(each, found.snapshot.now) for each in shown]
             click.echo()
             click.echo(table(_WIDE_HEADER, rows), nl=False)
     tell_unread(found.snapshot.unread)
-    if not found.healthy:
+    if found.healthy is False:
         sys.exit(EXIT_WRONG)
     if found.snapshot.unread:
         sys.exit(EXIT_INCOMPLETE)
@@ -100,8 +104,10 @@ def _counts(counts: Counts, *words: str) -> str:
 
 
 def _problems(reading: Reading, found: StatusReport) -> Iterator[str]:
-    if not found.problems:
+    if not found.problems and found.healthy:
         yield reading.paint("All is well.", "ok")
+    elif found.healthy is None:
+        yield reading.paint("Nothing is known to be wrong. Not everything could be read.", "warning")
     for each in found.problems:
         word = reading.paint(each.severity.value, each.severity.value)
         yield f"{word}: {clean(f'{each.subject}: {each.reason}: {each.message}')}"
@@ -119,8 +125,8 @@ def _rollout(found: StatusReport, state: RolloutState) -> str:
         )
         more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
         guests = f" ({clean(', '.join(told[:_NAMED]))}{more})" if told else ""
-        parts += [f"wave {state.wave} of {state.size} guests{guests}"]
-        parts += [f"{remaining} guests remain"] if remaining is not None else []
+        parts += [f"wave {state.wave} with {state.size} guest clusters{guests}"]
+        parts += [f"{remaining} guest clusters remain"] if remaining is not None else []
         parts += [f"stable {clean(state.stable)}" if state.stable else "no stable target yet"]
     return ", ".join(parts)
 

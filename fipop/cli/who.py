@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import click
 
-from fipop.api.models import Reservation
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
@@ -32,7 +31,7 @@ from fipop.report.addresses import (
     report_history,
     search,
 )
-from fipop.report.guests import GuestReport, read_guests
+from fipop.report.guests import GuestReport, list_unread, read_guests
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, age, moment
 from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
@@ -110,7 +109,7 @@ async def _find(
         asked=asked,
         addresses=addresses,
         guests=tuple(guests),
-        unread=snapshot.unread,
+        unread=(*snapshot.unread, *list_unread(guests)),
         log_query=build_log_query(snapshot, asked),
     )
 
@@ -220,7 +219,7 @@ def history(*, reading: Reading, asked: str) -> None:
         unread=snapshot.unread,
         log_query=build_log_query(snapshot, asked),
     )
-    reading.tell(found, _TENURES, [_tenure_row(each.reservation, each.owner) for each in found.tenures])
+    reading.tell(found, _TENURES, list(map(_tenure_row, found.tenures)))
     if reading.output in {Output.TABLE, Output.WIDE}:
         _tell_log(found.log_query)
     tell_unread(found.unread)
@@ -230,9 +229,10 @@ def history(*, reading: Reading, asked: str) -> None:
         sys.exit(EXIT_INCOMPLETE)
 
 
-def _tenure_row(found: Reservation, owner: Ownership) -> tuple[str, ...]:
+def _tenure_row(each: Tenure) -> tuple[str, ...]:
+    found, owner = each.reservation, each.owner
     return (
-        *(found.address, found.space, found.range, owner.cluster, _name(owner)),
+        *(each.address, found.space, found.range, owner.cluster, _name(owner)),
         *(moment(owner.since) or "?", moment(owner.until) or "now"),
     )
 
@@ -259,8 +259,11 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
     asked = snapshot.cache.ranges.get("", range_name)
     if asked is None:
         tell_unread(snapshot.unread)
-        code = EXIT_WRONG if snapshot.is_read(Kind.RANGES) else EXIT_INCOMPLETE
-        fail(f'FloatingIPRange "{range_name}" does not exist. Run fipop status to see all', code)
+        if not snapshot.is_read(Kind.RANGES):
+            fail(
+                f'FloatingIPRange "{range_name}" is not known: the ranges could not be read', EXIT_INCOMPLETE
+            )
+        fail(f'FloatingIPRange "{range_name}" does not exist. Run fipop status to see all')
     found = report_free(snapshot, asked, wanted, count)
     reading.tell(found, ("ADDRESS",), [(each,) for each in found.addresses])
     if reading.output in {Output.TABLE, Output.WIDE} and found.free is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fipop.api.conditions import ConditionType, Verdict
 from fipop.ipam.addresses import Family
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
-from fipop.operator.addresses.ranges import build_conditions
+from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
@@ -73,7 +73,8 @@ def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
     for each in cache.ranges.all():
         ranges = cache.allocations.ranges
         usage = ranges.usage(each.name)
-        ready, _ = build_conditions(each, cache.allocations, usage)
+        unknown = describe_unknown_harvester(cache, each)
+        ready, _ = build_conditions(each, cache.allocations, usage, unknown)
         yield RangeSample(
             name=each.name,
             iprange=each.iprange,

@@ -91,9 +91,7 @@ def search(snapshot: ClusterSnapshot, asked: str) -> tuple[AddressReport, ...]:
     if address is not None:
         return report_address(snapshot, address)
     namespaces = find_namespaces(snapshot, asked)
-    if namespaces or snapshot.cache.ranges.get("", asked) is None:
-        return report_holdings(snapshot, namespaces)
-    return tuple(report_all(snapshot, asked))
+    return report_holdings(snapshot, namespaces) if namespaces else tuple(report_all(snapshot, asked))
 
 
 def report_address(snapshot: ClusterSnapshot, address: Address) -> tuple[AddressReport, ...]:
@@ -231,9 +229,15 @@ class Tenure:
     reservation: Reservation
     owner: Ownership
 
+    @property
+    def address(self) -> str:
+        """The address as every other report writes it: a reservation has all digits of IPv6."""
+        found = read_address(self.reservation.address)
+        return format_address(found) if found is not None else self.reservation.address
+
     def to_fields(self) -> dict[str, object]:
         """Return the fields of the JSON."""
-        place = {name: getattr(self.reservation, name) for name in ("address", "space", "range")}
+        place = {"address": self.address, "space": self.reservation.space, "range": self.reservation.range}
         return place | {each.name: getattr(self.owner, each.name) for each in fields(self.owner)}
 
 
@@ -285,7 +289,12 @@ def owners_of(found: Reservation) -> list[Ownership]:
 def build_log_query(snapshot: ClusterSnapshot, asked: str) -> str:
     """Return the query for the operator's log, which alone knows owners whose quarantine has ended."""
     address = read_address(asked)
-    what = f'address="{format_address(address)}"' if address is not None else f'cluster="{asked}"'
+    clusters = sorted({snapshot.cluster_of(each, asked) for each in find_namespaces(snapshot, asked)}) or [
+        asked
+    ]
+    what = " or ".join(f'cluster="{each}"' for each in clusters)
+    if address is not None:
+        what = f'address="{format_address(address)}"'
     place = f'{{namespace="{snapshot.installation.namespace}", container="operator"}}'
     return f'{place} | json | event=~"assigned|released" | {what}'
 

@@ -293,6 +293,7 @@ def _judge_guest(
 
 
 _FAILED_STEPS = {
+    "rights": ("Unread", "Use an account that can get the kubeconfig Secret, or add --no-guests"),
     "kubeconfig": ("KubeconfigUnusable", "docs/concepts/guest-cluster-reconciliation.md"),
     "connection": (
         "Unreachable",
@@ -308,7 +309,8 @@ def _judge_connection(
     if asked is not None and asked.problem:
         reason, advice = _FAILED_STEPS[asked.step]
         is_new = any(each.is_provisioning for each in summary.floating_ips)
-        yield point(subject, Severity.INFO if is_new else Severity.CRITICAL, reason, asked.problem, advice)
+        severity = Severity.WARNING if asked.step == "rights" else Severity.CRITICAL
+        yield point(subject, Severity.INFO if is_new else severity, reason, asked.problem, advice)
     elif asked is not None:
         yield point(
             subject,
@@ -332,7 +334,7 @@ def _judge_floating_ip(
     severity, reason, message = Severity.WARNING, ready.reason, ready.message
     if _is_waiting(each, now):
         severity = Severity.INFO
-    elif missing:
+    elif missing and ready.reason != "ClusterMismatch":
         severity, reason = Severity.CRITICAL, "NotInGuest"
         message = f"the ConfigMap of the guest cluster does not have {', '.join(missing)} ({ready.reason})"
     elif ready.is_true:

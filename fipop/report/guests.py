@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
 from fipop.deadlines import GUEST_REQUEST_SECONDS
-from fipop.errors import FipopError
+from fipop.errors import ApiForbiddenError, FipopError
 from fipop.guest.helm.charts import WantedRelease, wanted_releases
 from fipop.guest.in_use import addresses_in, parse_service
 from fipop.guest.kubeconfig import parse_kubeconfig
@@ -25,7 +25,7 @@ from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.limits import GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance
 from fipop.kube.reader import KubeReader
 from fipop.kube.resources import SECRETS, SERVICES
-from fipop.report.snapshot import ClusterSnapshot, read_address
+from fipop.report.snapshot import ClusterSnapshot, Unread, read_address
 from fipop.state.observations import Finding, judge_release
 from fipop.texts import clean
 
@@ -52,7 +52,7 @@ class GuestReport:
     guest: str
     problem: str = ""
     step: str = ""
-    """The step that failed: `kubeconfig`, `connection` or `objects`."""
+    """The step that failed: `rights` (of the reader), `kubeconfig`, `connection` or `objects`."""
     version: str = ""
     config_map: Mapping[str, str] = field(default_factory=dict)
     services: tuple[GuestService, ...] = ()
@@ -87,7 +87,8 @@ async def read_guest(
                 read_observed_state(guest, wanted, notes, build_scope(settings, frozenset(reported))),
             )
     except FipopError as error:
-        return GuestReport(guest=guest_id, step=step, problem=str(error))
+        is_refused = step == "kubeconfig" and isinstance(error, ApiForbiddenError)
+        return GuestReport(guest=guest_id, step="rights" if is_refused else step, problem=str(error))
     return GuestReport(
         guest=guest_id,
         version=clean(as_text(version.get("gitVersion")), 63),
@@ -113,6 +114,15 @@ async def read_guests(
             return await read_guest(client, snapshot, guest_id, allow_loopback=allow_loopback)
 
     return list(await asyncio.gather(*map(read, guest_ids)))
+
+
+def list_unread(reports: Iterable[GuestReport]) -> tuple[Unread, ...]:
+    """Return the guests that could not be read."""
+    return tuple(
+        Unread(what=f"guest cluster {each.guest}", problem=each.problem, forbidden=each.step == "rights")
+        for each in reports
+        if each.problem
+    )
 
 
 def judge_program(observed: ObservedState, wanted: WantedRelease) -> Finding:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fipop.api.conditions import Verdict
-from fipop.report.findings import Finding, Severity, judge
+from fipop.report.addresses import find_namespaces
+from fipop.report.findings import BIND_VIEWER, Finding, Severity, Subject, judge, point
 from fipop.report.fleet import FloatingIPReport, GuestSummary, report_floating_ips, report_guests
 from fipop.report.ranges import RangeReport, report_ranges
-from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Installation, Kind
+from fipop.report.snapshot import PREDECESSOR, SCHEMA_REVISIONS, ClusterSnapshot, Kind
 
 Counts = Mapping[str, int | None]
 
@@ -26,11 +27,15 @@ class StatusReport:
     floating_ips: tuple[FloatingIPReport, ...]
     guests: tuple[GuestSummary, ...]
     problems: tuple[Finding, ...]
+    only: frozenset[str] | None = None
+    """The guests that `problems` are about; None for all."""
 
     @property
-    def healthy(self) -> bool:
-        """Whether nothing should be done."""
-        return not any(each.is_wrong for each in self.problems)
+    def healthy(self) -> bool | None:
+        """Whether nothing should be done; None if nothing wrong is known, and not everything could be read."""
+        if any(each.is_wrong for each in self.problems):
+            return False
+        return None if self.snapshot.unread else True
 
     def count_floating_ips(self) -> Counts:
         """Count floating IPs by the status of their condition Ready; None for what could not be read."""
@@ -71,7 +76,7 @@ class StatusReport:
         return {
             "time": self.snapshot.now,
             "healthy": self.healthy,
-            "operator": _render_operator(self.snapshot.installation, self.snapshot.now),
+            "operator": _render_operator(self.snapshot),
             "ranges": self.ranges,
             "floatingIps": self.count_floating_ips(),
             "guests": self.count_guests(),
@@ -100,14 +105,17 @@ class StatusReport:
 
 
 def report_status(snapshot: ClusterSnapshot, namespace: str | None = None) -> StatusReport:
-    """Report the whole; of one guest, only what is wrong there."""
+    """Report the whole; of one guest, by its id or cluster, only what is wrong there."""
     ranges, floating_ips = report_ranges(snapshot), report_floating_ips(snapshot)
     guests = report_guests(snapshot, floating_ips)
+    only = frozenset(find_namespaces(snapshot, namespace)) if namespace is not None else None
     problems = [
         each
         for each in judge(snapshot, ranges, guests)
-        if each.severity is not Severity.OK and (namespace is None or namespace in each.subject.guests)
+        if each.severity is not Severity.OK and (only is None or only & each.subject.guests)
     ]
+    if namespace is not None and not only:
+        problems = [_judge_missing(snapshot, namespace)]
     order = list(Severity)
     problems.sort(key=lambda each: (order.index(each.severity), each.subject.kind, each.subject.name))
     return StatusReport(
@@ -116,11 +124,24 @@ def report_status(snapshot: ClusterSnapshot, namespace: str | None = None) -> St
         floating_ips=floating_ips,
         guests=guests,
         problems=tuple(problems),
+        only=only,
     )
 
 
-def _render_operator(found: Installation, now: datetime) -> dict[str, Any]:
+def _judge_missing(snapshot: ClusterSnapshot, name: str) -> Finding:
+    subject = Subject(section=f"guest {name}", kind="Guest", name=name)
+    if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
+        message = "the guest cluster is not known: not all clusters and floating IPs could be read"
+        return point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
+    message = "no guest cluster has this id or name, and none with a FloatingIP has it"
+    return point(subject, Severity.WARNING, "NotFound", message, "kubectl get fip --all-namespaces")
+
+
+def _render_operator(snapshot: ClusterSnapshot) -> dict[str, Any]:
+    found, now = snapshot.installation, snapshot.now
     lease, workload = found.leadership, found.workload
+    is_predecessor_read = not any(each.what == PREDECESSOR for each in snapshot.unread)
+    are_options_read = found.has_settings is not None
     return {
         "namespace": found.namespace,
         "leader": lease.holder if lease is not None else "",
@@ -131,7 +152,7 @@ def _render_operator(found: Installation, now: datetime) -> dict[str, Any]:
         "podsReady": workload.ready if workload is not None else None,
         "schemas": found.schemas,
         "schemasKnown": SCHEMA_REVISIONS,
-        "predecessorRuns": found.predecessor_runs,
-        "badOptions": found.bad_options,
-        "unwiseOptions": found.unwise_options,
+        "predecessorRuns": found.predecessor_runs if is_predecessor_read else None,
+        "badOptions": found.bad_options if are_options_read else None,
+        "unwiseOptions": found.unwise_options if are_options_read else None,
     }

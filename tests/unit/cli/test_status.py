@@ -71,8 +71,10 @@ def test_what_is_wrong_is_1_with_why_and_what_to_do(run: Callable[..., Any]) -> 
 
 
 def test_of_one_guest_only_what_is_wrong_there_counts(run: Callable[..., Any]) -> None:
-    assert run("-n", "c-m-2", found=(ILL,)).exit_code == 0
     assert run("-n", "c-m-1", found=(ILL,)).exit_code == 1
+    assert run("-n", "c-m-1", found=(WELL,)).exit_code == 0
+    strange = run("-n", "c-m-typo", found=(WELL,))
+    assert (strange.exit_code, "NotFound" in strange.stdout) == (1, True)
     assert run("-n", "c-m-1", "-A").exit_code == 2
 
 
@@ -80,6 +82,10 @@ def test_what_could_not_be_read_is_4(run: Callable[..., Any]) -> None:
     unread = (Unread(what="Rancher's clusters", problem="missing right: list"),)
     result = run(found=(seen(unread=unread),))
     assert (result.exit_code, unread[0].what in result.stderr) == (4, True)
+    assert "All is well" not in result.stdout
+    assert json.loads(run("-o", "json", found=(seen(unread=unread),)).stdout)["healthy"] is None
+    unknown = run("-n", "c-m-typo", found=(seen(unread=unread),))
+    assert (unknown.exit_code, "NotFound" in unknown.stdout) == (4, False)
 
 
 def test_it_waits_until_all_is_well_and_says_for_what(run: Callable[..., Any]) -> None:
@@ -142,5 +148,5 @@ def test_a_rollout_that_is_paused_shows(run: Callable[..., Any]) -> None:
         guests={"c-m-1": progress},
     )
     result = run(found=(seen(installation=healthy_installation(rollout=state, settings=settings)),))
-    for named in ("Canary, paused", "c-m-1 upgrading", "0 guests remain", "RolloutPaused"):
+    for named in ("Canary, paused", "c-m-1 upgrading", "0 guest clusters remain", "RolloutPaused"):
         assert named in result.stdout

@@ -105,6 +105,31 @@ def test_where_no_reservation_remembers_the_answer_names_the_log(run: Callable[.
     assert query in json.loads(run("history", "10.0.0.9", "-o", "json").stdout)["logQuery"]
 
 
+def test_the_log_is_asked_for_the_name_that_it_has_of_a_cluster(run: Callable[..., Any]) -> None:
+    query = json.loads(run("who", "c-m-1", "-o", "json").stdout)["logQuery"]
+    assert query.endswith('cluster="demo"')
+
+
+def test_history_writes_an_ipv6_address_as_who_does(run: Callable[..., Any]) -> None:
+    short = "fd00::5"
+    found = snapshot(ranges=[build_range("six", "fd00::/120")], reservations=[build_reservation(short)])
+    assert run("history", short, found=found).stdout.splitlines()[1].startswith(f"{short} ")
+    told = json.loads(run("history", short, "-o", "json", found=found).stdout)
+    assert [each["address"] for each in told["tenures"]] == [short]
+
+
+def test_the_name_of_a_range_that_is_gone_shows_what_is_held_from_it(run: Callable[..., Any]) -> None:
+    left = snapshot(reservations=[build_reservation(A, range_name="gone")])
+    result = run("who", "gone", found=left)
+    assert (result.exit_code, A in result.stdout) == (0, True)
+
+
+def test_a_range_that_could_not_be_read_is_not_called_missing(run: Callable[..., Any]) -> None:
+    unread = (Unread(what="floating IP ranges", problem="missing right"),)
+    result = run("free", "pool", found=snapshot(unread=unread))
+    assert (result.exit_code, "does not exist" in result.stderr) == (4, False)
+
+
 def test_the_name_of_a_range_tells_all_that_is_held_from_it(run: Callable[..., Any]) -> None:
     result = run("who", "pool")
     assert (result.exit_code, A in result.stdout) == (0, True)

@@ -257,6 +257,17 @@ def test_the_step_that_fails_is_told_and_nothing_behind_it(step: str, reason: st
     assert problems(broken, floating_ips=[WEB], clusters=[OUT]) == {reason: "critical"}
 
 
+def test_a_guest_whose_secret_the_reader_may_not_get_is_not_called_broken() -> None:
+    refused = GuestReport(guest="c-m-1", step="rights", problem="403")
+    assert problems(refused, floating_ips=[WEB], clusters=[OUT]) == {"Unread": "warning"}
+
+
+def test_what_the_operator_does_not_write_is_not_missed_in_the_guest() -> None:
+    status = {**held_by(["10.0.0.9"]), "conditions": [condition("False", "ClusterMismatch")]}
+    stranger = build_floating_ip("stranger", status=status)
+    assert problems(WELL, floating_ips=[stranger], clusters=[OUT]) == {"ClusterMismatch": "warning"}
+
+
 def test_an_address_that_the_guest_lacks_fails() -> None:
     assert problems(WELL, floating_ips=[WEB], clusters=[OUT]) == {}
     assert problems(GuestReport(guest="c-m-1"), floating_ips=[WEB], clusters=[OUT]) == {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fipop.report.guests import GUESTS_AT_ONCE, GuestReport, read_guest, read_guests
+from fipop.errors import ApiForbiddenError
+from fipop.report.guests import GUESTS_AT_ONCE, GuestReport, list_unread, read_guest, read_guests
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
 from tests.harness.answering_client import AnsweringClient
@@ -48,6 +49,15 @@ async def test_without_a_kubeconfig_nothing_is_asked(guest: str, value: str | No
     assert words.step == "kubeconfig"
     assert words.problem
     assert named in words.problem
+
+
+async def test_a_secret_that_the_reader_may_not_get_is_unread() -> None:
+    async def get(*_: object, **__: object) -> object:
+        raise ApiForbiddenError(verb="get", kind="Secret", status=403)
+
+    report = await read_guest(AnsweringClient(get=get), SNAPSHOT, "c-m-a")
+    assert report.step == "rights"
+    assert [(each.what, each.forbidden) for each in list_unread([report])] == [("guest cluster c-m-a", True)]
 
 
 async def test_a_guest_is_asked_and_tells_what_it_carries(proxy: RancherProxy) -> None:

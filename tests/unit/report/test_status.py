@@ -50,7 +50,7 @@ def test_of_one_guest_only_its_own_problems_are_told() -> None:
         installation=healthy_installation(leadership=None),
     )
     assert [each.reason for each in report_status(found, "c-m-1").problems] == ["RangeFull"]
-    assert report_status(found, "c-m-3").healthy
+    assert [each.reason for each in report_status(found, "c-m-3").problems] == ["NotFound"]
 
 
 def test_counts_of_what_could_not_be_read_are_not_known() -> None:
