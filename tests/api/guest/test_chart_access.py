@@ -160,7 +160,7 @@ async def test_an_archive_of_another_digest_is_refused(
 
 
 async def test_no_credential_is_seen_while_helm_runs_or_left_when_it_has(
-    closed: Closed, sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    closed: Closed, helm_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Command lines are what `ps` shows: all processes below this one are watched while charts are fetched."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -173,11 +173,17 @@ async def test_no_credential_is_seen_while_helm_runs_or_left_when_it_has(
             await asyncio.sleep(0.005)
 
     watching = asyncio.create_task(watch())
-    await sources.cache.get(closed.source)
+    for _ in range(20):
+        # A short helm can begin and end between two samples.
+        sources = Sources(helm_program, closed.access)
+        await sources.cache.get(closed.source)
+        assert not await asyncio.to_thread(_files_with, PASSWORD.encode(), tmp_path)
+        await sources.cache.close()
+        if any(b"pull" in line for line in seen):
+            break
     watching.cancel()
-    assert any(b"pull" in line for line in seen), "helm was seen at work"
+    assert any(b"pull" in line for line in seen), "helm was not seen at work"
     assert not any(PASSWORD.encode() in line for line in seen)
-    assert not await asyncio.to_thread(_files_with, PASSWORD.encode(), tmp_path)
     assert PASSWORD not in repr(closed.access)
 
 
