@@ -289,12 +289,11 @@ def owners_of(found: Reservation) -> list[Ownership]:
 def build_log_query(snapshot: ClusterSnapshot, asked: str) -> str:
     """Return the query for the operator's log, which alone knows owners whose quarantine has ended."""
     address = read_address(asked)
-    clusters = sorted({snapshot.cluster_of(each, asked) for each in find_namespaces(snapshot, asked)}) or [
-        asked
-    ]
-    what = " or ".join(f'cluster="{each}"' for each in clusters)
     if address is not None:
         what = f'address="{format_address(address)}"'
+    else:
+        found = {snapshot.cluster_of(each, asked) for each in find_namespaces(snapshot, asked)}
+        what = " or ".join(f'cluster="{each}"' for each in sorted(found or {asked}))
     place = f'{{namespace="{snapshot.installation.namespace}", container="operator"}}'
     return f'{place} | json | event=~"assigned|released" | {what}'
 

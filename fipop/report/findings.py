@@ -163,7 +163,7 @@ def _judge_operator(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         advice = f"kubectl -n {names.OPERATOR_NAMESPACE} scale deployment kube-fip-operator --replicas=0"
         yield point(_OPERATOR, Severity.CRITICAL, "PredecessorRuns", message, advice)
     elif "kube-fip-operator" not in unread:
-        yield point(_OPERATOR, Severity.OK, "NoPredecessor", "kube-fip-operator does not run")
+        yield point(_OPERATOR, Severity.OK, "NoPredecessor", "no replica of kube-fip-operator runs")
 
 
 def _judge_pods(found: Installation, *, leads: bool) -> Finding:

@@ -27,7 +27,6 @@ from fipop.operator.crds import revision_of
 from fipop.operator.rollout.progress import parse_state
 from fipop.rancher.objects import LABEL_PROVIDER, PROVIDER_HARVESTER
 from fipop.report.snapshot import (
-    PREDECESSOR,
     SCHEMA_REVISIONS,
     ClusterSnapshot,
     Installation,
@@ -128,7 +127,7 @@ class SnapshotReader:
         lease, predecessor, config, rollout, *crds = await asyncio.gather(
             self.get("the operator's Lease", LEASES, names.LEASE_NAME, namespace=namespace),
             self.get(
-                PREDECESSOR,
+                names.PREDECESSOR_DEPLOYMENT,
                 DEPLOYMENTS,
                 names.PREDECESSOR_DEPLOYMENT,
                 namespace=names.OPERATOR_NAMESPACE,

@@ -28,8 +28,6 @@ class Kind(StrEnum):
     HARVESTERS = "Rancher's Harvester clusters"
 
 
-PREDECESSOR = "kube-fip-operator"
-"""What `Unread.what` calls its Deployment."""
 SCHEMA_REVISIONS = {
     f"floatingipranges.{names.GROUP}": 3,
     f"floatingips.{names.GROUP}": 3,

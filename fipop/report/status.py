@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from fipop.api import names
 from fipop.api.conditions import Verdict
 from fipop.report.addresses import find_namespaces
 from fipop.report.findings import BIND_VIEWER, Finding, Severity, Subject, judge, point
 from fipop.report.fleet import FloatingIPReport, GuestSummary, report_floating_ips, report_guests
 from fipop.report.ranges import RangeReport, report_ranges
-from fipop.report.snapshot import PREDECESSOR, SCHEMA_REVISIONS, ClusterSnapshot, Kind
+from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Kind
 
 Counts = Mapping[str, int | None]
 
@@ -133,14 +134,14 @@ def _judge_missing(snapshot: ClusterSnapshot, name: str) -> Finding:
     if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
         message = "the guest cluster is not known: not all clusters and floating IPs could be read"
         return point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
-    message = "no guest cluster has this id or name, and none with a FloatingIP has it"
+    message = "no guest cluster has this id or name"
     return point(subject, Severity.WARNING, "NotFound", message, "kubectl get fip --all-namespaces")
 
 
 def _render_operator(snapshot: ClusterSnapshot) -> dict[str, Any]:
     found, now = snapshot.installation, snapshot.now
     lease, workload = found.leadership, found.workload
-    is_predecessor_read = not any(each.what == PREDECESSOR for each in snapshot.unread)
+    is_predecessor_read = not any(each.what == names.PREDECESSOR_DEPLOYMENT for each in snapshot.unread)
     are_options_read = found.has_settings is not None
     return {
         "namespace": found.namespace,
