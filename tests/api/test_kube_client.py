@@ -224,6 +224,7 @@ async def test_a_watch_ends_when_the_server_s_time_is_over(kube, namespace):
     assert {event.type for event in events} <= {"ADDED", "BOOKMARK"}
 
 
+@pytest.mark.slow
 async def test_a_version_that_was_compacted_is_gone(kube, management, namespace):
     await kube.create(CONFIG_MAPS, config_map(namespace))
     # The API server keeps a window of its own beside the store: only after a restart does it know of no older one.

@@ -191,6 +191,7 @@ async def test_a_watch_tells_what_is_there_and_what_changes(management: ControlP
 
 
 @ON_MANAGEMENT
+@pytest.mark.slow
 async def test_an_outage_ends_at_the_same_address_and_with_the_same_objects(
     management: ControlPlane, namespace: str
 ) -> None:
@@ -224,6 +225,7 @@ async def test_a_paused_control_plane_takes_connections_and_does_not_answer(mana
 
 
 @ON_MANAGEMENT
+@pytest.mark.slow
 async def test_a_restored_store_knows_only_what_it_knew_then(
     management: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:

@@ -145,7 +145,7 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("option", WITH_PATTERN)
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_what_the_schema_lets_through_the_operator_takes(option: str, data: st.DataObject) -> None:
     longest = WITH_PATTERN[option].get("maxLength", 100)

@@ -1,17 +1,17 @@
 """The seeded bugs are bugs of this source, and the tests catch a few of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.faults.anchors import Edit, apply
 from tests.faults.bugs import BUGS, Bug
 from tests.faults.lane import Lane
 from tests.faults.scenarios import ALL
 from tests.faults.seeded import (
     NAMES,
-    PACKAGE,
     Hunt,
     Shown,
     UnitRun,
@@ -42,29 +42,46 @@ OLD_EVENTS = next(bug for bug in UNIT_BUGS if bug.name == "old-events-count")
 TOMBSTONE = next(bug for bug in UNIT_BUGS if bug.name == "tombstone-forgotten")
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, which each test leaves as it was."""
+    return copy_with("copied", (), tmp_path_factory.mktemp("copied")) / "fipop"
+
+
+@pytest.fixture
+def changed(copied: Path) -> Iterator[Callable[[str, Iterable[Edit]], list[Path]]]:
+    """Apply edits to the copy; the files that they changed."""
+    sources = {path: path.read_bytes() for path in copied.rglob("*.py")}
+
+    def change(name: str, edits: Iterable[Edit]) -> list[Path]:
+        apply(name, edits, copied)
+        return [path for path, source in sources.items() if path.read_bytes() != source]
+
+    yield change
+    for path, source in sources.items():
+        path.write_bytes(source)
+
+
 @pytest.mark.parametrize("bug", [*BUGS, *UNIT_BUGS, *SERVICE_BUGS], ids=lambda bug: bug.name)
-def test_every_bug_fits_the_source_and_leaves_it_python(bug, tmp_path: Path) -> None:
-    folder = copy_with(bug.name, all_edits(bug), tmp_path)
-    changed = [
-        path
-        for path in PACKAGE.rglob("*.py")
-        if path.read_bytes() != (folder / "fipop" / path.relative_to(PACKAGE)).read_bytes()
-    ]
-    assert changed
-    for path in changed:
-        compile((folder / "fipop" / path.relative_to(PACKAGE)).read_bytes(), path.name, "exec")
+def test_every_bug_fits_the_source_and_leaves_it_python(bug, changed) -> None:
+    files = changed(bug.name, all_edits(bug))
+    assert files
+    for path in files:
+        compile(path.read_bytes(), path.name, "exec")
 
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.with_guards_off], ids=lambda bug: bug.name)
-def test_guards_out_fit_the_source_alone_and_are_told(bug: Bug, tmp_path: Path) -> None:
-    copy_with(bug.name, bug.with_guards_off, tmp_path)
+def test_guards_out_fit_the_source_alone_and_are_told(bug: Bug, changed) -> None:
+    assert changed(bug.name, bug.with_guards_off)
     assert " out: " in bug.what
 
 
+@pytest.mark.slow
 def test_the_unit_tests_that_are_named_for_bugs_are_there() -> None:
     assert absent_tests((*UNIT_BUGS, *SERVICE_BUGS)) == []
 
 
+@pytest.mark.slow
 def test_a_unit_test_that_is_no_longer_there_is_told_and_where_it_may_be() -> None:
     renamed = replace(TOMBSTONE, tests=(f"{TOMBSTONE.tests[0]}_not",))
     without_parameter = replace(OLD_EVENTS, tests=(OLD_EVENTS.tests[0].removesuffix("[4]"),))
@@ -163,13 +180,10 @@ async def test_a_seeded_bug_is_caught(lane: Lane, bug: Bug, tmp_path: Path) -> N
     assert found.is_caught, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bug",
-    [
-        pytest.param(bug, marks=() if bug.name in ALWAYS else pytest.mark.slow)
-        for bug in (*UNIT_BUGS, *SERVICE_BUGS)
-        if bug.name in (*ALWAYS, *UNIT_BUGS_OF_EACH_KIND)
-    ],
+    [bug for bug in (*UNIT_BUGS, *SERVICE_BUGS) if bug.name in (*ALWAYS, *UNIT_BUGS_OF_EACH_KIND)],
     ids=lambda bug: bug.name,
 )
 def test_a_bug_that_no_plan_shows_is_caught_by_each_of_its_unit_tests(bug, tmp_path: Path) -> None:
@@ -177,12 +191,14 @@ def test_a_bug_that_no_plan_shows_is_caught_by_each_of_its_unit_tests(bug, tmp_p
     assert found.is_caught, found
 
 
+@pytest.mark.slow
 def test_unit_tests_that_do_not_notice_the_bug_miss_it(tmp_path: Path) -> None:
     blind = "TestPut::test_a_new_object_is_a_change"
     found = try_out_by_unit_tests(replace(TOMBSTONE, tests=(TOMBSTONE.tests[0], blind)), tmp_path)
     assert found.verdict is Verdict.MISSED, found
 
 
+@pytest.mark.slow
 def test_unit_tests_that_do_not_pass_without_the_bug_catch_nothing(tmp_path: Path) -> None:
     found = try_out_by_unit_tests(replace(TOMBSTONE, tests=(f"{TOMBSTONE.tests[0]}_not",)), tmp_path)
     assert found.verdict is Verdict.BY_THE_PLAN, found
@@ -197,6 +213,7 @@ def test_unit_tests_that_break_otherwise_than_by_an_assertion_miss_the_bug() -> 
     assert not judge_unit_run(TOMBSTONE, replace(run, code=2)).is_caught
 
 
+@pytest.mark.slow
 def test_unit_tests_that_run_on_another_package_are_told(tmp_path: Path) -> None:
     with pytest.raises(WrongPackageError, match="did not import"):
         run_unit_tests(TOMBSTONE, tmp_path)

@@ -46,6 +46,7 @@ def test_each(number):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--numprocesses=2", "--dist=loadgroup")])
 def test_a_run_of_all_tests_passes(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = run_pytest(tmp_path, TWENTY, *options)
@@ -62,6 +63,7 @@ def test_a_worker_that_dies_fails_the_run_and_the_tests_that_it_took_along_are_c
     assert "of 20 collected tests did not run" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_early_and_calls_itself_passed_fails(tmp_path: Path) -> None:
     """Whatever ends a run, such as a plugin that asks it to stop: what did not run was not tested."""
     stopping = (
@@ -77,12 +79,14 @@ def test_a_run_that_stops_early_and_calls_itself_passed_fails(tmp_path: Path) ->
     assert "13 of 20 collected tests did not run" in done.stdout
 
 
+@pytest.mark.slow
 def test_tests_that_were_not_chosen_are_not_missed(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWENTY, "-k", "each and 1", "--numprocesses=2", "--dist=loadgroup")
     assert done.returncode == 0, done.stdout
     assert "did not run" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_group_run_on_one_worker(tmp_path: Path) -> None:
     """They share what they start; a pytest under which xdist groups nothing would start it once for each worker."""
     told = f"""

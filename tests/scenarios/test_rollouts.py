@@ -550,6 +550,7 @@ async def test_a_paused_guest_and_one_that_is_gone_do_not_hold_up_their_wave() -
     assert world.holding(target) == set(world.guests)
 
 
+@pytest.mark.slow
 async def test_five_thousand_guests_in_one_wave_fit_into_a_config_map() -> None:
     world = World(5000, kubevipRolloutCanaries="100%")
     await world.run(120)

@@ -24,7 +24,7 @@ def test_no_interleaving_gives_an_address_to_two_or_leaks_one(chance: Chosen, si
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, *range(2, 8)))]
 )
 def test_a_longer_life_gives_no_address_to_two_and_leaks_none(seed: int) -> None:
     simulation = Simulation(Random(seed), size=1 + seed % 2)

@@ -178,6 +178,7 @@ def test_only_a_module_of_the_product_has_mutants(module: str) -> None:
         main([module])
 
 
+@pytest.mark.slow
 def test_a_test_that_became_weaker_fails_against_the_recording(
     tmp_path: Path, write: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,7 +91,7 @@ print(*choose_version(content, ChartSource(name="kube-vip", repo_url="https://ch
 """
 
 
-@pytest.mark.parametrize("charts", [300, 1])
+@pytest.mark.parametrize("charts", [300, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_index_of_megabytes_costs_no_memory_beside_it(charts: int) -> None:
     """Built as a whole it took thirty times its size: 520 MiB, of the container's 512."""
     versions = [
