@@ -295,6 +295,13 @@ def _load_project() -> dict[str, Any]:
     return found
 
 
+def _load_sites(path: Path) -> Sites:
+    try:
+        return read_sites(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SitesError(f"could not read {path.name}: {error}") from error
+
+
 def find_claims(text: str, sites: Sites) -> Iterator[tuple[int, str]]:
     """Return the addresses with the project's name that are neither examples nor sites, each with its line."""
     known = tuple(each for each in dataclasses.asdict(sites).values() if each)
@@ -328,7 +335,7 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     parser.add_argument("--update", action="store_true", help="write the files that name a site")
     parser.add_argument("--complete", action="store_true", help="fail while a site is empty")
     wish = parser.parse_args(arguments)
-    sites = read_sites(tomllib.loads((root / "project.toml").read_text(encoding="utf-8")))
+    sites = _load_sites(root / "project.toml")
     texts = {name: (root / name).read_text(encoding="utf-8") for name in FILES}
     made = make_files(texts, sites)
     if wish.update:
@@ -352,5 +359,5 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (SitesError, tomllib.TOMLDecodeError) as error:
+    except SitesError as error:
         sys.exit(f"Error: {error}")

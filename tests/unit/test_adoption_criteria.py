@@ -147,6 +147,23 @@ def test_forges_find_the_pages_for_people(name: str) -> None:
     assert name in (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
 
 
+def test_the_folders_that_a_newcomer_is_shown_exist() -> None:
+    table = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text()
+        .partition("## The code in ten lines\n")[2]
+        .partition("\n## ")[0]
+    )
+    named = [
+        name
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+    ]
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_the_readme_links_security_and_support_and_installs_from_a_registry() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "(SECURITY.md)" in readme

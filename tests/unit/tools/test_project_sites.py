@@ -196,3 +196,11 @@ def test_a_file_that_differs_and_a_mark_that_nothing_makes_are_reported(
         make_files(
             {**TEXTS, "README.md": "<!-- begin project: other -->\n<!-- end project: other -->\n"}, ALL
         )
+
+
+@pytest.mark.parametrize("content", ["[sites", None], ids=["no TOML", "no file"])
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: str | None) -> None:
+    if content:
+        (tmp_path / "project.toml").write_text(content)
+    with pytest.raises(SitesError, match=r"could not read project\.toml: .+"):
+        main([], root=tmp_path)
