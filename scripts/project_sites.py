@@ -139,28 +139,22 @@ def build_blocks(sites: Sites) -> dict[str, str]:
     chart = _load_chart()
     registry = sites.registry or OWN_REGISTRY
     source = f"oci://{registry}/charts/{chart['name']} --version {chart['version']}"
-    image = "" if sites.registry else f" --set image.repository={registry}/fipop"
     return {
         "urls": _build_urls(sites),
         "chart": _build_chart(sites),
         "annotations": _build_annotations(sites, chart),
-        "registry": _describe_registry(sites, chart),
-        "install": _build_command(
-            f"helm install fipop {source} \\", f"    --namespace kube-fip --create-namespace{image}"
-        ),
-        "install-values": _build_command(
-            f"helm install fipop {source} \\",
-            "    --namespace kube-fip --create-namespace --values values.yaml",
-        ),
-        "upgrade": _build_command(f"helm upgrade fipop {source} --namespace kube-fip --values values.yaml"),
+        "registry": _describe_registry(sites),
+        "install": _build_command("install", source, "--create-namespace"),
+        "install-values": _build_command("install", source, "--create-namespace --values values.yaml"),
+        "upgrade": _build_command("upgrade", source, "--values values.yaml"),
         "report": _describe_reports(sites),
         "contribute": _describe_contributions(sites),
         "releases": _describe_releases(sites),
     }
 
 
-def _build_command(*lines: str) -> str:
-    return "\n".join(("```console", f"$ {lines[0]}", *lines[1:], "```"))
+def _build_command(verb: str, source: str, options: str) -> str:
+    return f"```console\n$ helm {verb} fipop {source} \\\n    --namespace kube-fip {options}\nSTATUS: deployed\n```"
 
 
 def _build_urls(sites: Sites) -> str:
@@ -236,13 +230,12 @@ def _read_change(version: str) -> str:
     return " ".join(found[1].split())
 
 
-def _describe_registry(sites: Sites, chart: Mapping[str, Any]) -> str:
+def _describe_registry(sites: Sites) -> str:
     if sites.registry:
         return f"The image and the chart are in `{sites.registry}`."
     return (
-        f"There is no public registry of fipop yet. In this page, `{OWN_REGISTRY}` is your own registry. In a\n"
-        f"checkout, `make release VERSION={chart['version']} REGISTRY={OWN_REGISTRY}` pushes the image and the\n"
-        "chart there."
+        f"There is no public registry of fipop yet. In this page, `{OWN_REGISTRY}` is your own registry, to which\n"
+        "`make release` pushes the image and the chart. If you make no release, install from a checkout."
     )
 
 
