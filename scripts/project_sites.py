@@ -46,7 +46,7 @@ _MARK = re.compile(
 )
 _EXAMPLE = re.compile(r"(^|\.)(example|example\.(com|net|org)|localhost|invalid)$")
 _REGISTRY = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)+")
-_ADDRESS = re.compile(r"\b(?:https?|oci)://(?P<host>[\w.-]+)[^\s\"'`<>)|\]]*")
+_ADDRESS = re.compile(r"\b(?:https?|oci)://(?P<host>[\w-]+(?:\.[\w-]+)+)[^\s\"'`<>)|\]]*")
 
 
 class SitesError(Exception):

@@ -164,6 +164,7 @@ def test_an_address_of_the_project_that_is_not_in_project_toml_is_found(text: st
         "https://wiki.example/fipop",
         "oci://registry.example/platform/charts/fipop",
         "http://localhost:1/fipop",
+        "oci://REGISTRY/charts/fipop",
     ],
 )
 def test_an_example_or_a_known_site_claims_nothing(text: str) -> None:
