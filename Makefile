@@ -45,6 +45,13 @@ check: lint-chart
 lint-chart: setup ## Lint the helm chart (helm is built where it is missing)
 	helm=$$($(BIN)/python -m localfleet.assets helm) && $$helm lint --strict .
 
+check: check-sites
+
+check-sites: setup ## Compare the addresses of the project in chart, package and pages with project.toml
+	$(BIN)/python -m scripts.project_sites
+
+.PHONY: check-sites
+
 manifest: setup ## Render everything into out/fipop.yaml, for kubectl apply -f (VALUES="--set image.repository=…")
 	helm=$$($(BIN)/python -m localfleet.assets helm) && scripts/manifest.sh "$$helm" out/fipop.yaml $(VALUES)
 

@@ -24,7 +24,10 @@ from scripts.prose_texts import CODE, Passage, read_all
 ROOT = Path(__file__).parents[1]
 EXCEPTIONS = Path(__file__).with_name("prose_exceptions.toml")
 MOST_WORDS = 35
-SHORT_SENTENCES = ("README.md", "docs/tutorials/*", "docs/how-to/*")
+SHORT_SENTENCES = (
+    *("README.md", "SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md"),
+    *("docs/tutorials/*", "docs/how-to/*"),
+)
 """The files in which no sentence has more than MOST_WORDS words."""
 _END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["')]*\s+|\n(?=\s*[-*] )|\n\s*\n""")
 

@@ -61,8 +61,7 @@ def read_all() -> Iterator[Passage]:
 
 def find_pages() -> list[Path]:
     """Return the Markdown files of the repository that readers see."""
-    top = [ROOT / name for name in ("README.md", "CHANGELOG.md", "app-readme.md")]
-    return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def name_of(path: Path) -> str:

@@ -1,20 +1,26 @@
 """What Rancher's catalog reads of the chart, and the page and the dashboard that it brings."""
 
+import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from fipop.settings.options import DEFAULTS, settings_data
+from scripts.project_sites import FILES, Sites, make_files
 from tests.chart.rendering import ROOT, Chart, Object
 
 QUESTIONS = yaml.safe_load((ROOT / "questions.yaml").read_text())["questions"]
 VALUES = yaml.safe_load((ROOT / "values.yaml").read_text())
 NAV_LINK = "ui.cattle.io/v1/NavLink"
 KINDS = {"boolean", "enum", "int", "string"}
+CAPABILITIES = {"basic install", "seamless upgrades", "full lifecycle", "deep insights", "auto pilot"}
+"""What Artifact Hub takes as the capabilities of an operator."""
 
 
 def all_questions() -> Iterator[Object]:
@@ -84,7 +90,8 @@ def test_the_annotations_are_those_that_rancher_reads(chart: Chart) -> None:
         *("display-name", "namespace", "release-name", "scope", "type", "permits-os", "kube-version"),
         *("rancher-version", "requests-cpu", "requests-memory", "provides-gvr"),
     }
-    assert {name.partition("/")[2] for name in meta["annotations"]} == known
+    catalog = {name for name in meta["annotations"] if name.startswith("catalog.cattle.io/")}
+    assert {name.partition("/")[2] for name in catalog} == known
     assert meta["annotations"]["catalog.cattle.io/scope"] == "management"
     assert {"networking", "infrastructure"} <= set(meta["keywords"])
     assert (ROOT / meta["icon"].removeprefix("file://")).is_file()
@@ -94,6 +101,77 @@ def test_the_annotations_are_those_that_rancher_reads(chart: Chart) -> None:
     assert meta["annotations"]["catalog.cattle.io/requests-cpu"] == f"{asked}m"
     memory = int(requests["memory"].removesuffix("Mi")) * replicas
     assert meta["annotations"]["catalog.cattle.io/requests-memory"] == f"{memory}Mi"
+
+
+def test_the_chart_has_what_ranchers_partner_charts_ask_of_it() -> None:
+    meta = yaml.safe_load((ROOT / "Chart.yaml").read_text())
+    assert meta["apiVersion"] == "v2"
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-[\w.-]+)?", meta["version"])
+    # Without the suffix, the versions of managed Kubernetes (1.30.1-gke.5) count as pre-releases.
+    assert re.fullmatch(r">=\d+\.\d+\.\d+-0", meta["kubeVersion"])
+    annotations = meta["annotations"]
+    assert annotations["catalog.cattle.io/kube-version"] == meta["kubeVersion"]
+    for name in ("display-name", "release-name", "namespace"):
+        assert annotations[f"catalog.cattle.io/{name}"]
+    # Rancher's tool adds it.
+    assert "catalog.cattle.io/certified" not in annotations
+    for name in ("app-readme.md", "questions.yaml", "LICENSE"):
+        assert (ROOT / name).read_text().strip()
+
+
+def test_artifact_hub_can_read_its_annotations() -> None:
+    meta = yaml.safe_load((ROOT / "Chart.yaml").read_text())
+    prefix = "artifacthub.io/"
+    own = {
+        name.removeprefix(prefix): value
+        for name, value in meta["annotations"].items()
+        if name.startswith(prefix)
+    }
+    assert all(isinstance(value, str) for value in own.values())
+    assert own.keys() <= {
+        *(
+            "category",
+            "changes",
+            "containsSecurityUpdates",
+            "crds",
+            "crdsExamples",
+            "images",
+            "license",
+            "links",
+        ),
+        *("operator", "operatorCapabilities", "prerelease"),
+    }
+    assert own["category"] == "networking"
+    assert own["operatorCapabilities"].lower() in CAPABILITIES
+    assert {own["operator"], own["containsSecurityUpdates"]} <= {"true", "false"}
+    assert all(isinstance(each, str) for each in yaml.safe_load(own["changes"]))
+    kinds = {(each["kind"], each["version"]) for each in yaml.safe_load(own["crds"])}
+    examples = yaml.safe_load(own["crdsExamples"])
+    assert {(each["kind"], each["apiVersion"].partition("/")[2]) for each in examples} <= kinds
+
+
+def test_helm_takes_the_chart_with_every_site_of_the_project(chart: Chart, tmp_path: Path) -> None:
+    sites = Sites(
+        homepage="https://fipop.test",
+        source="https://forge.test/fipop",
+        pages="https://forge.test/fipop/blob/main",
+        issues="https://forge.test/fipop/issues",
+        private="mailto:security@fipop.test",
+        registry="registry.test/fipop",
+    )
+    for name in ("crds", "files", "templates"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("values.schema.json", "questions.yaml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    made = make_files({name: (ROOT / name).read_text() for name in FILES}, sites)
+    for name in ("Chart.yaml", "values.yaml"):
+        (tmp_path / name).write_text(made[name])
+    filled = dataclasses.replace(chart, folder=tmp_path)
+    assert "0 chart(s) failed" in filled.run("lint", "--strict", tmp_path)
+    rendered = filled.render({"prometheusRule": {"enabled": True}})
+    assert rendered.container["image"].startswith("registry.test/fipop/fipop:")
+    rules = json.dumps(rendered.only("PrometheusRule"))
+    assert '"https://forge.test/fipop/blob/main/docs/runbooks/alerts.md#fipoprangefull"' in rules
 
 
 @pytest.mark.parametrize("secrets", [["shared"], [{"name": "shared"}]])

@@ -88,6 +88,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no port of the operator": {"service": {"targetPort": None}},
     "no section of the page": {"web": None},
     "no place of the runbooks": {"prometheusRule": {"runbookUrlBase": None}},
+    "a place of the runbooks that is no address": {"prometheusRule": {"runbookUrlBase": "docs/runbooks"}},
     "an argument that the operator does not know": {"extraArgs": ["--loglevel=debug"]},
     "an argument that the chart sets": {"extraArgs": ["--namespace=other"]},
     "the port of the probes as the service's target": {"service": {"targetPort": 8081}},
@@ -112,6 +113,7 @@ TAKEN: dict[str, dict[str, Any]] = {
     },
     "chart values as a text": {"settings": {"kubevipChartValues": "image:\n  tag: v1.2.4\n"}},
     "values of a parent chart": {"global": {"cattle": {"systemDefaultRegistry": ""}}},
+    "no links to runbooks": {"prometheusRule": {"runbookUrlBase": ""}},
     "no operator for the time of a restore": {"replicas": 0},
     "a scrape a day": {"serviceMonitor": {"interval": "1d"}},
     "a repository at an IPv6 address": {

@@ -19,7 +19,7 @@ _CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
             "dashboard": {"enabled": True},
             "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
             "serviceMonitor": {"enabled": True},
-            "prometheusRule": {"enabled": True},
+            "prometheusRule": {"enabled": True, "runbookUrlBase": "https://wiki.example/alerts.md"},
         },
         (*_MONITORING, "ui.cattle.io/v1/NavLink"),
     ),

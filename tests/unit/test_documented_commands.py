@@ -16,7 +16,7 @@ from fipop.cli.main import main
 from tests.harness.documentation import TASKS, is_every_file_named, read_commands, read_files
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 _COMMAND = re.compile(r"(?:^\s*(?:\$ )?|`|exec \S+ -- |; )((?:kubectl fip|fipop) [^`\n#|>\\]*)", re.MULTILINE)
 _PLACEHOLDERS = {"RANGE": "guest-vlan", "NAME": "demo", "ADDRESS": "10.0.0.5", "ADDRESS|CLUSTER": "demo"}
 

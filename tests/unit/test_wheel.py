@@ -44,6 +44,7 @@ def test_the_wheel_brings_the_page_and_both_names_of_the_command_line(wheel: Pat
 def test_the_wheel_carries_the_license_and_the_notice(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (folder,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        assert "\nLicense-Expression: Apache-2.0\n" in archive.read(folder).decode()
         for name in ("LICENSE", "NOTICE"):
             packed = archive.read(folder.replace("METADATA", f"licenses/{name}"))
             assert packed == (ROOT / name).read_bytes()

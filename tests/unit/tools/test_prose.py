@@ -185,5 +185,13 @@ def test_anchors_are_those_of_github() -> None:
 
 def test_the_checker_reads_what_readers_see() -> None:
     pages = find_pages()
-    assert ROOT / "README.md" in pages
+    for name in (
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "CODE_OF_CONDUCT.md",
+        "CHANGELOG.md",
+        "app-readme.md",
+    ):
+        assert ROOT / name in pages
     assert Path("docs/concepts/overview.md") in {each.relative_to(ROOT) for each in pages}
