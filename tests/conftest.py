@@ -44,6 +44,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return None
 
 
+def pytest_collection_finish() -> None:
+    # What was collected stays: the garbage collector need not look through it again and again.
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     # A command or an operator, which a test may run in this process, changes both until its process ends.
