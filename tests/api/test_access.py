@@ -187,8 +187,8 @@ class Story:
         kept = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
         async def targets() -> set[str]:
-            items = await self.stack.client.items(kept)
-            return {name for each in items if (name := each["metadata"]["name"]).startswith("fipop-target-")}
+            found = [await self.stack.client.find(f"{kept}/fipop-target-{number}") for number in (1, 2)]
+            return {each["data"]["name"] for each in found if each is not None and each.get("data")}
 
         first = await eventually(targets, seconds=STEP_SECONDS, what="a target")
         await self.stack.set_options(kubevipChartValues="env: {vip_interface: eth7}\n")

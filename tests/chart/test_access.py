@@ -66,7 +66,9 @@ BASE = table("""
     kube-fip           -                            configmaps/kube-fip-config get,list,watch
     kube-fip           -                            configmaps/fipop-rollout get,patch
     kube-fip           -                            configmaps/fipop-last-settings get,patch
-    kube-fip           -                            configmaps               create,list,delete
+    kube-fip           -                            configmaps/fipop-target-1 get,patch
+    kube-fip           -                            configmaps/fipop-target-2 get,patch
+    kube-fip           -                            configmaps               create
     fleet-default      -                            secrets                  get
     cattle-global-data -                            secrets                  get
 """)
