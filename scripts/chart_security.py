@@ -2,8 +2,8 @@
 
     python -m scripts.chart_security CHECKOV      the checkov program; `make lint-chart-security` installs and names it
 
-The chart is rendered with its defaults and with everything on. scripts/chart_security.toml has the exceptions. Exit code
-1 if a finding is not among them, or if one of them is of no finding any more.
+The chart is rendered with its defaults and with everything on. scripts/chart_security.toml has the exceptions. It fails
+if a finding is not among them, or if one of them is of no finding any more.
 """
 
 from __future__ import annotations
