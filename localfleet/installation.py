@@ -1,8 +1,8 @@
 """fipop as it is deployed: the chart installed by helm, the program run outside as its ServiceAccount.
 
 A fleet of one machine has no kubelet and no images, so the chart's Deployment stands at 0 replicas, and the same
-program runs as a process: with the Deployment's arguments, a token of the chart's ServiceAccount (so all of its RBAC
-is in force) and the mounted settings as files.
+program runs as a process: with the Deployment's arguments and the variables that values add to it, a token of the
+chart's ServiceAccount (so all of its RBAC is in force) and the mounted settings as files.
 """
 
 import os
@@ -72,9 +72,12 @@ class Installation:
         token = await self.plane.token_for(NAMESPACE, RELEASE, seconds=_TOKEN_SECONDS)
         kubeconfig = write_kubeconfig(folder / "kubeconfig", self.plane.kubeconfig_for_token(token))
         health_port = ports.reserve()
+        deployment = await self.plane.client.get(_DEPLOYMENT)
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        deployed = {each["name"]: each["value"] for each in container["env"] if "value" in each}
         argv = [
             str(self.program or Path(sys.executable).parent / "fipop"),
-            *await self._deployed_arguments(),
+            *container["args"],
             # What is said last holds: where the files and ports of a pod would be others.
             *(f"--kubeconfig={kubeconfig}", f"--health-port={health_port}"),
             *(f"--settings-defaults={defaults}", f"--crds={CHART / 'crds'}", "--allow-loopback-guests"),
@@ -83,15 +86,10 @@ class Installation:
         return OperatorProcess(
             argv=argv,
             folder=folder,
-            environment={**self._environment(folder, name), **(environment or {})},
+            environment={**self._environment(folder, name), **deployed, **(environment or {})},
             health_port=health_port,
             metrics_port=int(mounted["data"]["metricsPort"]),
         )
-
-    async def _deployed_arguments(self) -> list[str]:
-        deployment = await self.plane.client.get(_DEPLOYMENT)
-        arguments: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-        return arguments
 
     def _environment(self, folder: Path, name: str) -> dict[str, str]:
         return {

@@ -17,6 +17,6 @@ metadata:
   name: kube-fip
 NAMESPACE
     # The version only has to satisfy the chart: nothing that is rendered depends on it.
-    "$helm" template fipop "$chart" --namespace kube-fip --include-crds --kube-version 1.30.0 "$@"
+    "$helm" template fipop "$chart" --namespace kube-fip --include-crds --skip-tests --kube-version 1.30.0 "$@"
 } > "$file.part"
 mv "$file.part" "$file"

@@ -57,6 +57,73 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{- /* What `helm test` makes: not the operator's either. */}}
+{{- define "fipop.test.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-test
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /* What all pods have in common. */}}
+{{- define "fipop.pod" -}}
+{{- if eq (toString .Values.hostUsers) "false" }}
+hostUsers: false
+{{- end }}
+{{- with include "fipop.pullSecrets" . }}
+{{- . }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* How replicas are spread over nodes and zones. Called with (list root selector). */}}
+{{- define "fipop.spread" -}}
+{{- $root := index . 0 }}{{ $labels := index . 1 | fromYaml }}
+affinity:
+  {{- with $root.Values.affinity }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- toYaml $labels | nindent 14 }}
+  {{- end }}
+{{- $zones := dict "maxSkew" 1 "topologyKey" "topology.kubernetes.io/zone" "whenUnsatisfiable" "ScheduleAnyway" }}
+topologySpreadConstraints:
+  {{- range $root.Values.topologySpreadConstraints | default (list $zones) }}
+  {{- $selected := hasKey . "labelSelector" | ternary . (set (deepCopy .) "labelSelector" (dict "matchLabels" $labels)) }}
+  - {{ toYaml $selected | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
+
+{{- /* Outgoing connections of a NetworkPolicy: the rules, and DNS, wherever the cluster has it. Nothing without rules. */}}
+{{- define "fipop.egress" -}}
+{{- with . -}}
+egress:
+  - ports:
+      - port: 53
+        protocol: UDP
+      - port: 53
+        protocol: TCP
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- /* Whether something is wanted: on true, and on "auto" where the cluster knows its kind. Called with (list root wanted kind). */}}
 {{- define "fipop.wanted" -}}
 {{- $root := index . 0 }}{{ $wanted := index . 1 | toString }}{{ $kind := index . 2 -}}

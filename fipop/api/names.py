@@ -33,8 +33,6 @@ LABEL_DIGEST = f"{GROUP}/digest"
 
 LABEL_CANARY = f"{GROUP}/canary"
 """On the provisioning Cluster: "true" has the guest be among the first of each rollout."""
-LABEL_ROLLOUT = f"{GROUP}/rollout"
-"""On the ConfigMaps that keep the targets of rollouts."""
 ANNOTATION_ROLLOUT = f"{GROUP}/rollout"
 """On kube-fip-config: `retry/<target>` or `force/<target>`, which acts once."""
 ANNOTATION_CONFIRM_REMOVE = f"{GROUP}/confirm-remove"
@@ -47,7 +45,7 @@ OPERATOR_NAMESPACE = "kube-fip"
 SETTINGS_CONFIG_MAP = "kube-fip-config"
 ROLLOUT_CONFIG_MAP = "fipop-rollout"
 LAST_SETTINGS_CONFIG_MAP = "fipop-last-settings"
-TARGET_CONFIG_MAP_PREFIX = "fipop-target-"
+TARGET_CONFIG_MAPS = ("fipop-target-1", "fipop-target-2")
 PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
 LEASE_NAME = "fipop-operator"
 

@@ -137,7 +137,7 @@ async def _check_once(
             *judge_rights(snapshot),
             *await probe_secret_rights(client, snapshot),
             *(await probe_credential(client, snapshot) if tries_charts else ()),
-            *(await probe_charts(snapshot, helm) if tries_charts else ()),
+            *(await probe_charts(client, snapshot, helm) if tries_charts else ()),
         ]
     by_guest = {each.guest: each for each in asked}
     found = [*probed, *judge(snapshot, report_ranges(snapshot), guests, by_guest)]

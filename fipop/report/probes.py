@@ -72,7 +72,7 @@ async def _may_get_secrets(client: KubeClient, account: str, namespace: str) -> 
     return (answer.get("status") or {}).get("allowed") is True
 
 
-async def probe_charts(snapshot: ClusterSnapshot, helm: str | None) -> list[Finding]:
+async def probe_charts(client: KubeClient, snapshot: ClusterSnapshot, helm: str | None) -> list[Finding]:
     """Fetch the charts of the options as the operator does, from here; `helm` is the program, None: there is none."""
     installation = snapshot.installation
     if installation.has_settings is not True or installation.settings.unknown_options:
@@ -81,8 +81,8 @@ async def probe_charts(snapshot: ClusterSnapshot, helm: str | None) -> list[Find
         subject = Subject(section=Section.CHARTS, kind="Chart", name="")
         message = "the charts were not fetched: no helm program is on PATH"
         return [point(subject, Severity.WARNING, "NotTried", message, "Name one with --helm PROGRAM")]
-    cache = ChartCache(HelmRunner(helm))
-    found = []
+    read_access = ChartAccessReader(client=client, namespace=installation.namespace).read
+    cache, found = ChartCache(HelmRunner(helm), read_access=read_access), []
     try:
         for wanted in wanted_releases(installation.settings):
             subject = Subject(section=Section.CHARTS, kind="Chart", name=str(wanted.source))

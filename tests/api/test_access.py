@@ -175,8 +175,8 @@ class Story:
 
         await eventually(is_free, seconds=STEP_SECONDS)
 
-    async def roll_out_twice(self, folder: Path) -> None:
-        """Ask for releases and then for other ones: a rollout begins, is written again, and gives way to another."""
+    async def roll_out_thrice(self, folder: Path) -> None:
+        """Ask for releases and then for others, twice: a rollout begins, is written again, and gives way to another."""
         vip, provider = (await pack_charts(folder))[1::2]
         await self.stack.set_options(
             kubevipGuestInstall="enabled",
@@ -187,16 +187,19 @@ class Story:
         kept = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
         async def targets() -> set[str]:
-            items = await self.stack.client.items(kept)
-            return {name for each in items if (name := each["metadata"]["name"]).startswith("fipop-target-")}
+            found = [await self.stack.client.find(f"{kept}/fipop-target-{number}") for number in (1, 2)]
+            return {each["data"]["name"] for each in found if each is not None and each.get("data")}
 
-        first = await eventually(targets, seconds=STEP_SECONDS, what="a target")
-        await self.stack.set_options(kubevipChartValues="env: {vip_interface: eth7}\n")
+        before = await eventually(targets, seconds=STEP_SECONDS, what="a target")
+        # Each of the two places is written over and emptied once.
+        for interface in ("eth6", "eth7"):
+            await self.stack.set_options(kubevipChartValues=f"env: {{vip_interface: {interface}}}\n")
 
-        async def has_given_way() -> bool:
-            return bool(await targets()) and not first & await targets()
+            async def has_given_way(former: frozenset[str] = frozenset(before)) -> bool:
+                return bool(await targets()) and not former & await targets()
 
-        await eventually(has_given_way, seconds=STEP_SECONDS, what="the first target to be dropped")
+            await eventually(has_given_way, seconds=STEP_SECONDS, what="a target to give way to the next one")
+            before = await targets()
 
         async def are_kept() -> bool:
             found = await self.stack.client.get(f"{kept}/fipop-last-settings")
@@ -263,7 +266,7 @@ async def story(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> 
             await story.let_go()
             await story.complain_twice()
             await story.write_again()
-            await story.roll_out_twice(tmp_path_factory.mktemp("charts"))
+            await story.roll_out_thrice(tmp_path_factory.mktemp("charts"))
         except DeadlineError as error:
             error.add_note(watched.operator.process.read_log())
             raise

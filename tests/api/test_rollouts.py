@@ -152,8 +152,8 @@ async def test_a_bad_change_stops_at_the_canary_which_goes_back_and_a_good_one_r
 
     async def is_only_target() -> bool:
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-        targets = await pair.stack.client.items(path, labelSelector="kubefip.k8s.binbash.org/rollout=target")
-        return {each["metadata"]["name"] for each in targets} == {f"fipop-target-{done['target']}"}
+        found = [await pair.stack.client.get(f"{path}/fipop-target-{number}") for number in (1, 2)]
+        return [each["data"]["name"] for each in found if each.get("data")] == [done["target"]]
 
     await eventually(is_only_target, what="the targets that nobody needs any more to be gone")
 

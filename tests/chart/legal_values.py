@@ -59,12 +59,16 @@ _OF_A_FORM = (
     *("1d", "1h30m", "15ms", "96Mi", "0.5", "100m", "10%", "100%", "123,true", "1e3, null", "5000.example/1"),
     *("--resync-seconds=60", "--log-format=text", "--helm=/1e3"),
 )
-_PASSED_ON = {"affinity", "extraVolumes", "extraVolumeMounts", "metricsFrom", "tolerations", "webFrom"}
+_PASSED_ON = {
+    *("affinity", "extraVolumes", "extraVolumeMounts", "tolerations", "topologySpreadConstraints"),
+    *("metricsFrom", "webFrom", "egress", "webEgress"),
+}
 """Parts of Kubernetes objects, which reach the API server as they are."""
 _FIXED: dict[str, list[Any]] = {
     "image.digest": [""],  # it would hide the tag
     "leaderElection": [True],  # only one operator may run without
     "global.imagePullSecrets": [["0x1f", {"name": "1e3"}]],
+    "extraEnv": [[{"name": f"A_{number}", "value": text} for number, text in enumerate(_TEXTS)]],
 }
 
 

@@ -53,9 +53,14 @@ class Chart:
         release: str = "fipop",
         namespace: str = NAMESPACE,
         known: Iterable[str] = (),
+        with_tests: bool = False,
     ) -> "Rendered":
-        """Render the templates, in a cluster that also knows the API versions `known`."""
-        return parse(self.template(values, release=release, namespace=namespace, known=known))
+        """Render the templates, in a cluster that also knows the API versions `known`.
+
+        What only `helm test` makes is left out, unless `with_tests` asks for it.
+        """
+        text = self.template(values, release=release, namespace=namespace, known=known, with_tests=with_tests)
+        return parse(text)
 
     def template(
         self,
@@ -64,6 +69,7 @@ class Chart:
         release: str = "fipop",
         namespace: str = NAMESPACE,
         known: Iterable[str] = (),
+        with_tests: bool = False,
     ) -> str:
         """Render the templates as helm writes them, which YAML readers of Python and Go understand differently."""
         return self.run(
@@ -75,6 +81,7 @@ class Chart:
             "--kube-version",
             "1.30.0",
             *(f"--api-versions={version}" for version in known),
+            *(() if with_tests else ("--skip-tests",)),
             values=values,
         )
 

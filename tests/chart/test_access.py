@@ -11,8 +11,16 @@ EVERYTHING_ON: dict[str, Any] = {
     "serviceMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},
     "dashboard": {"enabled": True},
-    "web": {"enabled": True, "navLink": True},
-    "networkPolicy": {"enabled": True},
+    "web": {"enabled": True, "replicas": 2, "navLink": True},
+    "networkPolicy": {
+        "enabled": True,
+        "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/24"}}], "ports": [{"port": 6443}]}],
+        "webEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/24"}}], "ports": [{"port": 6443}]}],
+    },
+    "hostUsers": False,
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    ],
 }
 VIEWER = "-viewer"
 """How the roles end that are for people and the page, not for the operator."""
@@ -66,7 +74,9 @@ BASE = table("""
     kube-fip           -                            configmaps/kube-fip-config get,list,watch
     kube-fip           -                            configmaps/fipop-rollout get,patch
     kube-fip           -                            configmaps/fipop-last-settings get,patch
-    kube-fip           -                            configmaps               create,list,delete
+    kube-fip           -                            configmaps/fipop-target-1 get,patch
+    kube-fip           -                            configmaps/fipop-target-2 get,patch
+    kube-fip           -                            configmaps               create
     fleet-default      -                            secrets                  get
     cattle-global-data -                            secrets                  get
 """)

@@ -44,18 +44,3 @@ def test_the_pod_and_its_service_keep_their_port_when_only_the_first_settings_ch
     (port,) = rendered.only("Service")["spec"]["ports"]
     assert port["targetPort"] == 8080
     assert rendered.pod["spec"]["containers"][0]["ports"][0]["containerPort"] == 8080
-
-
-def test_a_network_policy_lets_in_who_scrapes_and_is_off_by_default(chart: Chart) -> None:
-    assert chart.render().of_kind("NetworkPolicy") == []
-    prometheus = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "cattle-monitoring-system"}}
-    }
-    rendered = chart.render({"networkPolicy": {"enabled": True, "metricsFrom": [prometheus]}})
-    spec = rendered.only("NetworkPolicy")["spec"]
-    assert spec["podSelector"]["matchLabels"].items() <= rendered.pod["metadata"]["labels"].items()
-    assert spec["policyTypes"] == ["Ingress"]
-    assert spec["ingress"] == [{"ports": [{"port": "metrics"}], "from": [prometheus]}]
-    assert "metrics" in {port["name"] for port in rendered.container["ports"]}
-    everybody = chart.render({"networkPolicy": {"enabled": True}}).only("NetworkPolicy")["spec"]
-    assert everybody["ingress"] == [{"ports": [{"port": "metrics"}]}]

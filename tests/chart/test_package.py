@@ -35,6 +35,7 @@ PACKAGED = {
     "templates/serviceaccount.yaml",
     "templates/servicemonitor.yaml",
     "templates/settings-defaults.yaml",
+    "templates/tests/allocation.yaml",
     "values.schema.json",
     "values.yaml",
 }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fipop.cli.status import status
-from tests.chart.rendering import Chart
+from tests.chart.rendering import Chart, Object, Rendered
 
 
 def test_the_pod_is_restricted(chart: Chart) -> None:
@@ -47,8 +47,14 @@ def test_the_pod_is_probed_on_the_health_port_and_has_limits(chart: Chart) -> No
         "liveness": {"path": "/livez", "port": "health"},
         "readiness": {"path": "/readyz", "port": "health"},
     }
-    assert set(container["resources"]["limits"]) == {"cpu", "memory"}
-    assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize("deployment", ["fipop", "fipop-web"])
+def test_each_container_asks_for_all_resources_and_is_bounded_in_all(chart: Chart, deployment: str) -> None:
+    found = chart.render({"web": {"enabled": True}}).only("Deployment", deployment)
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    assert set(container["resources"]["limits"]) == {"cpu", "memory", "ephemeral-storage"}
+    assert set(container["resources"]["requests"]) == {"cpu", "memory", "ephemeral-storage"}
 
 
 def test_two_operators_run_and_a_lease_decides_which_of_them_works(chart: Chart) -> None:
@@ -56,18 +62,6 @@ def test_two_operators_run_and_a_lease_decides_which_of_them_works(chart: Chart)
     assert (spec["replicas"], spec["strategy"]["type"]) == (2, "RollingUpdate")
     alone = {"leaderElection": False, "replicas": 1, "strategy": "Recreate"}
     assert chart.render(alone).only("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
-
-
-def test_operators_prefer_nodes_of_their_own_unless_the_admin_says_otherwise(chart: Chart) -> None:
-    rendered = chart.render()
-    (term,) = rendered.pod["spec"]["affinity"]["podAntiAffinity"][
-        "preferredDuringSchedulingIgnoredDuringExecution"
-    ]
-    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-    chosen = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
-    assert chosen == rendered.only("Deployment")["spec"]["selector"]["matchLabels"]
-    own = {"nodeAffinity": {}}
-    assert chart.render({"affinity": own}).pod["spec"]["affinity"] == own
 
 
 @pytest.mark.parametrize(
@@ -101,6 +95,21 @@ def test_commands_that_are_run_in_the_pod_read_its_own_namespace(chart: Chart) -
     assert "FIPOP_NAMESPACE" in {each.envvar for each in status.params}
 
 
+def test_more_variables_reach_the_operator_and_no_other_program(chart: Chart) -> None:
+    more = [
+        {"name": "HTTPS_PROXY", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "url"}}},
+        {"name": "NO_PROXY", "value": ".example"},
+    ]
+    rendered = chart.render({"extraEnv": more, "web": {"enabled": True}}, with_tests=True)
+    operator = rendered.only("Deployment", "fipop")["spec"]["template"]["spec"]
+    assert operator["containers"][0]["env"][-2:] == more
+    others = [
+        rendered.only("Deployment", "fipop-web")["spec"]["template"]["spec"],
+        rendered.only("Pod")["spec"],
+    ]
+    assert "PROXY" not in str(others)
+
+
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
@@ -114,18 +123,33 @@ def test_the_image_is_what_the_values_name(chart: Chart, image: dict[str, str], 
     assert chart.render({"image": image}).container["image"] == expected
 
 
-def test_placement_and_labels_reach_the_pod(chart: Chart) -> None:
-    values = {
-        "nodeSelector": {"disk": "fast"},
-        "tolerations": [{"key": "a", "operator": "Exists"}],
-        "affinity": {"podAntiAffinity": {}},
-        "priorityClassName": "system-cluster-critical",
-        "imagePullSecrets": [{"name": "pull"}],
-        "podLabels": {"team": "net"},
-        "podAnnotations": {"note": "x"},
-    }
-    pod = chart.render(values).pod
-    for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets"):
-        assert pod["spec"][key] == values[key]
+def test_labels_and_annotations_reach_the_pod(chart: Chart) -> None:
+    pod = chart.render({"podLabels": {"team": "net"}, "podAnnotations": {"note": "x"}}).pod
     assert pod["metadata"]["labels"]["team"] == "net"
     assert pod["metadata"]["annotations"] == {"note": "x"}
+
+
+def pods_of(rendered: Rendered) -> list[Object]:
+    """The pods of the operator, of the web UI and of `helm test`."""
+    deployed = [each["spec"]["template"]["spec"] for each in rendered.of_kind("Deployment")]
+    tests: list[Object] = [each["spec"] for each in rendered.of_kind("Pod")]
+    assert (len(deployed), len(tests)) == (2, 1)
+    return deployed + tests
+
+
+def test_every_pod_goes_where_the_values_say(chart: Chart) -> None:
+    values: dict[str, Any] = {
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "priorityClassName": "system-cluster-critical",
+        "imagePullSecrets": [{"name": "pull"}],
+    }
+    for pod in pods_of(chart.render({**values, "web": {"enabled": True}}, with_tests=True)):
+        assert {key: pod[key] for key in values} == values
+
+
+def test_every_pod_has_users_of_its_own_where_the_values_say(chart: Chart) -> None:
+    on, web = {"hostUsers": False}, {"web": {"enabled": True}}
+    assert [pod["hostUsers"] for pod in pods_of(chart.render({**on, **web}, with_tests=True))] == [False] * 3
+    # A cluster that knows nothing of them is not told of them.
+    assert not any("hostUsers" in pod for pod in pods_of(chart.render(web, with_tests=True)))

@@ -95,6 +95,20 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a size without meaning": {"tmpSizeLimit": "big"},
     "a label that is no text": {"podLabels": {"a": 1}},
     "arguments as one text": {"extraArgs": "--allow-loopback-guests"},
+    "a variable that the chart sets": {"extraEnv": [{"name": "FIPOP_NAMESPACE", "value": "other"}]},
+    "a variable without a name": {"extraEnv": [{"value": "other"}]},
+    "a variable whose name is none": {"extraEnv": [{"name": "A B", "value": "other"}]},
+    "a variable that is no text": {"extraEnv": [{"name": "NO_PROXY", "value": 1}]},
+    "a variable with two values": {
+        "extraEnv": [
+            {"name": "NO_PROXY", "value": "a", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
+        ]
+    },
+    "outgoing connections that are neither rules nor none": {"networkPolicy": {"egress": True}},
+    "users of the host as text": {"hostUsers": "no"},
+    "a spread without its topology": {
+        "topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]
+    },
     "another port for the probes": {"extraArgs": ["--health-port=9000"]},
 }
 

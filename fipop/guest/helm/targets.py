@@ -87,25 +87,25 @@ def render_target(target: Target) -> dict[str, str]:
         for role, chart in target.charts.items()
     }
     return {
+        "name": target.name,
         "charts": json.dumps(charts, sort_keys=True),
         "options": json.dumps(dict(target.options), sort_keys=True),
         "asked": target.asked,
     }
 
 
-def parse_target(name: str, data: Mapping[str, Any]) -> Target | None:
+def parse_target(data: Mapping[str, Any]) -> Target | None:
     """Read what `render_target` wrote; None for anything else."""
     try:
         charts = {Role(role): ChartIdentity(**chart) for role, chart in json.loads(data["charts"]).items()}
         options = json.loads(data["options"])
-        target = Target(name=name, charts=charts, options=options, asked=str(data["asked"]))
         for option in _VALUES:
             parse_chart_values(options[option])
         if set(charts) != set(Role) or not all(isinstance(options[option], str) for option in _FIELDS):
             return None
+        return Target(name=data["name"], charts=charts, options=options, asked=str(data["asked"]))
     except (KeyError, TypeError, ValueError, AttributeError, SettingsError):
         return None
-    return target
 
 
 def _resolve(settings: Settings, charts: Mapping[Role, ChartIdentity]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fipop.api import names
-from fipop.errors import ApiConflictError, FipopError
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, FipopError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
@@ -82,7 +82,7 @@ class RolloutController:
                 await self.step()
             except FipopError as error:
                 logger.warning("Could not continue rollout", extra={"error": str(error)})
-                if isinstance(error, ApiConflictError):
+                if isinstance(error, ApiConflictError | ApiAlreadyExistsError):
                     self._loaded = False
             await asyncio.sleep(TICK_SECONDS if self._is_busy() else IDLE_TICK_SECONDS)
 

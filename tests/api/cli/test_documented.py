@@ -19,7 +19,8 @@ pytestmark = pytest.mark.xdist_group("seen")
 
 ELSEWHERE = (
     r"make |pipx |docker |skopeo |sha256sum ",  # other programs; the wheel and the image have tests of their own
-    r"helm ",  # tests/api/test_chart_install.py
+    r"helm ",  # tests/api/test_chart_install.py, tests/api/test_helm_test.py
+    r"kubectl get settings\.management",  # there is no Rancher with a name of its own
     r"fipop web",  # tests/api/page
     r"fipop (operator|cloud-provider)\b",  # the roles, which run until they are ended
     r"(fipop (adopt|completion|free|history|who)|kubectl fip)$",  # names, not commands

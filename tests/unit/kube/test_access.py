@@ -271,3 +271,16 @@ def test_importing_the_door_does_not_load_the_kubernetes_package():
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_in_a_pod_the_api_server_is_reached_directly_whatever_proxy_the_environment_names(
+    authority, tmp_path, monkeypatch
+):
+    """The chart's extraEnv names one, for the download of charts."""
+    (tmp_path / "token").write_text("first")
+    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.test:3128")
+    assert connection_in_cluster(tmp_path).proxy is None

@@ -54,19 +54,39 @@ async def test_without_an_operator_or_options_there_is_nothing_to_ask() -> None:
         == []
     )
     assert (
-        await probe_charts(replace(SNAPSHOT, installation=healthy_installation(has_settings=None)), None)
+        await probe_charts(
+            AnsweringClient(), replace(SNAPSHOT, installation=healthy_installation(has_settings=None)), None
+        )
         == []
     )
 
 
 async def test_charts_are_tried_by_helm_and_without_helm_that_is_said(tmp_path: Path) -> None:
-    (check,) = await probe_charts(SNAPSHOT, None)
+    (check,) = await probe_charts(AnsweringClient(), SNAPSHOT, None)
     assert (check.severity, "no helm program" in check.message) == (Severity.WARNING, True)
     program = tmp_path / "helm"
     program.write_text("#!/bin/sh\necho 'Error: no such host' >&2\nexit 1\n")
     program.chmod(0o755)
-    checks = await probe_charts(SNAPSHOT, str(program))
+    checks = await probe_charts(AnsweringClient(), SNAPSHOT, str(program))
     assert [each.severity for each in checks] == [Severity.CRITICAL] * 2
+
+
+async def test_charts_are_tried_with_the_credential_as_the_reader_may_read_it(tmp_path: Path) -> None:
+    """A closed source was called wrong, whoever asked."""
+    program = tmp_path / "helm"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    asked = []
+
+    async def get(_resource: object, name: str, **_: object) -> Any:
+        asked.append(name)
+        raise ApiForbiddenError(verb="get", kind="Secret", status=403)
+
+    settings, _ = parse_settings({"kubevipChartSecret": "charts"}, DEFAULTS)
+    found = replace(SNAPSHOT, installation=healthy_installation(settings=settings))
+    checks = await probe_charts(AnsweringClient(get=get), found, str(program))
+    assert asked == ["charts"] * 2
+    assert {each.reason for each in checks} == {"ChartAccessMissing"}
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ def test_a_target_brings_its_own_charts_and_values_and_leaves_the_rest_of_the_se
 def test_what_is_kept_is_read_again_and_anything_else_is_refused() -> None:
     target = build_target(settings(), charts())
     data = render_target(target)
-    assert parse_target(target.name, data) == target
-    assert parse_target(target.name, {}) is None
-    assert parse_target(target.name, data | {"charts": "{}"}) is None
-    assert parse_target(target.name, data | {"options": '{"kubevip_chart_values": "a: &x 1"}'}) is None
+    assert parse_target(data) == target
+    assert parse_target({}) is None
+    assert parse_target(data | {"charts": "{}"}) is None
+    assert parse_target(data | {"options": '{"kubevip_chart_values": "a: &x 1"}'}) is None
 
 
 def test_the_credential_of_the_source_is_not_part_of_a_target() -> None:

@@ -1,6 +1,9 @@
 """One leader's rollouts: what it allows before it knows, what it counts, and what a conflict makes it do."""
 
-from fipop.errors import ApiConflictError
+import pytest
+
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiError
+from fipop.operator.rollout.progress import RolloutState
 from tests.harness.background import running, until
 from tests.harness.rollout_world import World
 
@@ -20,21 +23,24 @@ async def test_guests_are_counted_by_how_far_they_are() -> None:
     assert world.lead().count_guests()["done"] == 0, "who has read nothing counts nothing"
 
 
-async def test_a_leader_whose_write_conflicts_reads_the_state_again() -> None:
+@pytest.mark.parametrize("kind", [ApiConflictError, ApiAlreadyExistsError])
+async def test_a_leader_whose_write_conflicts_reads_the_state_again(kind: type[ApiError]) -> None:
+    """Another one wrote, or a write of its own was done though its answer was lost."""
     world = World(3)
-    await world.run_until("Completed")
     loads = 0
-    load = world.store.load
+    load, save = world.store.load, world.store.save
 
-    async def count_load() -> object:
+    async def count_load() -> RolloutState | None:
         nonlocal loads
         loads += 1
-        if loads == 1:
-            raise ApiConflictError(verb="replace", kind="ConfigMap", status=409)
         return await load()
 
-    world.store.load = count_load  # type: ignore[method-assign, assignment]
-    leader = world.lead()
-    async with running(leader.run()):
-        await until(lambda: loads >= 2, "the state to be read again")
-    assert leader.state is not None
+    async def save_second(state: RolloutState) -> None:
+        if loads == 1:
+            raise kind(verb="write", kind="ConfigMap", status=409)
+        await save(state)
+
+    world.store.load, world.store.save = count_load, save_second  # type: ignore[method-assign]
+    async with running(world.leader.run()):
+        await until(lambda: bool(world.store.writes), "the state to be written")
+    assert loads == 2

@@ -1,19 +1,22 @@
-"""Where rollouts are kept: written at the version that was read, targets in ConfigMaps of their own."""
+"""Where rollouts are kept: written at the version that was read, targets in two ConfigMaps of fixed names."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
 from fipop.guest.helm.charts import ChartIdentity, Role
 from fipop.guest.helm.targets import build_target
-from fipop.kube.client import Listing
 from fipop.operator.rollout.progress import Phase, RolloutState
 from fipop.operator.rollout.store import RolloutStore
-from fipop.settings.options import DEFAULTS
+from fipop.settings.options import DEFAULTS, parse_settings
 
 CHARTS = {role: ChartIdentity(name=role.value, version="1.0.0", content="c") for role in Role}
-TARGET = build_target(DEFAULTS, CHARTS)
+TARGET, SECOND, THIRD = (
+    build_target(parse_settings({"kubevipChartValues": f"tag: {tag}\n"}, DEFAULTS)[0], CHARTS)
+    for tag in ("first", "second", "third")
+)
 STATE = RolloutState(number=1, target=TARGET.name, stable="", phase=Phase.CANARY, started_at=5.0)
 
 
@@ -27,27 +30,19 @@ class ConfigMaps:
     async def get(self, _resource: object, name: str, **_: object) -> Any:
         return self.objects.get(name)
 
-    async def create(self, _resource: object, body: Any) -> Any:
+    async def create(self, _resource: object, body: Any, **_: object) -> Any:
         name = body["metadata"]["name"]
         if name in self.objects:
             raise ApiAlreadyExistsError(verb="create", kind="ConfigMap", name=name, status=409)
         return self._put(name, body)
 
     async def merge_patch(self, _resource: object, name: str, patch: Any, **_: object) -> Any:
+        if name not in self.objects:
+            raise ApiNotFoundError(verb="patch", kind="ConfigMap", name=name, status=404)
         found = self.objects[name]
         if patch["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
             raise ApiConflictError(verb="patch", kind="ConfigMap", name=name, status=409)
         return self._put(name, {**found, "data": patch["data"]})
-
-    async def delete(self, _resource: object, name: str, **_: object) -> bool:
-        return self.objects.pop(name, None) is not None
-
-    async def list(self, _resource: object, *, label_selector: str, **_: object) -> Any:
-        key, _, value = label_selector.partition("=")
-        items = [
-            one for one in self.objects.values() if (one["metadata"].get("labels") or {}).get(key) == value
-        ]
-        return Listing(items=tuple(items), resource_version=9)
 
     def _put(self, name: str, body: Any) -> Any:
         self.version += 1
@@ -89,12 +84,64 @@ async def test_what_nobody_can_read_is_as_good_as_nothing_and_is_written_over() 
     assert await store(maps).load() == STATE
 
 
-async def test_targets_are_kept_until_they_are_dropped_and_others_config_maps_are_none() -> None:
+async def test_what_was_deleted_meanwhile_is_written_again() -> None:
     maps = ConfigMaps()
-    await maps.create(None, {"metadata": {"name": "kube-fip-config"}, "data": {}})
+    kept = store(maps)
+    await kept.save(STATE)
+    await kept.save_target(TARGET)
+    maps.objects.clear()
+    await kept.save(STATE)
+    await kept.save_target(TARGET)
+    again = store(maps)
+    assert (await again.load(), await again.load_targets()) == (STATE, {TARGET.name: TARGET})
+
+
+async def test_targets_are_kept_until_they_are_dropped() -> None:
+    maps = ConfigMaps()
     kept = store(maps)
     await kept.save_target(TARGET)
     await kept.save_target(TARGET)
     assert await store(maps).load_targets() == {TARGET.name: TARGET}
     await kept.drop_target(TARGET.name)
     assert await kept.load_targets() == {}
+    await kept.save_target(SECOND)
+    assert await store(maps).load_targets() == {SECOND.name: SECOND}
+
+
+async def test_two_names_are_enough_for_all_targets_and_the_stable_one_is_never_written_over() -> None:
+    maps = ConfigMaps()
+    kept = store(maps)
+    await kept.save_target(TARGET)
+    await kept.save(replace(STATE, phase=Phase.COMPLETED, stable=TARGET.name))
+    await kept.save_target(SECOND)
+    assert await store(maps).load_targets() == {TARGET.name: TARGET, SECOND.name: SECOND}
+    await kept.save(replace(STATE, target=SECOND.name, stable=TARGET.name))
+    another = store(maps)
+    await another.load_targets()
+    await another.load()
+    await another.save_target(THIRD)
+    assert await store(maps).load_targets() == {TARGET.name: TARGET, THIRD.name: THIRD}
+    assert set(maps.objects) == {"fipop-rollout", "fipop-target-1", "fipop-target-2"}
+
+
+async def test_the_same_target_asked_for_in_other_words_is_kept_once() -> None:
+    maps = ConfigMaps()
+    kept = store(maps)
+    await kept.save(replace(STATE, stable=TARGET.name))
+    await kept.save_target(TARGET)
+    other = replace(TARGET, asked="in other words")
+    await kept.save_target(other)
+    assert await store(maps).load_targets() == {TARGET.name: other}
+    await kept.drop_target(TARGET.name)
+    assert await store(maps).load_targets() == {}
+
+
+async def test_who_read_an_older_target_does_not_write_it() -> None:
+    maps = ConfigMaps()
+    first, second = store(maps), store(maps)
+    await first.save_target(TARGET)
+    await second.load_targets()
+    await first.save_target(SECOND)
+    await first.drop_target(TARGET.name)
+    with pytest.raises(ApiConflictError):
+        await second.save_target(replace(TARGET, asked="in other words"))
