@@ -85,6 +85,26 @@ wheel: setup ## Build the command line as a wheel into out/, for pipx install
 
 .PHONY: assets wheel
 
+SBOM := $(VENV)/sbom
+BASES ?= bases.toml
+
+$(SBOM)/.ready: requirements-sbom.txt | $(VENV)/.ready
+	$(PYTHON) -m venv $(SBOM)
+	$(SBOM)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.txt
+	@touch $@
+
+update-bases: setup ## Resolve the digests of the base images at their registries and write them (BASES=bases.toml)
+	$(BIN)/python -m scripts.release_bases --file $(BASES)
+
+release: setup $(SBOM)/.ready ## Build and push a release of a clean tree (VERSION=0.1.0 REGISTRY=registry.example/platform)
+	$(BIN)/python -m scripts.release --version "$(VERSION)" --registry "$(REGISTRY)" --bases $(BASES) \
+		--sbom-python $(SBOM)/bin/python
+
+test-release: setup assets $(SBOM)/.ready ## Release twice into a registry of this machine and compare (about 20 minutes, as root)
+	$(BIN)/pytest -o timeout=5400 -o faulthandler_timeout=0 tests/release/whole_release.py
+
+.PHONY: update-bases release test-release
+
 demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it running)
 	$(BIN)/python -m localfleet.demo $(if $(KEEP),--keep)
 

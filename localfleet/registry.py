@@ -1,4 +1,4 @@
-"""A real OCI registry with TLS on loopback, for charts that are named `oci://…`."""
+"""A real OCI registry on loopback, for charts that are named `oci://…`, and for images."""
 
 import base64
 import json
@@ -29,13 +29,13 @@ class OciRegistry:
         program: Path,
         folder: Path,
         ports: Ports,
-        authority: CertificateAuthority,
+        authority: CertificateAuthority | None,
         helm: Helm,
         is_closed: bool = False,
     ) -> None:
         """Prepare a registry that keeps its data, certificate and log in `folder`.
 
-        One that `is_closed` lets in who has CREDENTIAL.
+        Without an `authority` it speaks plain HTTP. One that `is_closed` lets in who has CREDENTIAL.
         """
         self._is_closed = is_closed
         self.ca_file = folder / "ca.pem"
@@ -72,9 +72,14 @@ class OciRegistry:
         await self._process.stop(grace_seconds=1.0)
 
     @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
     def url(self) -> str:
         """Where charts are pushed to, as `oci://127.0.0.1:<port>/charts`."""
-        return f"oci://127.0.0.1:{self._port}/{_REPOSITORY}"
+        return f"oci://{self.address}/{_REPOSITORY}"
 
     def reference(self, chart: str) -> str:
         """What `kubevipChartRef` is set to for a chart of that name."""
@@ -84,40 +89,42 @@ class OciRegistry:
         """Push a packed chart with helm."""
         config = self._folder / "registry-config.json"
         pair = base64.b64encode(":".join(CREDENTIAL).encode()).decode()
-        auths = {f"127.0.0.1:{self._port}": {"auth": pair}} if self._is_closed else {}
+        auths = {self.address: {"auth": pair}} if self._is_closed else {}
         config.write_text(json.dumps({"auths": auths}))
-        await self._helm.run(
-            "push", archive, self.url, "--ca-file", self.ca_file, "--registry-config", config
-        )
+        trust = ("--ca-file", self.ca_file) if self._authority else ("--plain-http",)
+        await self._helm.run("push", archive, self.url, *trust, "--registry-config", config)
 
     def _write_files(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        pair = self._authority.issue_server(["127.0.0.1", "localhost"])
-        key = self._folder / "server.key"
-        key.touch(mode=0o600)
-        key.write_bytes(pair.key)
-        (self._folder / "server.pem").write_bytes(pair.certificate)
-        self.ca_file.write_bytes(self._authority.pem)
         config: dict[str, Any] = {
             "version": 0.1,
             "log": {"level": "warn"},
             "storage": {"filesystem": {"rootdirectory": str(self._folder / "data")}},
-            "http": {
-                "addr": f"127.0.0.1:{self._port}",
-                "tls": {"certificate": str(self._folder / "server.pem"), "key": str(key)},
-            },
+            "http": {"addr": self.address},
         }
+        if self._authority:
+            config["http"]["tls"] = self._write_certificate(self._authority)
         if self._is_closed:
             accounts = self._folder / "htpasswd"
             accounts.write_text(_HTPASSWD)
             config["auth"] = {"htpasswd": {"realm": "charts", "path": str(accounts)}}
         self._config.write_text(yaml.safe_dump(config))
 
+    def _write_certificate(self, authority: CertificateAuthority) -> dict[str, str]:
+        pair = authority.issue_server(["127.0.0.1", "localhost"])
+        key, certificate = self._folder / "server.key", self._folder / "server.pem"
+        key.touch(mode=0o600)
+        key.write_bytes(pair.key)
+        certificate.write_bytes(pair.certificate)
+        self.ca_file.write_bytes(authority.pem)
+        return {"certificate": str(certificate), "key": str(key)}
+
     async def _answers(self) -> bool:
+        scheme = "https" if self._authority else "http"
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
-                session.get(f"https://127.0.0.1:{self._port}/v2/", ssl=False) as answer,
+                session.get(f"{scheme}://{self.address}/v2/", ssl=False) as answer,
             ):
                 return answer.status in {200, 401}
         except (aiohttp.ClientError, TimeoutError):

@@ -65,7 +65,7 @@ def merge(base: Any, over: Any) -> Any:
 
 
 PROGRAMS = (
-    r"(fipop|kubectl|helm|make|docker|pipx|skopeo|sha256sum|curl) ",
+    r"(fipop|kubectl|helm|make|docker|pipx|skopeo|sha256sum|curl|cosign|jq) ",
     r"source <\(fipop ",
     r"export KUBECONFIG=",
 )
