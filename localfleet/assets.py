@@ -23,7 +23,15 @@ from localfleet.cache import Cache
 from localfleet.debian import unpack_package, unpack_with_dependencies
 from localfleet.errors import AssetError, LocalFleetError
 from localfleet.progress import Progress
-from localfleet.recipes import BUILD_ENVIRONMENT, BUILD_FLAGS, Catalogue, GoBuild, Recipe, build_catalogue, plan_build
+from localfleet.recipes import (
+    BUILD_ENVIRONMENT,
+    BUILD_FLAGS,
+    Catalogue,
+    GoBuild,
+    Recipe,
+    build_catalogue,
+    plan_build,
+)
 from localfleet.toolchain import ensure_go
 
 MODULES = Path(__file__).parent / "modules"
