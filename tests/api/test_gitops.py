@@ -351,3 +351,27 @@ async def test_the_floating_ip_of_a_new_guest_is_taken_into_a_manifest_and_keeps
         assert await guest.floating_ip() == before
         assert before["spec"] == made["spec"] == {"ipaddress": f"{net}193"}
     await remove_range(stack, pool)
+
+
+@pytest.mark.parametrize("sends", ["the manifest", "what it read"])
+async def test_another_range_in_the_manifest_moves_an_address_that_fipop_chose(
+    tenant: Tenant, sends: str
+) -> None:
+    first = await tenant.offer("first", f"{tenant.net}0/28")
+    second = await tenant.offer("second", f"{tenant.net}64/28")
+    await apply_floating_ip(tenant, "web", first)
+    held = await tenant.served("web")
+    spec = {} if sends == "the manifest" else {"ipaddress": held[0]}
+    await apply_floating_ip(tenant, "web", first, **spec)
+    await apply_floating_ip(tenant, "web", second, **spec)
+
+    async def is_moved() -> bool:
+        return await tenant.served("web") == [f"{tenant.net}65"]
+
+    await eventually(is_moved)
+    found = await apply_floating_ip(tenant, "web", second)
+    assert found["spec"] == {"ipaddress": f"{tenant.net}65"}
+    assert owned_by(found, "fipop") == {"spec.ipaddress"}
+    for force in (False, True) * TIMES:
+        await apply_floating_ip(tenant, "web", second, force=force)
+    assert await tenant.read("web") == found
