@@ -1,5 +1,6 @@
 """Ranges and floating IPs that another field manager applies again and again, as Flux, Fleet and Terraform do."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,19 @@ async def test_a_manifest_that_replaces_the_spec_is_written_back_to_and_costs_no
     found = await tenant.refused("web", "SpecReverted")
     assert found["status"]["addresses"] == held
     assert await tenant.holders() == {held[0]: "web"}
+
+
+async def test_a_manifest_that_is_applied_on_the_client_changes_nothing_either(tenant: Tenant) -> None:
+    """As Argo CD does without ServerSideApply=true, and `kubectl apply`."""
+    pool = await tenant.offer("pool", f"{tenant.net}0/24")
+    body = json.dumps(build_floating_ip(tenant.namespace, "web", range_name=pool))
+    await tenant.stack.plane.kubectl("apply", "-f", "-", stdin=body)
+    await tenant.served("web")
+    before = await tenant.read("web")
+    for _ in range(TIMES):
+        assert "unchanged" in await tenant.stack.plane.kubectl("apply", "-f", "-", stdin=body)
+    await is_quiet(tenant, pool)
+    assert await tenant.read("web") == before
 
 
 async def test_one_of_two_addresses_in_the_manifest_costs_neither(tenant: Tenant) -> None:
