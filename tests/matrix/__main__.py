@@ -1,4 +1,4 @@
-"""Run the core of the API tests on other versions of Kubernetes, and record what came out.
+"""Run the API tests on other versions of Kubernetes, and record what came out.
 
     python -m tests.matrix [VERSION…]
 
@@ -30,23 +30,8 @@ ROOT = Path(__file__).parents[2]
 OUT = ROOT / "out" / "matrix"
 WORKERS = 5
 """As `make test` has: the tests wait more than they compute."""
-CORE = (
-    # addresses, and what another field manager applies
-    *("test_allocation.py", "test_moves.py", "test_letting_go.py", "test_gitops.py", "test_restart.py"),
-    # the schemas and CEL rules of the CRDs, ranges, admission policies, the rights of the chart
-    *("test_crds.py", "test_crd_reservations.py", "test_crd_existing_objects.py", "test_ranges.py"),
-    *("test_admission_policy.py", "test_access.py", "test_chart_install.py"),
-    # leader election, watches and requests
-    *("test_leader_election.py", "test_kube_lease.py", "test_kube_watch.py", "test_kube_client.py"),
-    # guest clusters: found, configured, with releases
-    *("test_new_guests.py", "test_installation.py", "guest/test_guest_configmap.py"),
-    *("guest/test_release_installer.py", "guest/test_release_ownership.py"),
-    # the cloud provider role
-    "services",
-    # commands
-    "cli",
-)
-"""Files and folders of tests/api: what stands on the API server's own behaviour."""
+TESTS = "tests/api"
+"""What stands on a real API server. The rest of the tests knows no version of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +77,7 @@ def known_versions() -> list[str]:
 
 
 def run(version: str) -> Result:
-    """Build one Kubernetes and run the core on it."""
+    """Build one Kubernetes and run the tests on it."""
     environment = {**os.environ, KUBERNETES: version}
     program = Assets(environment=environment).ensure(PROGRAMS)["kube-apiserver"]
     report = OUT / f"{version}.xml"
@@ -101,7 +86,7 @@ def run(version: str) -> Result:
     command = [
         *(sys.executable, "-m", "pytest", f"--numprocesses={WORKERS}", "--dist=loadgroup"),
         *("--no-loadscope-reorder", "--max-worker-restart=0", "-m", "not slow", f"--junit-xml={report}"),
-        *(f"tests/api/{each}" for each in CORE),
+        TESTS,
     ]
     code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     minutes = round((time.monotonic() - began) / 60, 1)

@@ -13,7 +13,7 @@ _HEADER = "# Written by `make matrix`; docs/reference/compatibility.md shows it.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One run of the core on one Kubernetes."""
+    """One run of the API tests on one Kubernetes."""
 
     kubernetes: str
     """What its kube-apiserver calls itself, as `1.30.0`."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from localfleet.assets import KUBERNETES, Assets
-from tests.matrix.__main__ import CORE, ROOT, known_versions, main, read_counts
+from tests.matrix.__main__ import known_versions, main, read_counts
 from tests.matrix.results import Result, read_results, record
 
 OLD = Result(kubernetes="1.9.4", go="1.26.8", date="2026-11-24", passed=400, failed=0, skipped=2, minutes=9.5)
@@ -47,11 +47,6 @@ def test_a_version_that_cannot_be_built_is_told_in_a_sentence(capsys: pytest.Cap
     assert "VERSION must be one of 1.30," in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", CORE)
-def test_what_belongs_to_the_core_is_there(name: str) -> None:
-    assert list((ROOT / "tests" / "api" / name).parent.glob(Path(name).name)), name
-
-
 def test_the_record_is_of_the_versions_that_are_built_and_without_failures() -> None:
     """A version that was raised is run again before it is claimed."""
     pinned = []
@@ -61,4 +56,4 @@ def test_the_record_is_of_the_versions_that_are_built_and_without_failures() -> 
     results = read_results()
     assert [each.kubernetes for each in results] == pinned
     assert [each.failed for each in results] == [0] * len(results)
-    assert all(each.passed > 300 for each in results)
+    assert all(each.passed > 800 for each in results)
