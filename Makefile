@@ -137,6 +137,11 @@ golden: setup ## Record anew what fipop does in public; the commit names the rea
 
 .PHONY: test test-slow test-fast test-room mutants golden
 
+matrix: setup ## Run the API tests on the oldest and the newest Kubernetes, and record the result (VERSIONS="1.30 1.37")
+	$(BIN)/python -m tests.matrix $(VERSIONS)
+
+.PHONY: matrix
+
 bench: setup ## Measure the IPAM core beside netaddr and ipaddress; writes bench/RESULTS.md
 	$(BIN)/python -m bench.ipam
 

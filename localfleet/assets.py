@@ -6,6 +6,8 @@ In this order: the folder that KUBEBUILDER_ASSETS names (etcd, kube-apiserver, k
 `$XDG_CACHE_HOME/fipop/assets`, a build from the pinned Go modules below `modules/`. Prometheus and promtool
 are taken from PATH, else from Debian's package; so is chromium, with the libraries it needs. Blocking: meant for
 before anything runs.
+
+LOCALFLEET_KUBERNETES=1.30 chooses another Kubernetes, one that has a folder below `modules/`.
 """
 
 import argparse
@@ -21,10 +23,20 @@ from localfleet.cache import Cache
 from localfleet.debian import unpack_package, unpack_with_dependencies
 from localfleet.errors import AssetError, LocalFleetError
 from localfleet.progress import Progress
-from localfleet.recipes import BUILD_ENVIRONMENT, BUILD_FLAGS, Catalogue, GoBuild, build_catalogue, plan_build
+from localfleet.recipes import (
+    BUILD_ENVIRONMENT,
+    BUILD_FLAGS,
+    Catalogue,
+    GoBuild,
+    Recipe,
+    build_catalogue,
+    plan_build,
+)
 from localfleet.toolchain import ensure_go
 
 MODULES = Path(__file__).parent / "modules"
+KUBERNETES = "LOCALFLEET_KUBERNETES"
+"""The variable that chooses the minor version of Kubernetes. etcd is the same for all."""
 
 
 def default_cache_folder(environment: Mapping[str, str]) -> Path:
@@ -74,7 +86,8 @@ class Assets:
 
     def _look(self, name: str) -> Listing:
         given = self.environment.get("KUBEBUILDER_ASSETS")
-        if given and name in self.catalogue.kubebuilder:
+        # A chosen version that is silently another one would be a lie.
+        if given and name in self.catalogue.kubebuilder and not self.environment.get(KUBERNETES):
             return Listing(
                 name=name, version="as given", origin="KUBEBUILDER_ASSETS", path=_given(name, Path(given))
             )
@@ -135,16 +148,26 @@ class Assets:
                 str(target),
                 plan.recipe.package,
             ],
-            folder=self.modules / plan.recipe.module,
+            folder=self._module(plan.recipe),
             # Go's compiler collects garbage as if memory were dear; what comes out is the same.
             environment={"GOGC": "400", **BUILD_ENVIRONMENT},
         )
 
     def _plan(self, name: str) -> GoBuild:
         recipe = self.catalogue.go[name]
-        folder = self.modules / recipe.module
+        folder = self._module(recipe)
         system = f"{platform.system()}-{platform.machine()}"
         return plan_build(recipe, (folder / "go.mod").read_text(), (folder / "go.sum").read_text(), system)
+
+    def _module(self, recipe: Recipe) -> Path:
+        chosen = self.environment.get(KUBERNETES)
+        if not chosen or recipe.pinned != "k8s.io/kubernetes":
+            return self.modules / recipe.module
+        versions = sorted(path.name.partition("-")[2] for path in self.modules.glob(f"{recipe.module}-*"))
+        if chosen not in versions:
+            problem = f'{KUBERNETES} must be one of {", ".join(versions)}, or empty, not "{chosen}"'
+            raise AssetError(name=recipe.name, problem=problem)
+        return self.modules / f"{recipe.module}-{chosen}"
 
     def _debian_key(self, name: str) -> str:
         return f"debian-{self.catalogue.debian.get(name, name)}-{platform.machine()}"

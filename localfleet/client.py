@@ -101,10 +101,16 @@ class ApiClient:
         return await self.request("PUT", path, body=body)
 
     async def patch(
-        self, path: str, body: Any, *, kind: Patch = "merge", field_manager: str = "localfleet"
+        self,
+        path: str,
+        body: Any,
+        *,
+        kind: Patch = "merge",
+        field_manager: str = "localfleet",
+        force: bool = True,
     ) -> Json:
-        """Patch an object. `apply` is server-side apply, and takes fields over from other managers."""
-        query = {"fieldManager": field_manager} | ({"force": "true"} if kind == "apply" else {})
+        """Patch an object. `apply` is server-side apply; with `force` it takes fields over from other managers."""
+        query = {"fieldManager": field_manager} | ({"force": "true"} if kind == "apply" and force else {})
         return await self.request("PATCH", path, body=body, content_type=_PATCH_TYPES[kind], query=query)
 
     async def delete(self, path: str, **query: str) -> Json:

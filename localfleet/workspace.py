@@ -20,9 +20,12 @@ class Workspace:
     def __enter__(self) -> Self:
         _remove_abandoned(self._parent)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent))
-        # Held as long as we live; a free lock tells others that the folder's owner is dead.
-        self._lock = (self.path / _LOCK).open("w")
+        # Held as long as we live; a free lock tells others that the folder's owner is dead. So it must not have its
+        # name before it is held.
+        unnamed = self.path / f"{_LOCK}-to-be"
+        self._lock = unnamed.open("w")
         fcntl.flock(self._lock.fileno(), fcntl.LOCK_EX)
+        unnamed.rename(self.path / _LOCK)
         return self
 
     def __exit__(

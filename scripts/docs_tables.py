@@ -32,6 +32,8 @@ from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample, RolloutSample
 from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 from fipop.settings.options import DEFAULTS, settings_data
+from localfleet.assets import Assets
+from tests.matrix.results import read_results
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -77,6 +79,7 @@ def build_tables() -> dict[str, str]:
         "pool-errors": _pool_errors(),
         "commands": _commands(),
         "common-options": _option_table("", _common_options()),
+        "kubernetes": _kubernetes(),
         **_metrics(),
         **_rows(),
     }
@@ -260,6 +263,27 @@ def _show_default(value: Any) -> str:
 def _in_one_line(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False)
     return text.removesuffix("...\n").strip()
+
+
+def _kubernetes() -> str:
+    """Return the versions of Kubernetes that tests run on: the recorded ones, and the one of `make test`."""
+    header = ("Kubernetes", "Tests", "Passed", "Failed", "Skipped", "Date", "Built with")
+    rows = [
+        (
+            each.kubernetes,
+            "`make matrix`",
+            str(each.passed),
+            str(each.failed),
+            str(each.skipped),
+            each.date,
+            f"Go {each.go}",
+        )
+        for each in read_results()
+    ]
+    listings = Assets(environment={}).listings()
+    (usual,) = (each.version.removeprefix("v") for each in listings if each.name == "kube-apiserver")
+    rows.append((usual, "`make test`", "all", "0", "–", "each change", "–"))
+    return render_table(header, sorted(rows, key=lambda row: [int(part) for part in row[0].split(".")]))
 
 
 # Objects and pools

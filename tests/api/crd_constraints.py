@@ -176,7 +176,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.allowedClusters[] minLength": of("a", "", "at least 1 chars"),
         "spec.allowedClusters[] maxLength": longest(253),
         "spec.maxPerGuest minimum": of(1, (0, -1), "greater than or equal to 1"),
-        "spec.maxPerGuest format": of(2**31 - 1, 2**31, "int32"),
+        "spec.maxPerGuest maximum": of(2**31 - 1, 2**31, "less than or equal to 2147483647"),
         **capacity(),
         **conditions(),
     },

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from localfleet.client import ApiClient
+from localfleet.client import ApiClient, Json
 from localfleet.rancher_steps import delete
 from localfleet.waiting import eventually
 
@@ -14,8 +14,15 @@ _HELM_MADE = (
     f"{_RBAC}/clusterroles",
     f"{_RBAC}/clusterrolebindings",
 )
+_SERVICES = "/api/v1/services"
 TIMES = 5
 _BY_OTHERS = "app.kubernetes.io/managed-by=Helm"
+
+
+def is_load_balancer(service: Json) -> bool:
+    """Whether it asks for an address. API servers before 1.31 cannot select Services by their type."""
+    kind: str = service["spec"]["type"]
+    return kind == "LoadBalancer"
 
 
 async def sweep(client: ApiClient) -> None:
@@ -23,11 +30,13 @@ async def sweep(client: ApiClient) -> None:
     found = [("/api/v1/secrets", {"labelSelector": "owner=helm"})]
     found += [(collection, {"labelSelector": _BY_OTHERS}) for collection in _HELM_MADE]
     found += [("/api/v1/configmaps", {"fieldSelector": "metadata.name=kubevip"})]
-    found += [("/api/v1/services", {"fieldSelector": "spec.type=LoadBalancer"})]
+    found += [(_SERVICES, {})]
 
     async def delete_all(collection: str, query: dict[str, str]) -> int:
         count = 0
         for item in await client.items(collection, **query):
+            if collection == _SERVICES and not is_load_balancer(item):
+                continue
             namespace = item["metadata"].get("namespace")
             root, _, plural = collection.rpartition("/")
             place = f"{root}/namespaces/{namespace}/{plural}" if namespace else collection

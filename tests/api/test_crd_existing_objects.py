@@ -197,6 +197,11 @@ async def test_objects_of_the_old_crds_keep_working(
         assert written["status"]["conditions"] == [CONDITION]
         labelled = await client.patch(path, {"metadata": {"labels": {"a": "b"}}})
         assert labelled["metadata"]["labels"] == {"a": "b"}
+    for path, wrong in zip(
+        paths[1::2], ({"iprange": "300.0.0.1/24"}, {"ipaddress": "300.0.0.2"}), strict=True
+    ):
+        with pytest.raises(ApiError, match="Invalid"):
+            await client.patch(path, {"spec": wrong})
     assigned = await client.patch(f"{places['FloatingIP']}/old-bare", {"spec": {"ipaddress": "10.0.0.1"}})
     assert assigned["spec"] == {"ipaddress": "10.0.0.1"}
     for path in paths:

@@ -107,6 +107,20 @@ async def test_who_empties_it_again_and_again_is_not_fought_after_a_restart_eith
     assert "Another writer sets spec.ipaddress back" in allocated_message(again)
 
 
+async def test_one_that_is_deleted_and_made_again_at_once_was_emptied_by_nobody() -> None:
+    """As Flux does with force, and Terraform with another name of the resource: no round sees it gone."""
+    operator = SmallOperator()
+    operator.add_range()
+    await operator.start()
+    operator.ask(A)
+    for _ in range(5):
+        await operator.settle()
+        assert operator.asked_for(A) == X
+        assert "Another writer sets spec.ipaddress back" not in allocated_message(operator)
+        operator.memory.remove(KEY)
+        operator.ask(A)
+
+
 async def test_a_chosen_address_that_became_another_is_named_though_the_other_family_waits() -> None:
     """The spec went on naming the former one, which stayed held for its sake and for good."""
     operator = SmallOperator()

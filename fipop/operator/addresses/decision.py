@@ -55,8 +55,8 @@ MAX_WRITE_BACKS = 2
 
 SPEC_REVERTED = "SpecReverted"
 SPEC_REVERTED_MESSAGE = (
-    "Another writer sets spec.ipaddress back to an address that the FloatingIP does not hold. Find that writer, and "
-    "see status.addresses for the address that is held."
+    "Another writer sets spec.ipaddress back. metadata.managedFields names that writer. In its manifest, leave the "
+    "field out, or name all of status.addresses."
 )
 
 

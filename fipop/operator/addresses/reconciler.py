@@ -83,8 +83,9 @@ class _Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SpecWrites:
-    """What was written into a spec last, and how often it was written again since."""
+    """What was written into the spec of the floating IP `uid` last, and how often it was written again since."""
 
+    uid: str = ""
     addresses: frozenset[Address] = frozenset()
     again: int = 0
 
@@ -130,8 +131,10 @@ class FloatingIPReconciler:
     def _observe(self, floating_ip: FloatingIP, this: _Round) -> Observed:
         named = read_addresses(floating_ip.ipaddress.split(","))
         written = self._written.get(floating_ip.meta.key, _SpecWrites())
-        if named - written.addresses - read_addresses(floating_ip.status.addresses):
+        is_new_wish = named - written.addresses - read_addresses(floating_ip.status.addresses)
+        if is_new_wish or written.uid != floating_ip.uid:
             # A new wish ends the quarrel; what names a part of what is held does not, nor does our own write-back.
+            # Nor has anybody emptied the spec of one that was made again under the name.
             self._written.pop(floating_ip.meta.key, None)
             written = _SpecWrites()
         return Observed(
@@ -204,7 +207,7 @@ class FloatingIPReconciler:
         key = floating_ip.meta.key  # a write that failed is none
         before = self._written.get(key, _SpecWrites()).again if step.is_write_back else -1
         addresses = read_addresses(step.ipaddress.split(","))
-        self._written[key] = _SpecWrites(addresses=addresses, again=before + 1)
+        self._written[key] = _SpecWrites(uid=floating_ip.uid, addresses=addresses, again=before + 1)
 
     async def _patch(self, floating_ip: FloatingIP, patch: Json, *, subresource: str = "") -> None:
         """Patch the floating IP that was decided on, and no younger one."""

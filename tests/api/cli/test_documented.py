@@ -34,6 +34,7 @@ ELSEWHERE = (
     r"kubectl .*out/fipop-guest\.yaml",  # tests/api/services/test_own_manifest.py
     r"kubectl .*fipop-service-addresses",  # tests/api/services
     r"kubectl apply -f (examples/)?backup",  # tests/api/test_crd_existing_objects.py
+    r"kubectl apply .*-k examples/gitops",  # tests/api/test_gitops.py
     r"kubectl describe its ",  # a sentence
 )
 """What is shown, and tried by other tests or not at all."""
@@ -42,9 +43,9 @@ SHOWN = {
     r"--context demo\b": "--kubeconfig guest.kubeconfig",
     r"\bservice web\b": "service kubernetes",
     r"\b(RANGE|guest-vlan(-\w+)?)\b": "vlan",
-    r"\b(NAMESPACE-OF-THE-GUEST|NS|c-m-abc|c-m-ngd5hs2r|c-m-yt15ew7h)\b": "GUEST-ID",
+    r"\b(NAMESPACE-OF-THE-GUEST|NS|c-m-abc|c-m-4tzx8k2p|c-m-ngd5hs2r|c-m-yt15ew7h)\b": "GUEST-ID",
     r"\b(ADDRESS|10\.0\.0\.5|10\.135\.10\.\d+)\b": "GUEST-ADDRESS",
-    r"\b(fip|floatingip) (NAME|demo-vip|shop-kubevip)\b": r"\1 demo-kubevip",
+    r"\b(fip|floatingip) (NAME|demo-vip|shop-ingress|shop-kubevip)\b": r"\1 demo-kubevip",
     r"\bcattle\.io shop\b": "cattle.io demo",
     r"\bNAME\b": "demo",
     r"--wait \d+m": "--wait 2s",

@@ -274,7 +274,10 @@ async def test_services_and_config_maps_that_carry_an_address_are_named(bench: G
         "Service default/legacy"
     ] * 2
     assert carried.carrier_of("10.1.0.10") is None
-    assert len(bench.proxy.requests_of(bench.guest_id)) == 3
+    # Services are asked for once more if the API server cannot select them by their type, as before Kubernetes 1.31.
+    paths = [each.path for each in bench.proxy.requests_of(bench.guest_id)]
+    assert len([each for each in paths if each != "/api/v1/services"]) == 2
+    assert 1 <= paths.count("/api/v1/services") <= 2
     for name in ("annotated", "internal", "legacy"):
         await bench.client.delete(f"{services}/{name}")
 

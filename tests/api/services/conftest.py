@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from localfleet.assets import ensure
+from localfleet.client import Json
 from localfleet.controlplane import ControlPlane
 from localfleet.errors import ApiError
 from localfleet.fleet import LocalFleet
@@ -15,6 +16,7 @@ from localfleet.helm import Helm
 from localfleet.provider import ProviderProcess, install_provider
 from localfleet.waiting import eventually
 from tests.api.services.shop import KEYS, LEASE, LEDGER, Shop
+from tests.api.sweeping import is_load_balancer
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -43,10 +45,14 @@ def passing_over_not_found() -> Iterator[None]:
 
 async def clear(plane: ControlPlane) -> None:
     """Take out of a guest whose provider has stopped what providers and their users left there."""
+
+    async def services() -> list[Json]:
+        return [each for each in await plane.client.items("/api/v1/services") if is_load_balancer(each)]
+
     for path in (KEYS, LEDGER, LEASE):
         if await plane.client.find(path) is not None:
             await plane.client.delete(path)
-    for each in await plane.client.items("/api/v1/services", fieldSelector="spec.type=LoadBalancer"):
+    for each in await services():
         path = f"/api/v1/namespaces/{each['metadata']['namespace']}/services/{each['metadata']['name']}"
         # The namespaces of earlier tests are being deleted, too: either may be first.
         with passing_over_not_found():
@@ -55,8 +61,7 @@ async def clear(plane: ControlPlane) -> None:
             await plane.client.delete(path)
 
     async def are_gone() -> bool:
-        services = "/api/v1/services"
-        return not await plane.client.items(services, fieldSelector="spec.type=LoadBalancer")
+        return not await services()
 
     await eventually(are_gone, seconds=30, what="no Service with an address is left")
 

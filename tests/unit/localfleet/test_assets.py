@@ -133,6 +133,29 @@ def test_incomplete_kubebuilder_assets_are_told_not_worked_around(tmp_path: Path
         assets.ensure(["tiny"])
 
 
+def version_of_kube_apiserver(**environment: str) -> str:
+    listings = Assets(environment=environment).listings()
+    return next(each.version for each in listings if each.name == "kube-apiserver")
+
+
+def test_the_environment_chooses_the_kubernetes_of_the_fleet() -> None:
+    assert version_of_kube_apiserver(LOCALFLEET_KUBERNETES="1.30").startswith("v1.30.")
+    default = version_of_kube_apiserver()
+    assert not default.startswith("v1.30.")
+    assert version_of_kube_apiserver(LOCALFLEET_KUBERNETES="") == default
+
+
+def test_a_chosen_kubernetes_wins_over_kubebuilder_assets(tmp_path: Path) -> None:
+    """Else a version would be reported as tested that was not."""
+    found = version_of_kube_apiserver(LOCALFLEET_KUBERNETES="1.30", KUBEBUILDER_ASSETS=str(tmp_path))
+    assert found.startswith("v1.30.")
+
+
+def test_a_kubernetes_that_has_no_module_is_told_with_those_that_have_one() -> None:
+    with pytest.raises(AssetError, match=r"LOCALFLEET_KUBERNETES must be .*1\.30.*, not \"1\.29\""):
+        Assets(environment={"LOCALFLEET_KUBERNETES": "1.29"}).listings()
+
+
 def test_an_unknown_program_is_told_with_the_known_ones(tmp_path: Path, modules: Path) -> None:
     with pytest.raises(AssetError, match="these are: tiny"):
         assets_at(tmp_path, path="/nonexistent").ensure(["huge"])
