@@ -29,8 +29,8 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 3,
-    f"floatingips.{names.GROUP}": 3,
+    f"floatingipranges.{names.GROUP}": 4,
+    f"floatingips.{names.GROUP}": 4,
     f"floatingipreservations.{names.GROUP}": 1,
 }
 """The revisions of our CRDs that this version knows."""
