@@ -2,7 +2,7 @@
 
 Own code, because the kubernetes package's leader election cannot be used with asyncio: its create fails
 validation, a connection error leaves the leader running, and it neither limits a call nor releases the Lease.
-The loop that renews and stops the work in time is in control.leadership.
+The loop that renews and stops the work in time is in runtime.leader_election.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def view_of(lease: Json, *, default_duration_seconds: float) -> LeaseView:
     )
 
 
-class LeaseClient:
+class LeaseLock:
     """One candidate's dealings with one Lease.
 
     `identity` must be this process's alone (a restarted pod is another one). `valid_until` is the monotonic time

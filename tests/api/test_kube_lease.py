@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from fipop.kube.client import KubeClient, connection_from_kubeconfig
-from fipop.kube.lease import LeaseClient
+from fipop.kube.lease import LeaseLock
 from fipop.kube.resources import LEASES
 from localfleet.controlplane import ControlPlane
 
@@ -31,8 +31,8 @@ async def kube(management: ControlPlane) -> AsyncIterator[KubeClient]:
         yield client
 
 
-def candidate(kube: KubeClient, namespace: str, identity: str, clock: Clock) -> LeaseClient:
-    return LeaseClient(
+def candidate(kube: KubeClient, namespace: str, identity: str, clock: Clock) -> LeaseLock:
+    return LeaseLock(
         kube, namespace=namespace, name="leader", identity=identity, duration_seconds=15, monotonic=clock
     )
 

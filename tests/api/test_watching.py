@@ -20,15 +20,15 @@ import pytest
 import pytest_asyncio
 
 from fipop.api.parsing import parse_range
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.settings import WatchTimes
-from fipop.control.kopf.watcher import Watcher
-from fipop.control.resync import Feed, Resync, ResyncTimes
-from fipop.control.store import RestoredStoreError, Store
 from fipop.kube.access import connection_from_kubeconfig
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
+from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.kopf.settings import WatchTimes
+from fipop.runtime.kopf.watcher import Watcher
+from fipop.runtime.relist import Feed, Relister, RelistTimes
+from fipop.runtime.store import RestoredStoreError, Store
 from localfleet.certificates import build_authority
 from localfleet.controlplane import ControlPlane
 from localfleet.faultproxy import Do, On, Rule, Schedule
@@ -471,7 +471,7 @@ async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
     store = Store(parse_range, kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
     async with KubeClient(connection) as client:
-        resync = Resync([feed], lister=client, random=Random(1), times=ResyncTimes(least_pause_seconds=1))
+        resync = Relister([feed], lister=client, random=Random(1), times=RelistTimes(least_pause_seconds=1))
         watcher = Watcher(
             connection=connection,
             callbacks={FLOATING_IP_RANGES: feed.take_event},

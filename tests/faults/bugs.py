@@ -271,7 +271,7 @@ BUGS = (
         ),
         "whose status names it",
         Edit(
-            scope="Resync._resync",
+            scope="Relister._resync",
             before="return False",
             after="listing = Listing(items=(), resource_version=seen_before)",
         ),
@@ -307,14 +307,16 @@ BUGS = (
         ),
         "lease",
         Edit(
-            scope="Leadership.is_leader",
+            scope="LeaderElector.is_leader",
             before="self._lease is None or self._clock() < self._work_until(self._lease)",
             after="True",
         ),
         with_guards_off=(
-            Edit(scope="Leadership._keep", before="left <= 0", after="False"),
+            Edit(scope="LeaderElector._keep", before="left <= 0", after="False"),
             Edit(
-                scope="Leadership._keep", before="min(self._call_seconds, left)", after="self._call_seconds"
+                scope="LeaderElector._keep",
+                before="min(self._call_seconds, left)",
+                after="self._call_seconds",
             ),
         ),
     ),

@@ -14,12 +14,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control import role
 from fipop.errors import AuthorityReplacedError
 from fipop.kube.connection import Connection
 from fipop.metrics.server import MetricsServer
 from fipop.operator.app import Operator
 from fipop.operator.options import OperatorOptions
+from fipop.runtime import process
 from localfleet.certificates import CertificateAuthority, build_authority
 from localfleet.waiting import eventually
 from tests.unit.kube.conftest import FakeServer, serve, server_tls
@@ -121,8 +121,8 @@ async def rotating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await asyncio.Event().wait()
 
     monkeypatch.setattr(MetricsServer, "listen", listen_nowhere)
-    monkeypatch.setattr(role, "HEALTH_READ_SECONDS", 0.1)
-    monkeypatch.setattr(role, "START_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(process, "HEALTH_READ_SECONDS", 0.1)
+    monkeypatch.setattr(process, "START_RETRY_SECONDS", 0.1)
     first = new_authority()
     tls = server_tls(first.issue_server(["127.0.0.1"]), tmp_path)
     (tmp_path / "ca.crt").write_bytes(first.pem)

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from fipop.control.health import ReadRecord, judge_liveness
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiForbiddenError
 from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
 from fipop.operator.app import Operator
 from fipop.operator.configuration import Configuration
 from fipop.operator.options import OperatorOptions
+from fipop.runtime.health import ReadRecord, judge_liveness
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.virtual_time import VirtualLoop
 
@@ -166,7 +166,7 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             server.delete()
             for _ in range(40):
                 await asyncio.sleep(5)
-                operator._role.reads.note()
+                operator._role.reads.record()
 
             assert loop.time() > 200
             assert operator._role.reads.reading_for > 150

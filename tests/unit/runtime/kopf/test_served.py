@@ -6,8 +6,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fipop.control.kopf.served import find_missing, full_name
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES
+from fipop.runtime.kopf.served import find_missing, full_name
 
 RESOURCES = (FLOATING_IPS, FLOATING_IP_RANGES, NAMESPACES)
 

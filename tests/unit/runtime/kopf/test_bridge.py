@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fipop.control.kopf.bridge import EventBridge, EventType
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES
+from fipop.runtime.kopf.bridge import EventBridge, EventType
 
 
 class Collector:

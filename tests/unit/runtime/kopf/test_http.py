@@ -10,14 +10,14 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.http import RefusedError, StreamSessions
-from fipop.control.kopf.liveness import Liveness
 from fipop.errors import KubeAccessError
 from fipop.jsons import JsonView
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES, Resource
-from tests.unit.control.conftest import Serve
+from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.kopf.http import RefusedError, StreamSessions
+from fipop.runtime.kopf.liveness import Liveness
+from tests.unit.runtime.conftest import Serve
 
 EVENT = b'{"type":"BOOKMARK","object":{}}\n'
 

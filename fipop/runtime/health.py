@@ -111,7 +111,7 @@ class ReadRecord:
         self._last: float | None = None
         self._since = 0.0
 
-    def note(self) -> None:
+    def record(self) -> None:
         """Note that an object was read; to be called more often than every 30 s while that succeeds."""
         now = self._clock()
         if self._last is None or now - self._last > ANSWER_LIMIT_SECONDS:

@@ -19,15 +19,15 @@ import aiohttp
 import kopf
 
 from fipop.backoff import Backoff, Delays
-from fipop.control.kopf.bridge import Callback, EventBridge, EventType
-from fipop.control.kopf.http import StreamSessions
-from fipop.control.kopf.liveness import Liveness
-from fipop.control.kopf.served import find_missing, full_name
-from fipop.control.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 from fipop.errors import WatcherEndedError
 from fipop.jsons import JsonView
 from fipop.kube.connection import Connection
 from fipop.kube.resources import Resource
+from fipop.runtime.kopf.bridge import Callback, EventBridge, EventType
+from fipop.runtime.kopf.http import StreamSessions
+from fipop.runtime.kopf.liveness import Liveness
+from fipop.runtime.kopf.served import find_missing, full_name
+from fipop.runtime.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 
 logger = logging.getLogger(__name__)
 

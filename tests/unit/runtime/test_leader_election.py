@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fipop.control.leadership import Leadership, LeaderWorkStuckError, LeaseTimes, boottime
 from fipop.errors import ApiUnreachableError
+from fipop.runtime.leader_election import LeaderElector, LeaderWorkStuckError, LeaseTimes, boottime
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -76,7 +76,7 @@ class Replica:
 
     def __init__(self, shared: SharedLease, name: str, *, stop_seconds: float = 0.0) -> None:
         self.lease = Candidate(shared, name)
-        self.leadership = Leadership(self.lease, random=Random(1), clock=self.lease.clock)
+        self.leadership = LeaderElector(self.lease, random=Random(1), clock=self.lease.clock)
         self.stop_seconds = stop_seconds
         self.working = False
         self.starts: list[float] = []
@@ -320,7 +320,7 @@ def test_work_that_does_not_stop_ends_the_process_before_another_leads(virtually
 def test_work_that_ends_by_itself_ends_the_run_and_gives_up_the_lease(virtually: Virtually) -> None:
     async def scenario() -> None:
         lease = Candidate(SharedLease(), "first")
-        leadership = Leadership(lease, random=Random(1), clock=lease.clock)
+        leadership = LeaderElector(lease, random=Random(1), clock=lease.clock)
 
         async def fail() -> None:
             await asyncio.sleep(1)
@@ -336,7 +336,7 @@ def test_work_that_ends_by_itself_ends_the_run_and_gives_up_the_lease(virtually:
 
 def test_without_election_the_work_runs_at_once_and_always_leads(virtually: Virtually) -> None:
     async def scenario() -> None:
-        leadership = Leadership(None, random=Random(1))
+        leadership = LeaderElector(None, random=Random(1))
         ran = []
 
         async def work() -> None:

@@ -2,7 +2,7 @@
 
 import logging
 
-from fipop.control.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
+from fipop.runtime.kopf.settings import WatchTimes, build_kopf_settings, quieten_kopf
 
 TIMES = WatchTimes()
 

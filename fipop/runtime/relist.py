@@ -15,12 +15,12 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from fipop.backoff import Backoff, Delays
-from fipop.control.kopf.bridge import EventType
-from fipop.control.store import Change, Projection, Store
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeReader, Listing
 from fipop.kube.resources import Resource
+from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.store import Change, Projection, Store
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ FIRST_PAUSE_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResyncTimes:
+class RelistTimes:
     """Seconds. `every` and the rest between two rounds are met within a tenth, so that replicas spread.
 
     `first_pause`: so long at the start a leader's own lists are waited for, which are as good as a round.
@@ -75,7 +75,7 @@ class ResyncTimes:
     first_pause_seconds: float = 0.0
 
 
-class Resync:
+class Relister:
     """Compares stores with authoritative lists: at the start, every 5 minutes, and when asked to.
 
     The feeds are listed in their order, one after the other: who decides by two of them (is the owner of this
@@ -89,13 +89,13 @@ class Resync:
         *,
         lister: KubeReader,
         random: Random,
-        times: ResyncTimes | None = None,
+        times: RelistTimes | None = None,
         on_round: Callable[[], None] | None = None,
     ) -> None:
         self._feeds = tuple(feeds)
         self._lister = lister
         self._random = random
-        self._times = times or ResyncTimes()
+        self._times = times or RelistTimes()
         self._on_round = on_round
         self._requested = asyncio.Event()
         self._loaded = asyncio.Event()
@@ -203,10 +203,10 @@ def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def build_resync_times(every_seconds: float) -> ResyncTimes:
+def build_relist_times(every_seconds: float) -> RelistTimes:
     """Compare with lists every so many seconds; what is asked for in between waits no longer than that either."""
-    usual = ResyncTimes()
-    return ResyncTimes(
+    usual = RelistTimes()
+    return RelistTimes(
         every_seconds=every_seconds,
         least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2),
         first_pause_seconds=FIRST_PAUSE_SECONDS,

@@ -13,10 +13,10 @@ from typing import Any
 
 import aiohttp
 
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.liveness import Liveness
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import Resource
+from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.kopf.liveness import Liveness
 
 Deliver = Callable[[EventType, JsonView], None]
 

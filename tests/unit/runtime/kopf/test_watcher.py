@@ -14,13 +14,13 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.settings import WatchTimes
-from fipop.control.kopf.watcher import Watcher
 from fipop.kube.connection import Connection
 from fipop.kube.resources import NAMESPACES
+from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.kopf.settings import WatchTimes
+from fipop.runtime.kopf.watcher import Watcher
 from tests.harness.background import until
-from tests.unit.control.conftest import Serve
+from tests.unit.runtime.conftest import Serve
 
 TIMES = WatchTimes(
     server_seconds=2,

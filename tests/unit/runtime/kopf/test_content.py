@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.content import ListContent, WatchContent
-from fipop.control.kopf.liveness import Liveness
 from fipop.jsons import JsonView
 from fipop.kube.resources import NAMESPACES
+from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.kopf.content import ListContent, WatchContent
+from fipop.runtime.kopf.liveness import Liveness
 
 
 class Body:

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from fipop.control.kopf.liveness import Liveness
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES
+from fipop.runtime.kopf.liveness import Liveness
 
 
 class Clock:

@@ -8,12 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from fipop.control.health import HealthFacts, ReadRecord
-from fipop.control.leadership import LeaderWorkStuckError
 from fipop.errors import ApiUnreachableError, FipopError
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.runtime.health import HealthFacts, ReadRecord
+from fipop.runtime.leader_election import LeaderWorkStuckError
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 """How requests fail where an API server has a certificate of an authority that is new to us."""
 
 
-class Role:
+class Process:
     """What a role tells of its health, and how it starts and ends.
 
     `config_map` is what health reads: the namespace and name of a ConfigMap that the role may get, be it there or not.
@@ -61,7 +61,7 @@ class Role:
                 self._not_ready.pop(name, None)
                 return
 
-    def note_started(self) -> None:
+    def record_started(self) -> None:
         """Note that every step of the start is done."""
         self._not_ready.clear()
 
@@ -114,7 +114,7 @@ class Role:
                 logger.debug("Could not read any object", extra={"error": str(error)})
                 self._check_authority(error)
             else:
-                self.reads.note()
+                self.reads.record()
             await asyncio.sleep(HEALTH_READ_SECONDS)
 
     def _check_authority(self, error: FipopError) -> None:

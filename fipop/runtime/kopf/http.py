@@ -26,13 +26,13 @@ from typing import Any, cast
 import aiohttp
 from yarl import URL
 
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.content import ListContent, WatchContent
-from fipop.control.kopf.liveness import Liveness
 from fipop.errors import KubeAccessError
 from fipop.jsons import JsonView
 from fipop.kube.connection import Connection, build_ssl_context
 from fipop.kube.resources import Resource
+from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.kopf.content import ListContent, WatchContent
+from fipop.runtime.kopf.liveness import Liveness
 
 logger = logging.getLogger(__name__)
 

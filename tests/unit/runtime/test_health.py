@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from fipop.control.health import (
+from fipop.runtime.health import (
     HealthFacts,
     HealthServer,
     ReadRecord,
@@ -77,10 +77,10 @@ class TestReadRecord:
         self.now = 1000.0
         return ReadRecord(clock=lambda: self.now)
 
-    def read_until(self, record: ReadRecord, end: float, *, every: float) -> None:
+    def read_until(self, reads: ReadRecord, end: float, *, every: float) -> None:
         while self.now + every <= end:
             self.now += every
-            record.note()
+            reads.record()
 
     def test_before_the_first_read_nothing_is_known(self) -> None:
         record = self.new()
