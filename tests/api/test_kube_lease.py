@@ -94,6 +94,32 @@ async def test_another_s_edit_of_the_lease_does_not_cost_the_holder_its_hold(kub
     assert lease["spec"]["holderIdentity"] == "holder"
 
 
+async def test_a_lease_that_vanished_counts_as_held_until_its_time_is_over(kube, namespace):
+    clock = Clock()
+    first, second = candidate(kube, namespace, "first", clock), candidate(kube, namespace, "second", clock)
+    assert await first.try_acquire()
+    assert not await second.try_acquire()
+    clock.seconds += 7
+    await kube.delete(LEASES, "leader", namespace=namespace)
+    assert not await second.try_acquire()
+    clock.seconds += 7
+    assert not await second.try_acquire(), "the first one leads by it for another second"
+    clock.seconds += 1
+    assert await second.try_acquire()
+    assert not await first.renew()
+
+
+async def test_a_lease_that_vanished_after_it_was_given_up_is_free(kube, namespace):
+    clock = Clock()
+    first, second = candidate(kube, namespace, "first", clock), candidate(kube, namespace, "second", clock)
+    assert await first.try_acquire()
+    await first.release()
+    assert await second.try_acquire()
+    await second.release()
+    await kube.delete(LEASES, "leader", namespace=namespace)
+    assert await first.try_acquire()
+
+
 async def test_a_holder_that_slept_past_its_time_finds_itself_replaced(kube, namespace):
     awake, asleep = Clock(), Clock()
     sleeper, other = candidate(kube, namespace, "sleeper", asleep), candidate(kube, namespace, "other", awake)
