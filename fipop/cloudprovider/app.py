@@ -22,7 +22,7 @@ from fipop.metrics.server import MetricsPage
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.leader_election import LeaderElector, boottime
-from fipop.runtime.process import Process
+from fipop.runtime.process import VITAL_CONNECTIONS, Process
 
 LIMITS = ReadLimits(answer_bytes=8 * MIB, list_bytes=sys.maxsize)
 """A list may be as long as it is: of each Service little is kept. Pages that are too large are asked for smaller."""
@@ -38,15 +38,10 @@ class CloudProvider:
     def __init__(self, options: ProviderOptions) -> None:
         self._options = options
         self._metrics = ServiceMetrics(self._snapshot, version=options.version)
-        self._client = KubeClient(
-            options.connection,
-            limits=LIMITS,
-            max_connections=options.writes_at_once + 8,
-            on_request=self._note_request,
-            user_agent=f"fipop-cloud-provider/{options.version}",
-        )
+        self._client = self._build_client(max_connections=options.writes_at_once + 8)
+        self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
         self._process = Process(
-            client=self._client,
+            client=self._vital_client,
             connection=options.connection,
             config_map=(options.mode.namespace, options.mode.config_map),
         )
@@ -56,11 +51,20 @@ class CloudProvider:
         self._services = ServiceCache(self._client)
         self._mode = self._build_mode()
         self._elector = LeaderElector(
-            build_lease(options, self._client),
+            build_lease(options, self._vital_client),
             random=SystemRandom(),
             times=options.lease.times if options.lease is not None else None,
         )
         self._working_since = time.monotonic()
+
+    def _build_client(self, *, max_connections: int) -> KubeClient:
+        return KubeClient(
+            self._options.connection,
+            limits=LIMITS,
+            max_connections=max_connections,
+            on_request=self._note_request,
+            user_agent=f"fipop-cloud-provider/{self._options.version}",
+        )
 
     def _build_mode(self) -> Mode:
         options = self._options
@@ -89,7 +93,7 @@ class CloudProvider:
         )
         await health.start()
         try:
-            async with self._client:
+            async with self._vital_client, self._client:
                 await self._process.take_step(self._mode.load, "configuration")
                 self._process.record_started()
                 # What was loaded until now is never garbage.

@@ -38,7 +38,7 @@ from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.watcher import Watcher
 from fipop.runtime.leader_election import LeaderElector, boottime
 from fipop.runtime.metrics_port import MetricsPort
-from fipop.runtime.process import Process
+from fipop.runtime.process import VITAL_CONNECTIONS, Process
 from fipop.runtime.relist import Relister, build_relist_times
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
@@ -65,15 +65,10 @@ class Operator:
         self._set_log_level = set_log_level
         self._watcher: Watcher | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
-        self._client = KubeClient(
-            options.connection,
-            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
-            max_connections=OBJECT_CONCURRENCY + 8,
-            on_request=lambda record: self._note_request("management", record),
-            user_agent=f"fipop/{options.version}",
-        )
+        self._client = self._build_client(max_connections=OBJECT_CONCURRENCY + 8)
+        self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
         self._process = Process(
-            client=self._client,
+            client=self._vital_client,
             connection=options.connection,
             config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
         )
@@ -100,6 +95,15 @@ class Operator:
         )
         self._predecessor = Predecessor(self._client)
         self._working_since = 0.0
+
+    def _build_client(self, *, max_connections: int) -> KubeClient:
+        return KubeClient(
+            self._options.connection,
+            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
+            max_connections=max_connections,
+            on_request=lambda record: self._note_request("management", record),
+            user_agent=f"fipop/{self._options.version}",
+        )
 
     def _build_configuration(self) -> Configuration:
         return Configuration(
@@ -145,7 +149,7 @@ class Operator:
         try:
             # Now, not with our first helm: a standby may run none for weeks, and there are kubeconfigs in them.
             await asyncio.to_thread(sweep)
-            async with self._client:
+            async with self._vital_client, self._client:
                 await self._start()
                 await self._work()
         finally:
@@ -243,7 +247,7 @@ class Operator:
         if not self._options.leader_election:
             return None
         return LeaseLock(
-            self._client,
+            self._vital_client,
             namespace=self._options.namespace,
             name=names.LEASE_NAME,
             identity=self._options.identity,

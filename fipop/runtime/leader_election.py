@@ -138,7 +138,7 @@ class LeaderElector:
         failing = False
         while True:
             try:
-                async with asyncio.timeout(self._call_seconds):
+                async with asyncio.timeout(2 * self._call_seconds):  # a read and a write
                     if await lease.try_acquire() and self._clock() < self._work_until(lease):
                         return
                 failing = False

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 START_RETRY_SECONDS = 2.0
 HEALTH_READ_SECONDS = 5.0
 """Between two reads of an object."""
+VITAL_CONNECTIONS = 2
+"""Of the client for the Lease and for health, which no work has a part in: a load of work must not cost the lead."""
 AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 """How requests fail where an API server has a certificate of an authority that is new to us."""
 
