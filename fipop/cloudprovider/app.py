@@ -120,8 +120,6 @@ class CloudProvider:
         now = time.monotonic()
         heard = {"services": self._services.last_heard_at, **self._mode.last_heard()}
         return self._process.judge(
-            watching=True,
-            unserved=(),
             silences={name: now - (at or self._working_since) for name, at in heard.items()},
             is_loaded=self._services.is_loaded,
         )

@@ -35,7 +35,7 @@ from fipop.operator.queues import Concurrency, build_queues
 from fipop.operator.snapshot import build_snapshot
 from fipop.operator.term import LeaderTerm
 from fipop.runtime.health import HealthFacts, HealthServer
-from fipop.runtime.kopf.watcher import Watcher
+from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from fipop.runtime.leader_election import LeaderElector, boottime
 from fipop.runtime.metrics_port import MetricsPort
 from fipop.runtime.process import VITAL_CONNECTIONS, Process
@@ -63,7 +63,7 @@ class Operator:
     def __init__(self, options: OperatorOptions, *, set_log_level: Callable[[Settings], None]) -> None:
         self._options = options
         self._set_log_level = set_log_level
-        self._watcher: Watcher | None = None
+        self._kopf: KopfOperator | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
         self._client = self._build_client(max_connections=OBJECT_CONCURRENCY + 8)
         self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
@@ -94,7 +94,7 @@ class Operator:
             on_round=self._check_owners,
         )
         self._predecessor = Predecessor(self._client)
-        self._working_since = 0.0
+        self._working_since: float | None = None
 
     def _build_client(self, *, max_connections: int) -> KubeClient:
         return KubeClient(
@@ -175,20 +175,25 @@ class Operator:
         # Little of what a request leaves holds itself: to look for it as often as usual costs 4 % of the processor.
         gc.set_threshold(*GC_THRESHOLDS)
         self._working_since = time.monotonic()
-        self._watcher = Watcher(
-            connection=self._options.connection,
-            callbacks={resource: self._cache.take_event(resource) for resource in WATCHED},
-            random=SystemRandom(),
-            on_recovery=self._relister.request,
-        )
         await self._process.run_parts(
             self._events.run(),
             self._configuration.follow(),
-            self._watcher.run(),
+            self._watch(),
             self._relister.run(),
             # Last in, first out: its work stops before what it stands on.
             self._elector.run(self._lead),
         )
+
+    async def _watch(self) -> None:
+        """Watch from the first lists on: they are here long before kopf's, and what is missing is not served yet."""
+        await self._relister.wait_loaded()
+        self._kopf = KopfOperator(
+            self._options.connection,
+            {resource: self._cache.take_event(resource) for resource in WATCHED},
+            build_settings(SystemRandom()),
+            on_gap=self._relister.request,
+        )
+        await self._kopf.run()
 
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
@@ -256,21 +261,15 @@ class Operator:
         )
 
     def _health(self) -> HealthFacts:
-        watcher = self._watcher
-        return self._process.judge(
-            watching=watcher is None or watcher.running,
-            unserved=watcher.waiting_for if watcher is not None else (),
-            silences=self._silences(),
-            is_loaded=self._relister.loaded,
-        )
+        return self._process.judge(silences=self._silences(), is_loaded=self._relister.loaded)
 
     def _silences(self) -> dict[str, float]:
         """Give for how long each watch has shown no life, that of the settings too."""
-        if self._watcher is None:
+        if self._working_since is None:
             return {}
         heard = self._configuration.last_heard_at
-        since = heard if heard is not None else self._working_since
-        return {**self._watcher.silences(), names.SETTINGS_CONFIG_MAP: time.monotonic() - since}
+        since = time.monotonic() - (heard if heard is not None else self._working_since)
+        return {**(self._kopf.silences() if self._kopf is not None else {}), names.SETTINGS_CONFIG_MAP: since}
 
     def _snapshot(self) -> FleetSnapshot:
         return build_snapshot(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from fipop.errors import ApiUnreachableError, FipopError
@@ -83,23 +83,18 @@ class Process:
                 if not task.cancelled() and isinstance(error := task.exception(), LeaderWorkStuckError):
                     raise error
 
-    def judge(
-        self, *, watching: bool, unserved: Iterable[str], silences: Mapping[str, float], is_loaded: bool
-    ) -> HealthFacts:
+    def judge(self, *, silences: Mapping[str, float], is_loaded: bool) -> HealthFacts:
         """Give the facts that the probes are answered by.
 
-        `watching`: what watches is alive; `unserved` are resources that the API server does not serve; `silences` tells
-        for how many seconds each watch has shown no life; `is_loaded`: this replica knows the whole ledger.
+        `silences` tells for how many seconds each watch has shown no life; `is_loaded`: this replica knows the whole
+        ledger.
         """
-        missing = ", ".join(unserved)
-        blind = {"watches": f"the API server does not serve {missing}"} if missing else {}
         return HealthFacts(
-            watching=watching,
             silences=silences,
             since_read=self.reads.since_read,
             reading_for=self.reads.reading_for,
             ledger_loaded=is_loaded,
-            not_ready=self._not_ready | blind,
+            not_ready=dict(self._not_ready),
         )
 
     async def _read_for_health(self) -> None:

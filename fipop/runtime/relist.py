@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,6 @@ from fipop.errors import FipopError
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeReader, Listing
 from fipop.kube.resources import Resource
-from fipop.runtime.kopf.bridge import EventType
 from fipop.runtime.store import Change, Projection, Store
 
 logger = logging.getLogger(__name__)
@@ -27,6 +26,19 @@ logger = logging.getLogger(__name__)
 _BACKOFF = Backoff(first_seconds=1.0, limit_seconds=30.0)
 
 P = TypeVar("P", bound=Projection)
+
+
+class EventType(StrEnum):
+    """What happened to an object; LISTED where a list found it."""
+
+    LISTED = "LISTED"
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+Callback = Callable[[EventType, JsonView], None]
+"""Takes an event of an object in."""
 
 
 class Source(Enum):
@@ -45,11 +57,14 @@ class Feed(Generic[P]):
     on_change: Callable[[Change[P], Source], None]
 
     def take_event(self, event_type: EventType, obj: JsonView) -> None:
-        """Take in a watch event: the callback of this resource for the watcher."""
+        """Take in an event of this resource. One bad object must not stop the others: what it raises is logged."""
         is_deleted = event_type is EventType.DELETED
-        change = self.store.delete(obj) if is_deleted else self.store.put(obj)
-        if change is not None:
-            self.on_change(change, Source.EVENT)
+        try:
+            change = self.store.delete(obj) if is_deleted else self.store.put(obj)
+            if change is not None:
+                self.on_change(change, Source.EVENT)
+        except Exception:
+            logger.exception("Could not process event", extra={"resource": self.resource.plural})
 
     def take_list(self, listing: Listing[JsonView], *, seen_before: int) -> None:
         """Take in an authoritative list; raises RestoredStoreError."""
@@ -153,7 +168,7 @@ class Relister:
 
     async def _round(self) -> bool:
         """List every resource once; True where all succeeded."""
-        succeeded = [await self._resync(feed) for feed in self._feeds]
+        succeeded = [await self._relist(feed) for feed in self._feeds]
         if all(feed.store.loaded for feed in self._feeds):
             self._loaded.set()
         if not all(succeeded):
@@ -162,7 +177,7 @@ class Relister:
             self._on_round()
         return True
 
-    async def _resync(self, feed: Feed[Any]) -> bool:
+    async def _relist(self, feed: Feed[Any]) -> bool:
         plural = feed.resource.plural
         seen_before = feed.store.highest_version
         try:
@@ -182,7 +197,7 @@ class Relister:
 
     async def _retry(self, feed: Feed[Any]) -> None:
         for delay in Delays(self._times.backoff, self._random):
-            if await self._resync(feed):
+            if await self._relist(feed):
                 return
             await asyncio.sleep(delay)
 

@@ -30,8 +30,7 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
-from fipop.runtime.kopf.bridge import EventType
-from fipop.runtime.relist import Feed, Source
+from fipop.runtime.relist import EventType, Feed, Source
 from fipop.runtime.store import Change, Projection, Store
 from fipop.state.allocations import AllocationIndex
 from fipop.state.inheritance import Inheritance

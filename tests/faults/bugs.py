@@ -263,7 +263,7 @@ BUGS = (
     _bug(
         "free-on-failed-list",
         "a list that fails shows that nothing is there; one guard out: the live read before a release",
-        # The first three lists are those of the resync, of the new leader and of the watch.
+        # The first three lists are those of the relister, of the new leader and of kopf.
         Plan(
             scenario="claims",
             family="seeded",
@@ -271,7 +271,7 @@ BUGS = (
         ),
         "whose status names it",
         Edit(
-            scope="Relister._resync",
+            scope="Relister._relist",
             before="return False",
             after="listing = Listing(items=(), resource_version=seen_before)",
         ),

@@ -26,7 +26,7 @@ from fipop.kube.resources import (
 )
 from fipop.operator.queues import Key
 from fipop.operator.term import LeaderTerm
-from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.relist import EventType
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import parse_settings, settings_data
 from fipop.state.cache import WATCHED, ClusterCache

@@ -38,7 +38,7 @@ class Pending:
         else:
             self.keys[key] = None
 
-    def cover(self, key: object) -> None:
+    def drop_rerun(self, key: object) -> None:
         self.keys.pop(key, None)
 
 

@@ -155,9 +155,8 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             connection=Connection(server="https://127.0.0.1:1"), identity="me", version="0", helm=str(helm)
         )
         operator = Operator(options, set_log_level=lambda _: None)
-        watcher = SimpleNamespace(running=True, waiting_for=(), silences=lambda: {"others": 1.0})
-        operator._watcher = cast("Any", watcher)
-        operator._role.reads = ReadRecord(clock=loop.time)
+        operator._working_since = loop.time()
+        operator._process.reads = ReadRecord(clock=loop.time)
         server = SmallServer(may_create=False)
         server.put(metricsPort="9000")
         operator._configuration = configuration = build_configuration(server)
@@ -166,10 +165,10 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             server.delete()
             for _ in range(40):
                 await asyncio.sleep(5)
-                operator._role.reads.record()
+                operator._process.reads.record()
 
             assert loop.time() > 200
-            assert operator._role.reads.reading_for > 150
+            assert operator._process.reads.reading_for > 150
             assert judge_liveness(operator._health()).ok
             assert server.tries >= 40
             assert configuration.settings.metrics_port == 9000

@@ -14,7 +14,7 @@ from fipop.kube.resources import (
 from fipop.operator.guests.discovery import WaitingGuests
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router
-from fipop.runtime.kopf.bridge import EventType
+from fipop.runtime.relist import EventType
 from fipop.runtime.workqueue import WorkQueue
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import (

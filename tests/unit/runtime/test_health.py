@@ -16,7 +16,6 @@ from fipop.runtime.health import (
 )
 
 GOOD = HealthFacts(
-    watching=True,
     silences={"floatingips": 3.0, "namespaces": 61.0},
     since_read=1.0,
     reading_for=3600.0,
@@ -25,7 +24,6 @@ GOOD = HealthFacts(
 
 LIVENESS = [
     ("all is well", {}, True),
-    ("the thread that watches is gone", {"watching": False}, False),
     ("one stream is silent though the API server reads objects", {"silences": {"a": 1.0, "b": 111.0}}, False),
     ("a quiet stream within the limit", {"silences": {"a": 109.0}}, True),
     (
@@ -131,14 +129,14 @@ async def test_the_server_names_each_check_and_answers_200_or_503(server: Health
             assert response.status == 503
 
     assert live["ok"] is True
-    assert sorted(live["checks"]) == ["watch-floatingips", "watch-namespaces", "watcher"]
+    assert sorted(live["checks"]) == ["watch-floatingips", "watch-namespaces"]
     assert ready["ok"] is False
     assert ready["checks"]["ledger"] == {"ok": False, "detail": "not loaded yet"}
     assert ready["checks"]["api-server"]["ok"] is True
 
 
 async def test_the_facts_are_asked_for_at_each_probe() -> None:
-    facts = [GOOD, replace(GOOD, watching=False)]
+    facts = [GOOD, replace(GOOD, silences={"floatingips": 111.0})]
     server = HealthServer(lambda: facts.pop(0), host="127.0.0.1", port=0)
     await server.start()
     try:

@@ -60,7 +60,7 @@ def build_process(server: Server | None = None, *, is_replaced: bool = False) ->
 
 
 def not_ready(process: Process) -> dict[str, str]:
-    facts = process.judge(watching=True, unserved=(), silences={}, is_loaded=True)
+    facts = process.judge(silences={}, is_loaded=True)
     return dict(facts.not_ready)
 
 
@@ -162,7 +162,7 @@ async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_n
 
     def facts() -> HealthFacts:
         silences = {"floatingips": clock() - began}
-        return process.judge(watching=True, unserved=(), silences=silences, is_loaded=True)
+        return process.judge(silences=silences, is_loaded=True)
 
     running = asyncio.create_task(process.run_parts())
     await asyncio.sleep(60)
@@ -189,16 +189,6 @@ async def test_a_replica_is_ready_with_the_first_object_that_is_read() -> None:
     process.record_started()
     running = asyncio.create_task(process.run_parts())
     await asyncio.sleep(1)
-    assert judge_readiness(process.judge(watching=True, unserved=(), silences={}, is_loaded=True)).ok
+    assert judge_readiness(process.judge(silences={}, is_loaded=True)).ok
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-
-
-@in_virtual_time
-async def test_a_resource_that_nobody_serves_makes_a_replica_not_ready_and_no_restart_helps() -> None:
-    process = build_process()
-    process.record_started()
-    facts = process.judge(watching=True, unserved=["clusters"], silences={"floatingips": 1.0}, is_loaded=True)
-    assert facts.not_ready == {"watches": "the API server does not serve clusters"}
-    assert judge_liveness(facts).ok
-    assert not judge_readiness(facts).ok

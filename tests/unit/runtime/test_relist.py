@@ -16,8 +16,7 @@ from fipop.api.parsing import parse_range
 from fipop.errors import ApiUnreachableError
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, Resource
-from fipop.runtime.kopf.bridge import EventType
-from fipop.runtime.relist import Feed, Relister, RelistTimes, Source
+from fipop.runtime.relist import EventType, Feed, Relister, RelistTimes, Source
 from fipop.runtime.store import Change, RestoredStoreError, Store
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
