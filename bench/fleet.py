@@ -29,6 +29,7 @@ from bench.load import (
     time_bare_writes,
 )
 from bench.results import describe_machine, write_section
+from bench.strain import REFRESH_SECONDS, cost_of_refreshes, count_lost_terms, half_speed
 from localfleet.arguments import positive
 from localfleet.fleet import LocalFleet
 from localfleet.installation import OperatorProcess
@@ -138,6 +139,11 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
     await come_to_rest(stack)
     whole = await time_pass(stack, "3597")
     yield f"pass over all {len(stack.player.guests)} guests: {whole.whole:.1f} s"
+    found["refresh_core"] = await cost_of_refreshes(stack)
+    yield (
+        f"{len(stack.player.guests)} clusters refreshed every {REFRESH_SECONDS:.0f} s: "
+        f"{100 * found['refresh_core']:.0f} % of a core"
+    )
     alone = await time_restart(stack, hangs=False)
     found["start_s"] = alone.ready
     found["rss_mib"] = alone.rss_mib
@@ -145,6 +151,10 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
     beside_hanging = await time_restart(stack, hangs=True)
     found["restart_s"] = beside_hanging.address - beside_hanging.ready
     yield beside_hanging.line
+    async with half_speed(stack):
+        slow = await time_restart(stack, hangs=False)
+        found["lost_terms"] = count_lost_terms(stack)
+    yield f"{slow.line}; at half the speed, the lead lost {found['lost_terms']:.0f} times"
 
 
 async def time_burst(stack: Stack, count: int) -> float:

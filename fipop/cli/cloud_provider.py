@@ -23,10 +23,10 @@ from fipop.cloudprovider.app import CloudProvider
 from fipop.cloudprovider.go_values import parse_bool
 from fipop.cloudprovider.keepalived import Method, parse_network
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
-from fipop.control.leadership import LeaseTimes
 from fipop.errors import FipopError, StartError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.connection import Connection
+from fipop.runtime.leader_election import LeaseTimes
 
 logger = logging.getLogger(__name__)
 

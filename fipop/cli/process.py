@@ -13,8 +13,8 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
-from fipop.control.leadership import LeaderWorkStuckError
 from fipop.deadlines import STOP_SECONDS
+from fipop.runtime.leader_election import LeaderWorkStuckError
 
 logger = logging.getLogger(__name__)
 

@@ -14,15 +14,15 @@ from fipop.cloudprovider.modes import Mode
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
-from fipop.control.health import HealthFacts, HealthServer
-from fipop.control.leadership import Leadership, boottime
-from fipop.control.role import Role
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
-from fipop.kube.lease import LeaseClient
+from fipop.kube.lease import LeaseLock
 from fipop.kube.limits import MIB, ReadLimits
 from fipop.metrics.server import MetricsPage
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.runtime.health import HealthFacts, HealthServer
+from fipop.runtime.leader_election import LeaderElector, boottime
+from fipop.runtime.process import VITAL_CONNECTIONS, Process
 
 LIMITS = ReadLimits(answer_bytes=8 * MIB, list_bytes=sys.maxsize)
 """A list may be as long as it is: of each Service little is kept. Pages that are too large are asked for smaller."""
@@ -38,15 +38,10 @@ class CloudProvider:
     def __init__(self, options: ProviderOptions) -> None:
         self._options = options
         self._metrics = ServiceMetrics(self._snapshot, version=options.version)
-        self._client = KubeClient(
-            options.connection,
-            limits=LIMITS,
-            max_connections=options.writes_at_once + 8,
-            on_request=self._note_request,
-            user_agent=f"fipop-cloud-provider/{options.version}",
-        )
-        self._role = Role(
-            client=self._client,
+        self._client = self._build_client(max_connections=options.writes_at_once + 8)
+        self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
+        self._process = Process(
+            client=self._vital_client,
             connection=options.connection,
             config_map=(options.mode.namespace, options.mode.config_map),
         )
@@ -55,12 +50,21 @@ class CloudProvider:
         )
         self._services = ServiceCache(self._client)
         self._mode = self._build_mode()
-        self._leadership = Leadership(
-            build_lease(options, self._client),
+        self._elector = LeaderElector(
+            build_lease(options, self._vital_client),
             random=SystemRandom(),
             times=options.lease.times if options.lease is not None else None,
         )
         self._working_since = time.monotonic()
+
+    def _build_client(self, *, max_connections: int) -> KubeClient:
+        return KubeClient(
+            self._options.connection,
+            limits=LIMITS,
+            max_connections=max_connections,
+            on_request=self._note_request,
+            user_agent=f"fipop-cloud-provider/{self._options.version}",
+        )
 
     def _build_mode(self) -> Mode:
         options = self._options
@@ -89,24 +93,24 @@ class CloudProvider:
         )
         await health.start()
         try:
-            async with self._client:
-                await self._role.take_step(self._mode.load, "configuration")
-                self._role.note_started()
+            async with self._vital_client, self._client:
+                await self._process.take_step(self._mode.load, "configuration")
+                self._process.record_started()
                 # What was loaded until now is never garbage.
                 gc.collect()
                 gc.freeze()
-                await self._role.run_parts(
+                await self._process.run_parts(
                     self._events.run(),
                     *self._mode.follow(),
                     self._services.follow(),
                     # Last in, first out: its work stops before what it stands on.
-                    self._leadership.run(self._lead),
+                    self._elector.run(self._lead),
                 )
         finally:
             await health.stop()
 
     async def _lead(self) -> None:
-        client = self._client.for_leader(lambda: self._leadership.is_leader)
+        client = self._client.for_leader(lambda: self._elector.is_leader)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._mode.work(client))
             if self._options.delete_stale_leases:
@@ -115,27 +119,25 @@ class CloudProvider:
     def _health(self) -> HealthFacts:
         now = time.monotonic()
         heard = {"services": self._services.last_heard_at, **self._mode.last_heard()}
-        return self._role.judge(
-            watching=True,
-            unserved=(),
+        return self._process.judge(
             silences={name: now - (at or self._working_since) for name, at in heard.items()},
             is_loaded=self._services.is_loaded,
         )
 
     def _snapshot(self) -> ServiceSnapshot:
-        found = self._mode.snapshot() if self._leadership.is_leader else None
+        found = self._mode.snapshot() if self._elector.is_leader else None
         return found or ServiceSnapshot(leading=False)
 
     def _note_request(self, record: RequestRecord) -> None:
         self._metrics.count_request(record.verb, record.status)
 
 
-def build_lease(options: ProviderOptions, client: KubeClient) -> LeaseClient | None:
+def build_lease(options: ProviderOptions, client: KubeClient) -> LeaseLock | None:
     """Give the Lease that the provider is elected by; None without election."""
     lease = options.lease
     if lease is None:
         return None
-    return LeaseClient(
+    return LeaseLock(
         client,
         namespace=lease.namespace,
         name=lease.name,

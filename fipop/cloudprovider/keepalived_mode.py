@@ -13,10 +13,6 @@ from fipop.cloudprovider.notices import reference_to_service
 from fipop.cloudprovider.options import KeepalivedOptions
 from fipop.cloudprovider.service_cache import ServiceCache, ServiceDoor
 from fipop.cloudprovider.services import Service
-from fipop.control.configuration import ConfigMap, ConfigMapFollower
-from fipop.control.runs import RetryAfter
-from fipop.control.store import Change
-from fipop.control.workqueue import WorkQueue
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
 from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import Json
@@ -24,6 +20,9 @@ from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
+from fipop.runtime.store import Change
+from fipop.runtime.workqueue import RetryAfter, WorkQueue
 
 logger = logging.getLogger(__name__)
 

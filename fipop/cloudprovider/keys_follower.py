@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 
 from fipop.cloudprovider.pools import PoolKeys
-from fipop.control.configuration import ConfigMap, ConfigMapFollower
 from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 
 logger = logging.getLogger(__name__)
 

@@ -21,13 +21,13 @@ from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
 from fipop.cloudprovider.occupancy import ServiceStore
 from fipop.cloudprovider.quarrels import Quarrels
 from fipop.cloudprovider.services import ANOTHER_CONTROLLER, Service, State, classify, parse_service
-from fipop.control.batching import Batcher
-from fipop.control.runs import RetryAfter
-from fipop.control.store import Name
 from fipop.errors import ApiConflictError, ApiNotFoundError
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import SERVICES
 from fipop.metrics.services import ServiceMetrics
+from fipop.runtime.batching import Batcher
+from fipop.runtime.store import Name
+from fipop.runtime.workqueue import RetryAfter
 
 logger = logging.getLogger(__name__)
 

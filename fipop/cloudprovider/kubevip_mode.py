@@ -13,10 +13,10 @@ from fipop.cloudprovider.options import KubevipOptions
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.cloudprovider.term import ProviderEstate, ProviderTerm
-from fipop.control.configuration import ConfigMap, ConfigMapFollower
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 
 
 class KubevipMode:

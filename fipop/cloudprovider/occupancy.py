@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from fipop.cloudprovider.ledger import Entry, Ledger
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.services import Service
-from fipop.control.store import Change, Store
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.assignment import Port, Tenancy, Tenant
+from fipop.runtime.store import Change, Store
 
 ServiceStore = Store[Service]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fipop.cloudprovider.keepalived import Method, Network
-from fipop.control.leadership import LeaseTimes
 from fipop.kube.connection import Connection
+from fipop.runtime.leader_election import LeaseTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

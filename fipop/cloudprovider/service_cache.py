@@ -9,11 +9,11 @@ from typing import Any
 
 from fipop.cloudprovider.occupancy import ServiceStore
 from fipop.cloudprovider.services import Service, parse_service
-from fipop.control.store import Change
 from fipop.jsons import Json, JsonView
 from fipop.kube.client import KubeClient, Listing
 from fipop.kube.list_watch import ListWatch
 from fipop.kube.resources import SERVICES, Resource
+from fipop.runtime.store import Change
 
 _READ = "read"
 

@@ -21,9 +21,6 @@ from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.pruning import Pruner
 from fipop.cloudprovider.service_cache import ServiceCache, ServiceDoor
 from fipop.cloudprovider.services import Service
-from fipop.control.runs import Priority
-from fipop.control.store import Change, Name
-from fipop.control.workqueue import WorkQueue
 from fipop.errors import FipopError
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.intervals import IntervalSet
@@ -31,6 +28,8 @@ from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
 from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
+from fipop.runtime.store import Change, Name
+from fipop.runtime.workqueue import Priority, WorkQueue
 
 logger = logging.getLogger(__name__)
 

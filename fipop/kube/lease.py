@@ -2,7 +2,7 @@
 
 Own code, because the kubernetes package's leader election cannot be used with asyncio: its create fails
 validation, a connection error leaves the leader running, and it neither limits a call nor releases the Lease.
-The loop that renews and stops the work in time is in control.leadership.
+The loop that renews and stops the work in time is in runtime.leader_election.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
@@ -22,15 +21,6 @@ _LONGEST_DURATION_SECONDS = 600
 """A Lease that claims to hold for longer than this is wrong: nobody could ever take over."""
 
 
-class LeaseDecision(Enum):
-    """What a candidate may do with the Lease as it sees it."""
-
-    CREATE = auto()
-    TAKE = auto()
-    RENEW = auto()
-    WAIT = auto()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
     """What counts of a Lease; an empty `holder` means that it was given up."""
@@ -40,20 +30,14 @@ class LeaseView:
     resource_version: str
 
 
-def decide(lease: LeaseView | None, identity: str, *, observed_at: float, now: float) -> LeaseDecision:
-    """Say what `identity` may do with a Lease whose present version it first saw at `observed_at`.
+def can_hold(seen: LeaseView | None, identity: str, *, observed_at: float, now: float) -> bool:
+    """Whether `identity` may take a Lease whose last known version it first saw at `observed_at`.
 
     Both times are the candidate's own monotonic seconds: what the Lease says about times is another machine's
     clock and plays no part. A holder that renews shows a new version; one that has not for the duration it
-    promised has stopped working by its own clock.
+    promised has stopped working by its own clock. None: no Lease was ever seen.
     """
-    if lease is None:
-        return LeaseDecision.CREATE
-    if lease.holder == identity:
-        return LeaseDecision.RENEW
-    if not lease.holder or now >= observed_at + lease.duration_seconds:
-        return LeaseDecision.TAKE
-    return LeaseDecision.WAIT
+    return seen is None or seen.holder in {"", identity} or now >= observed_at + seen.duration_seconds
 
 
 def view_of(lease: Json, *, default_duration_seconds: float) -> LeaseView:
@@ -69,7 +53,7 @@ def view_of(lease: Json, *, default_duration_seconds: float) -> LeaseView:
     )
 
 
-class LeaseClient:
+class LeaseLock:
     """One candidate's dealings with one Lease.
 
     `identity` must be this process's alone (a restarted pod is another one). `valid_until` is the monotonic time
@@ -95,23 +79,25 @@ class LeaseClient:
         self._duration_seconds = duration_seconds
         self._monotonic = monotonic
         self._lease: Json | None = None
-        self._observed: tuple[str, float] = ("", 0.0)
+        self._last_seen: LeaseView | None = None
+        self._observed_at = 0.0
         self.valid_until: float | None = None
         self.holder = ""
 
     async def try_acquire(self) -> bool:
         """Take the Lease if it is free, expired or ours already; False while another holds it."""
-        lease = await self._read()
-        match decide(lease, self._identity, observed_at=self._observed[1], now=self._monotonic()):
-            case LeaseDecision.WAIT:
-                self.valid_until = None
-                return False
-            case _:
-                try:
-                    await self._hold()
-                except (ApiConflictError, ApiAlreadyExistsError):
-                    return False  # another was faster; the next look shows who
-                return True
+        await self._read()
+        # A Lease that vanished counts as it was seen last: its holder may work on by it.
+        if not can_hold(
+            self._last_seen, self._identity, observed_at=self._observed_at, now=self._monotonic()
+        ):
+            self.valid_until = None
+            return False
+        try:
+            await self._hold()
+        except (ApiConflictError, ApiAlreadyExistsError):
+            return False  # another was faster; the next look shows who
+        return True
 
     async def renew(self) -> bool:
         """Renew what we hold with one write; False when another holds it, and then nothing of it is left to us."""
@@ -149,11 +135,13 @@ class LeaseClient:
 
     def _remember(self, lease: Json | None) -> None:
         self._lease = lease
-        view = None if lease is None else self._view(lease)
-        self.holder = "" if view is None else view.holder
-        seen = "" if view is None else view.resource_version
-        if seen != self._observed[0]:
-            self._observed = (seen, self._monotonic())
+        if lease is None:
+            return
+        view, before = self._view(lease), self._last_seen
+        if before is None or view.resource_version != before.resource_version:
+            self._observed_at = self._monotonic()
+        self._last_seen = view
+        self.holder = view.holder
 
     def _view(self, lease: Json) -> LeaseView:
         return view_of(lease, default_duration_seconds=self._duration_seconds)

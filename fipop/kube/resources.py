@@ -24,6 +24,11 @@ class Resource:
         """What objects of this resource carry as `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def full_name(self) -> str:
+        """`plural.group`, or the plural alone for the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
     def path(
         self, *, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import aiohttp
+from yarl import URL
 
-from fipop.kube.connection import Connection
+from fipop.kube.connection import Connection, build_ssl_context
 from fipop.kube.connector import GuardedConnector, guarded_socket
 
 _KEEPALIVE_SECONDS = 30.0
@@ -25,6 +26,35 @@ def open_session(*, local_addresses_allowed: bool, proxy: str | None = None) -> 
         proxy=proxy,
         # Compressed answers are neither asked for nor unpacked, so that no small answer becomes a large one.
         auto_decompress=False,
+    )
+
+
+def open_authorized_session(connection: Connection, *, trace: aiohttp.TraceConfig) -> aiohttp.ClientSession:
+    """Open a session for a library that sends requests to one API server by itself; `trace` hears of each.
+
+    Each request has the token of its moment, as it is renewed. No other server gets it, wherever a redirect leads.
+    """
+    origin = URL(connection.server).origin()
+
+    async def authorize(
+        request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if request.url.origin() != origin:
+            raise aiohttp.ClientConnectionError("redirect to another server")
+        authorization = connection.authorization()
+        if authorization is not None:
+            request.headers["Authorization"] = authorization
+        request.server_hostname = connection.tls_server_name
+        return await send(request)
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=build_ssl_context(connection)),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": "fipop", "Accept-Encoding": "identity"},
+        middlewares=(authorize,),
+        trace_configs=[trace],
+        trust_env=False,
+        proxy=connection.proxy,
     )
 
 

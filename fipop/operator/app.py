@@ -11,12 +11,6 @@ from random import SystemRandom
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
-from fipop.control.health import HealthFacts, HealthServer
-from fipop.control.kopf.watcher import Watcher
-from fipop.control.leadership import Leadership, boottime
-from fipop.control.metrics_port import MetricsPort
-from fipop.control.resync import Resync, build_resync_times
-from fipop.control.role import Role
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner, find_helm
@@ -24,7 +18,7 @@ from fipop.guest.helm.work_folder import sweep
 from fipop.guest.limits import GuestLimits
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
-from fipop.kube.lease import LeaseClient
+from fipop.kube.lease import LeaseLock
 from fipop.kube.limits import ReadLimits
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.metrics.exposition import Metrics
@@ -40,6 +34,12 @@ from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import Concurrency, build_queues
 from fipop.operator.snapshot import build_snapshot
 from fipop.operator.term import LeaderTerm
+from fipop.runtime.health import HealthFacts, HealthServer
+from fipop.runtime.kopf.operator import KopfOperator, build_settings
+from fipop.runtime.leader_election import LeaderElector, boottime
+from fipop.runtime.metrics_port import MetricsPort
+from fipop.runtime.process import VITAL_CONNECTIONS, Process
+from fipop.runtime.relist import Relister, build_relist_times
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.texts import clean, sentence
@@ -63,23 +63,18 @@ class Operator:
     def __init__(self, options: OperatorOptions, *, set_log_level: Callable[[Settings], None]) -> None:
         self._options = options
         self._set_log_level = set_log_level
-        self._watcher: Watcher | None = None
+        self._kopf: KopfOperator | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
-        self._client = KubeClient(
-            options.connection,
-            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
-            max_connections=OBJECT_CONCURRENCY + 8,
-            on_request=lambda record: self._note_request("management", record),
-            user_agent=f"fipop/{options.version}",
-        )
-        self._role = Role(
-            client=self._client,
+        self._client = self._build_client(max_connections=OBJECT_CONCURRENCY + 8)
+        self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
+        self._process = Process(
+            client=self._vital_client,
             connection=options.connection,
             config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
         )
         self._events = EventRecorder(self._client, instance=options.identity)
         self._configuration = self._build_configuration()
-        self._leadership = Leadership(self._lease(), random=SystemRandom(), times=options.lease_times)
+        self._elector = LeaderElector(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_port = MetricsPort(
             MetricsServer(MetricsPage(self._metrics.prepare)),
@@ -91,15 +86,24 @@ class Operator:
         self._cache = ClusterCache()
         self._estate = self._build_estate()
         self._term: LeaderTerm | None = None
-        self._resync = Resync(
+        self._relister = Relister(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
             random=SystemRandom(),
-            times=build_resync_times(options.resync_seconds),
+            times=build_relist_times(options.resync_seconds),
             on_round=self._check_owners,
         )
         self._predecessor = Predecessor(self._client)
-        self._working_since = 0.0
+        self._working_since: float | None = None
+
+    def _build_client(self, *, max_connections: int) -> KubeClient:
+        return KubeClient(
+            self._options.connection,
+            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
+            max_connections=max_connections,
+            on_request=lambda record: self._note_request("management", record),
+            user_agent=f"fipop/{self._options.version}",
+        )
 
     def _build_configuration(self) -> Configuration:
         return Configuration(
@@ -129,10 +133,10 @@ class Operator:
     def _build_estate(self) -> Estate:
         return Estate(
             cache=self._cache,
-            client=self._client.for_leader(lambda: self._leadership.is_leader),
+            client=self._client.for_leader(lambda: self._elector.is_leader),
             events=self._events,
             configuration=self._configuration,
-            leadership=self._leadership,
+            elector=self._elector,
             metrics=self._metrics,
             sessions=GuestSessions(self._limits),
             namespace=self._options.namespace,
@@ -145,7 +149,7 @@ class Operator:
         try:
             # Now, not with our first helm: a standby may run none for weeks, and there are kubeconfigs in them.
             await asyncio.to_thread(sweep)
-            async with self._client:
+            async with self._vital_client, self._client:
                 await self._start()
                 await self._work()
         finally:
@@ -155,13 +159,13 @@ class Operator:
 
     async def _start(self) -> None:
         """Take the settings in, bring the CRDs up to date: again and again until the API server lets us."""
-        await self._role.take_step(self._configuration.load, "settings")
+        await self._process.take_step(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
         self._metrics_port.move()
-        await self._role.take_step(self._settle_crds, "schema")
-        await self._role.take_step(self._find_our_age, "schema")
-        self._role.note_started()
+        await self._process.take_step(self._settle_crds, "schema")
+        await self._process.take_step(self._find_our_age, "schema")
+        self._process.record_started()
 
     async def _work(self) -> None:
         """Run everything that runs at once; the first that fails ends the rest."""
@@ -171,20 +175,25 @@ class Operator:
         # Little of what a request leaves holds itself: to look for it as often as usual costs 4 % of the processor.
         gc.set_threshold(*GC_THRESHOLDS)
         self._working_since = time.monotonic()
-        self._watcher = Watcher(
-            connection=self._options.connection,
-            callbacks={resource: self._cache.take_event(resource) for resource in WATCHED},
-            random=SystemRandom(),
-            on_recovery=self._resync.request,
-        )
-        await self._role.run_parts(
+        await self._process.run_parts(
             self._events.run(),
             self._configuration.follow(),
-            self._watcher.run(),
-            self._resync.run(),
+            self._watch(),
+            self._relister.run(),
             # Last in, first out: its work stops before what it stands on.
-            self._leadership.run(self._lead),
+            self._elector.run(self._lead),
         )
+
+    async def _watch(self) -> None:
+        """Watch from the first lists on: they are here long before kopf's, and what is missing is not served yet."""
+        await self._relister.wait_loaded()
+        self._kopf = KopfOperator(
+            self._options.connection,
+            {resource: self._cache.take_event(resource) for resource in WATCHED},
+            build_settings(SystemRandom()),
+            on_gap=self._relister.request,
+        )
+        await self._kopf.run()
 
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
@@ -209,7 +218,7 @@ class Operator:
             installs=self._helm_concurrency(),
         )
         try:
-            await self._term.run(self._resync.refresh, concurrency)
+            await self._term.run(self._relister.refresh, concurrency)
         finally:
             self._term = None
 
@@ -239,11 +248,11 @@ class Operator:
         if self._term is not None:
             self._term.check_owners()
 
-    def _lease(self) -> LeaseClient | None:
+    def _lease(self) -> LeaseLock | None:
         if not self._options.leader_election:
             return None
-        return LeaseClient(
-            self._client,
+        return LeaseLock(
+            self._vital_client,
             namespace=self._options.namespace,
             name=names.LEASE_NAME,
             identity=self._options.identity,
@@ -252,27 +261,21 @@ class Operator:
         )
 
     def _health(self) -> HealthFacts:
-        watcher = self._watcher
-        return self._role.judge(
-            watching=watcher is None or watcher.running,
-            unserved=watcher.waiting_for if watcher is not None else (),
-            silences=self._silences(),
-            is_loaded=self._resync.loaded,
-        )
+        return self._process.judge(silences=self._silences(), is_loaded=self._relister.loaded)
 
     def _silences(self) -> dict[str, float]:
         """Give for how long each watch has shown no life, that of the settings too."""
-        if self._watcher is None:
+        if self._working_since is None:
             return {}
         heard = self._configuration.last_heard_at
-        since = heard if heard is not None else self._working_since
-        return {**self._watcher.silences(), names.SETTINGS_CONFIG_MAP: time.monotonic() - since}
+        since = time.monotonic() - (heard if heard is not None else self._working_since)
+        return {**(self._kopf.silences() if self._kopf is not None else {}), names.SETTINGS_CONFIG_MAP: since}
 
     def _snapshot(self) -> FleetSnapshot:
         return build_snapshot(
             self._cache,
             self._term,
-            leading=self._leadership.is_leader,
+            leading=self._elector.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
             last_answer=self._last_read_time(),
@@ -280,7 +283,7 @@ class Operator:
 
     def _last_read_time(self) -> float | None:
         """Give the Unix time when the API server read an object last."""
-        since = self._role.reads.since_read
+        since = self._process.reads.since_read
         return None if since is None else time.time() - since
 
     def _note_request(self, target: str, record: RequestRecord) -> None:

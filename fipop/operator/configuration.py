@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fipop.api import names
-from fipop.control.configuration import ConfigMapFollower
 from fipop.errors import FipopError, StartError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.runtime.configmap import ConfigMapFollower
 from fipop.settings.options import (
     DEFAULTS,
     BadOption,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fipop.api import names
-from fipop.control.leadership import Leadership
 from fipop.guest.guest_pass import GuestSessions
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
 from fipop.metrics.exposition import Metrics
 from fipop.operator.configuration import Configuration
+from fipop.runtime.leader_election import LeaderElector
 from fipop.state.cache import ClusterCache
 
 
@@ -22,7 +22,7 @@ class Estate:
     client: KubeClient
     events: EventRecorder
     configuration: Configuration
-    leadership: Leadership
+    elector: LeaderElector
     metrics: Metrics
     sessions: GuestSessions
     namespace: str = names.OPERATOR_NAMESPACE

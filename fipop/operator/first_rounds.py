@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fipop.control.runs import Priority
 from fipop.operator.addresses.ownership import is_settled
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router
+from fipop.runtime.workqueue import Priority
 from fipop.state.cache import ClusterCache
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fipop.api import names
-from fipop.control.leadership import LeaseTimes
 from fipop.kube.connection import Connection
+from fipop.runtime.leader_election import LeaseTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,8 @@ from random import Random
 from typing import NamedTuple
 
 from fipop.backoff import Backoff
-from fipop.control.runs import Outcome, Run
-from fipop.control.workqueue import WorkQueue
 from fipop.metrics.exposition import Metrics
+from fipop.runtime.workqueue import Outcome, Run, WorkQueue
 
 
 class Kind(StrEnum):

@@ -14,7 +14,6 @@ from random import SystemRandom
 from typing import Any
 
 from fipop.api.conditions import format_time
-from fipop.control.leadership import Leadership
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError, FipopError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_cache import ChartCache
@@ -30,6 +29,7 @@ from fipop.operator.configuration import Configuration
 from fipop.operator.estate import Estate
 from fipop.operator.queues import build_queues
 from fipop.operator.term import LeaderTerm
+from fipop.runtime.leader_election import LeaderElector
 from fipop.state.cache import WATCHED, ClusterCache
 
 SETTLE_SECONDS = 60.0
@@ -220,7 +220,7 @@ def _build_estate(
         client=client,
         events=events,
         configuration=Configuration(client=client, events=events, namespace=namespace, defaults={}),
-        leadership=Leadership(None, random=SystemRandom()),
+        elector=LeaderElector(None, random=SystemRandom()),
         metrics=_metrics(),
         sessions=GuestSessions(
             GuestLimits(helm=helm, charts=ChartCache(helm), allow_loopback=allow_loopback)

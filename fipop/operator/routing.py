@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
-from fipop.control.runs import Priority
-from fipop.control.store import Change
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -25,6 +23,8 @@ from fipop.operator.addresses.ownership import is_settled, read_addresses
 from fipop.operator.guests.discovery import WaitingGuests
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
+from fipop.runtime.store import Change
+from fipop.runtime.workqueue import Priority
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
 FEW_WAITING = 8
@@ -62,7 +62,7 @@ class Router:
 
     def note_decided_on(self, key: tuple[str, str]) -> None:
         """Have the round over a floating IP that is under way answer for all that is known by now."""
-        self.queues.objects.cover(Key(Kind.FLOATING_IP, *key))
+        self.queues.objects.drop_rerun(Key(Kind.FLOATING_IP, *key))
 
     def note_waiting(self, floating_ip: FloatingIP, is_waiting: bool) -> None:
         """Remember who waits for an address to become free."""

@@ -10,8 +10,6 @@ from datetime import datetime
 from random import SystemRandom
 from typing import Any
 
-from fipop.control.runs import RetryAfter
-from fipop.control.store import Change
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
@@ -44,6 +42,8 @@ from fipop.operator.rollout_parts import build_departures, build_rollout
 from fipop.operator.routing import Router, gives_out_more
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
+from fipop.runtime.store import Change
+from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -144,7 +144,7 @@ class LeaderTerm:
             sessions=estate.sessions,
             metrics=estate.metrics,
             settings=lambda: estate.configuration.settings,
-            leads=lambda: estate.leadership.still_leading_for(GUEST_WRITE_SECONDS),
+            leads=lambda: estate.elector.still_leading_for(GUEST_WRITE_SECONDS),
             reservation_store=self.reservation_store,
             gate=self.gate,
             conflicts=self.conflicts,

@@ -11,9 +11,6 @@ from typing import Any, Protocol, TypeVar
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
-from fipop.control.kopf.bridge import EventType
-from fipop.control.resync import Feed, Source
-from fipop.control.store import Change, Projection, Store
 from fipop.ipam.addresses import Address
 from fipop.jsons import JsonView
 from fipop.kube.resources import (
@@ -33,6 +30,8 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
+from fipop.runtime.relist import EventType, Feed, Source
+from fipop.runtime.store import Change, Projection, Store
 from fipop.state.allocations import AllocationIndex
 from fipop.state.inheritance import Inheritance
 

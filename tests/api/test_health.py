@@ -227,9 +227,10 @@ async def test_an_outage_makes_the_operator_not_ready_and_live_and_it_is_back_wi
     proxy.turn(State.AWAY if kind == "away" else State.FAILING)
     await probed.says("ready", False, since=since, seconds=GOOD_ANSWER_SECONDS)
 
+    back = time.monotonic()
     proxy.turn(State.WELL)
     await probed.is_served(f"after-{kind}", seconds=BACK_SECONDS)
-    await probed.says("ready", True, since=since, seconds=BACK_SECONDS)
+    await probed.says("ready", True, since=back, seconds=BACK_SECONDS)
     assert probed.watched.pid == pid
     assert [change for change in probed.changes if change[1:] == ("live", False)] == []
 

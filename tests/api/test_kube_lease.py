@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from fipop.kube.client import KubeClient, connection_from_kubeconfig
-from fipop.kube.lease import LeaseClient
+from fipop.kube.lease import LeaseLock
 from fipop.kube.resources import LEASES
 from localfleet.controlplane import ControlPlane
 
@@ -31,8 +31,8 @@ async def kube(management: ControlPlane) -> AsyncIterator[KubeClient]:
         yield client
 
 
-def candidate(kube: KubeClient, namespace: str, identity: str, clock: Clock) -> LeaseClient:
-    return LeaseClient(
+def candidate(kube: KubeClient, namespace: str, identity: str, clock: Clock) -> LeaseLock:
+    return LeaseLock(
         kube, namespace=namespace, name="leader", identity=identity, duration_seconds=15, monotonic=clock
     )
 
@@ -92,6 +92,32 @@ async def test_another_s_edit_of_the_lease_does_not_cost_the_holder_its_hold(kub
     assert await holder.renew()
     lease = await kube.get(LEASES, "leader", namespace=namespace)
     assert lease["spec"]["holderIdentity"] == "holder"
+
+
+async def test_a_lease_that_vanished_counts_as_held_until_its_time_is_over(kube, namespace):
+    clock = Clock()
+    first, second = candidate(kube, namespace, "first", clock), candidate(kube, namespace, "second", clock)
+    assert await first.try_acquire()
+    assert not await second.try_acquire()
+    clock.seconds += 7
+    await kube.delete(LEASES, "leader", namespace=namespace)
+    assert not await second.try_acquire()
+    clock.seconds += 7
+    assert not await second.try_acquire(), "the first one leads by it for another second"
+    clock.seconds += 1
+    assert await second.try_acquire()
+    assert not await first.renew()
+
+
+async def test_a_lease_that_vanished_after_it_was_given_up_is_free(kube, namespace):
+    clock = Clock()
+    first, second = candidate(kube, namespace, "first", clock), candidate(kube, namespace, "second", clock)
+    assert await first.try_acquire()
+    await first.release()
+    assert await second.try_acquire()
+    await second.release()
+    await kube.delete(LEASES, "leader", namespace=namespace)
+    assert await first.try_acquire()
 
 
 async def test_a_holder_that_slept_past_its_time_finds_itself_replaced(kube, namespace):

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from localfleet.client import Json
+from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.installation import NAMESPACE, OperatorProcess
 from localfleet.observation import Sample, parse_metrics
 from localfleet.routes import Fault, SeenRequest
@@ -273,6 +274,38 @@ async def test_a_leader_without_its_api_server_has_stopped_its_work_and_helm_bef
         left = {**dict.fromkeys(INSTALLABLE), "kubevipChartRepoUrl": None}
         await stack.set_options(**{**left, "kubevipGuestInstall": "disabled"})
         await stack.player.delete_guest(guest)
+
+
+async def test_a_leader_whose_requests_hang_in_all_its_connections_keeps_the_lead(
+    election: Election, pair: tuple[Proxied, Proxied]
+) -> None:
+    """It has 40 for its work, and asks for the kubeconfig of each guest cluster when it begins to lead."""
+    stack, (first, second) = election.stack, pair
+    plans = [stack.player.plan_guest(f"crowd-{number}") for number in range(45)]
+    guests = await asyncio.gather(
+        *(stack.player.create_guest(plan, SimulatedGuest(latency_seconds=0.0)) for plan in plans)
+    )
+    terms = len(second.log(TERM_OVER))
+    second.proxy.schedule = Schedule((Rule(on=On.GET, do=Do.HANG, seconds=3600, plural="secrets", rate=1.0),))
+    await first.operator.stop()
+    await election.leads(second, seconds=EXIT_SECONDS)
+    await eventually(lambda: hangs_in(second, connections=40), seconds=60, what="40 requests to hang")
+
+    renewed: set[str] = set()
+
+    async def is_renewed_often() -> bool:
+        renewed.add((await election.lease())["renewTime"])
+        return len(renewed) > 10
+
+    await eventually(is_renewed_often, seconds=60, what="ten renewals, which take longer than a lead lasts")
+    assert second.log(TERM_OVER)[terms:] == []
+    second.proxy.schedule = Schedule()
+    await asyncio.gather(*map(stack.player.delete_guest, guests))
+
+
+async def hangs_in(operator: Proxied, *, connections: int) -> bool:
+    """Whether so many requests of an operator were left without an answer."""
+    return operator.proxy.schedule.struck >= connections
 
 
 def is_helm(seen: SeenRequest) -> bool:

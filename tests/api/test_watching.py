@@ -1,11 +1,11 @@
-"""The watcher against a real kube-apiserver: what arrives, what it survives, and how it shows that it is blind."""
+"""kopf against a real kube-apiserver: what arrives, what it survives, and how it shows that it is blind."""
 
 import asyncio
 import contextlib
 import getpass
-import logging
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,34 +20,34 @@ import pytest
 import pytest_asyncio
 
 from fipop.api.parsing import parse_range
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.settings import WatchTimes
-from fipop.control.kopf.watcher import Watcher
-from fipop.control.resync import Feed, Resync, ResyncTimes
-from fipop.control.store import RestoredStoreError, Store
+from fipop.backoff import Backoff, Delays
 from fipop.kube.access import connection_from_kubeconfig
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
+from fipop.runtime.kopf.operator import KopfOperator, build_settings
+from fipop.runtime.relist import EventType, Feed, Relister, RelistTimes
+from fipop.runtime.store import RestoredStoreError, Store
 from localfleet.certificates import build_authority
 from localfleet.controlplane import ControlPlane
 from localfleet.faultproxy import Do, On, Rule, Schedule
+from localfleet.waiting import eventually
 from tests.api.proxied import SeeingProxy, State
+from tests.harness.background import running
 
 pytestmark = pytest.mark.xdist_group("watching")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RANGES = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges"
-SHORT = WatchTimes(
-    server_seconds=2,
-    client_seconds=4,
-    connect_seconds=2,
-    request_seconds=3,
-    first_backoff_seconds=0.2,
-    longest_backoff_seconds=0.5,
-)
-"""Streams that would otherwise end after a minute end after two seconds: silence shows as soon."""
-NERVOUS = replace(SHORT, idle_seconds=1.5)
-"""Hardly more patience than the longest wait between two requests."""
+
+
+def short_settings() -> kopf.OperatorSettings:
+    """Streams that would otherwise end after a minute end after two seconds: silence shows as soon."""
+    settings = build_settings(Random(1))
+    settings.watching.server_timeout = 2
+    settings.watching.client_timeout = 4
+    settings.networking.request_timeout = 3
+    settings.networking.error_backoffs = Delays(Backoff(first_seconds=0.2, limit_seconds=0.5), Random(1))
+    return settings
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Seen:
     events: list[tuple[str, EventType, str]] = field(default_factory=list)
     objects: list[Mapping[str, Any]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    recoveries: int = 0
+    gaps: int = 0
 
     def callback(self, resource: Resource) -> Callable[[EventType, Mapping[str, Any]], None]:
         def take(event_type: EventType, obj: Mapping[str, Any]) -> None:
@@ -67,8 +67,8 @@ class Seen:
 
         return take
 
-    def recover(self) -> None:
-        self.recoveries += 1
+    def miss(self) -> None:
+        self.gaps += 1
 
     async def wait_for(self, plural: str, event_type: EventType, name: str, *, after: int = 0) -> None:
         async with asyncio.timeout(30):
@@ -79,25 +79,29 @@ class Seen:
 
 @asynccontextmanager
 async def watching(
-    connection: Connection, *resources: Resource, times: WatchTimes | None = None
-) -> AsyncIterator[tuple[Watcher, Seen]]:
+    connection: Connection, *resources: Resource, settings: kopf.OperatorSettings | None = None
+) -> AsyncIterator[tuple[KopfOperator, Seen]]:
     seen = Seen()
-    watcher = Watcher(
-        connection=connection,
-        callbacks={resource: seen.callback(resource) for resource in resources},
-        random=Random(1),
-        on_recovery=seen.recover,
-        times=times,
+    watcher = KopfOperator(
+        connection,
+        {resource: seen.callback(resource) for resource in resources},
+        settings or build_settings(Random(1)),
+        on_gap=seen.miss,
     )
     task = asyncio.create_task(watcher.run())
     try:
         yield watcher, seen
         assert not task.done()
     finally:
+        threads = count_threads()
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-    assert not watcher.running
+    await until(lambda: count_threads() < threads)
+
+
+def count_threads() -> int:
+    return sum(thread.name == "kopf" for thread in threading.enumerate())
 
 
 async def until(condition: Callable[[], bool], *, seconds: float = 30) -> None:
@@ -107,7 +111,7 @@ async def until(condition: Callable[[], bool], *, seconds: float = 30) -> None:
             await asyncio.sleep(0.05)
 
 
-async def signs_of_life(watcher: Watcher, name: str, *, number: int = 1) -> None:
+async def signs_of_life(watcher: KopfOperator, name: str, *, number: int = 1) -> None:
     """Wait until a stream has shown so many signs of life from now on: its silence has begun again so often."""
     last = watcher.silences()[name]
     async with asyncio.timeout(60):
@@ -226,8 +230,6 @@ async def test_every_object_is_listed_and_then_followed(
         await management.client.delete(f"{RANGES}/watched")
         await seen.wait_for("floatingipranges", EventType.DELETED, "watched")
         assert seen.objects[-1]["spec"]["region"] == "north"
-        assert watcher.running
-        assert watcher.waiting_for == ()
         assert sorted(watcher.silences()) == [
             "floatingipranges.kubefip.k8s.binbash.org",
             "floatingips.kubefip.k8s.binbash.org",
@@ -295,7 +297,7 @@ async def test_a_stop_takes_less_than_a_second(connection: Connection) -> None:
 
 
 async def test_a_quiet_stream_shows_signs_of_life(connection: Connection) -> None:
-    async with watching(connection, FLOATING_IPS, times=SHORT) as (watcher, seen):
+    async with watching(connection, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
         await signs_of_life(watcher, "floatingips.kubefip.k8s.binbash.org", number=3)
         # Other tests may have left objects, which the first list shows.
         assert {kind for _, kind, _ in seen.events} <= {EventType.LISTED}
@@ -306,8 +308,11 @@ async def test_a_frozen_stream_falls_silent_though_the_api_server_answers_and_co
 ) -> None:
     async with (
         Cable(management.url) as cable,
-        watching(replace(connection, server=cable.url), NAMESPACES, times=SHORT) as (watcher, seen),
-        watching(connection, NAMESPACES, times=SHORT) as (healthy, _),
+        watching(replace(connection, server=cable.url), NAMESPACES, settings=short_settings()) as (
+            watcher,
+            seen,
+        ),
+        watching(connection, NAMESPACES, settings=short_settings()) as (healthy, _),
     ):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         cable.freeze()
@@ -322,15 +327,16 @@ async def test_a_frozen_stream_falls_silent_though_the_api_server_answers_and_co
 
 @pytest.mark.parametrize("status", [404, 410])
 async def test_a_watch_that_breaks_off_takes_no_other_with_it_that_waits_for_its_answer(
-    management: ControlPlane, detour: Detour, status: int, caplog: pytest.LogCaptureFixture
+    management: ControlPlane, detour: Detour, status: int
 ) -> None:
     """kopf ends where one watch does; it waited for ever for the others, which took that for another request's end."""
-    proxy, times = detour.proxy, replace(SHORT, client_seconds=60)
+    proxy, settings = detour.proxy, short_settings()
+    settings.watching.client_timeout = 60
     waits = Rule(on=On.WATCH, do=Do.HANG, seconds=3600, plural="floatingips", rate=1.0)
     breaks = Rule(on=On.WATCH, do=Do.STATUS, status=status, plural="floatingipranges", rate=1.0)
     proxy.schedule = Schedule((waits,))
     resources = (NAMESPACES, FLOATING_IP_RANGES, FLOATING_IPS)
-    async with watching(detour.connection, *resources, times=times) as (_, seen):
+    async with watching(detour.connection, *resources, settings=settings) as (_, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         await until(lambda: any(a.resource == "floatingips" and a.verb == "watch" for a in proxy.asked))
         before = len(seen.events)
@@ -338,44 +344,64 @@ async def test_a_watch_that_breaks_off_takes_no_other_with_it_that_waits_for_its
         await until(lambda: any((a.verb, a.status) == ("watch", status) for a in proxy.asked))
         proxy.schedule = Schedule()
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system", after=before)
-    assert "Watching hung, restarting it" not in caplog.messages
 
 
-async def test_a_watch_that_nobody_runs_any_more_is_noticed_and_started_afresh(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """kopf forgets a watch that was cancelled, and lives on without it."""
+@pytest.fixture
+def kopf_loops(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.AbstractEventLoop]:
+    """The event loop of each kopf that was started."""
     loops, spawn_tasks = [], kopf.spawn_tasks
 
     async def spawn_and_tell(**options: Any) -> Any:
         loops.append(asyncio.get_running_loop())
         return await spawn_tasks(**options)
 
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn_and_tell)
+    return loops
+
+
+async def test_a_watch_that_nobody_runs_any_more_falls_silent_and_no_other(
+    connection: Connection, kopf_loops: list[asyncio.AbstractEventLoop]
+) -> None:
+    """kopf forgets a watch that was cancelled, and lives on without it."""
+
     def cancel_watch() -> None:
         [task] = [
-            task for task in asyncio.all_tasks(loops[0]) if task.get_name().startswith("watcher for names")
+            task
+            for task in asyncio.all_tasks(kopf_loops[0])
+            if task.get_name().startswith("watcher for names")
         ]
         task.cancel()
 
-    monkeypatch.setattr(kopf, "spawn_tasks", spawn_and_tell)
-    async with watching(connection, NAMESPACES, FLOATING_IPS, times=NERVOUS) as (_, seen):
+    async with watching(connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
-        before = len(seen.events)
-        loops[0].call_soon_threadsafe(cancel_watch)
-        await seen.wait_for("namespaces", EventType.LISTED, "kube-system", after=before)
-    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert record.message == "Watching hung, restarting it"
-    assert record.__dict__["resources"] == "namespaces"
+        kopf_loops[0].call_soon_threadsafe(cancel_watch)
+        await until(lambda: watcher.silences()["namespaces"] > 8)
+        assert watcher.silences()["floatingips.kubefip.k8s.binbash.org"] < 5
+
+
+async def test_a_thread_that_hangs_lets_all_watches_fall_silent(
+    connection: Connection, kopf_loops: list[asyncio.AbstractEventLoop]
+) -> None:
+    hanging = threading.Event()
+    async with watching(connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        kopf_loops[0].call_soon_threadsafe(hanging.wait, 60)
+        await until(lambda: min(watcher.silences().values()) > 8)
+        hanging.set()
+        await signs_of_life(watcher, "namespaces")
 
 
 @pytest.mark.parametrize("state", [State.AWAY, State.FAILING, State.MUTE, None])
-async def test_nothing_is_taken_to_hang_because_of_the_api_server(
+async def test_whatever_the_api_server_does_for_a_while_kopf_goes_on_afterwards_without_a_new_start(
     management: ControlPlane, detour: Detour, state: State | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is away, fails, says nothing, or answers no watch at all."""
     name = f"after-{state.name.lower() if state else 'hanging'}"
     proxy = detour.proxy
-    async with watching(detour.connection, NAMESPACES, FLOATING_IPS, times=NERVOUS) as (watcher, seen):
+    async with watching(detour.connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (
+        watcher,
+        seen,
+    ):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         before = len(proxy.asked)
         if state is None:
@@ -383,17 +409,14 @@ async def test_nothing_is_taken_to_hang_because_of_the_api_server(
             proxy.schedule = Schedule((hanging,))
         else:
             proxy.turn(state)
-        # Several times the patience with which a watch is taken to hang.
+        # Longer than any stream lives.
         await until(lambda: watcher.silences()["namespaces"] > 6 or len(proxy.asked) >= before + 8)
         proxy.schedule = Schedule()
         proxy.turn(State.WELL)
         await management.create_namespace(name)
         await seen.wait_for("namespaces", EventType.ADDED, name)
         await signs_of_life(watcher, "namespaces", number=2)
-    assert {
-        "Watching hung, restarting it",
-        "Watching broke off, restarting it",
-    }.isdisjoint(caplog.messages)
+    assert "Watching broke off, restarting it" not in caplog.messages
 
 
 async def test_a_restart_of_the_api_server_is_survived_and_told(
@@ -405,17 +428,17 @@ async def test_a_restart_of_the_api_server_is_survived_and_told(
         await plane.stop_api()
         before = len(seen.events)
         await until(lambda: watcher.silences()["namespaces"] > 3)
-        assert watcher.running
+        gaps = seen.gaps
         await plane.start_api()
         await plane.client.create(RANGES, range_named("after"))
         await until(lambda: any(name == "after" for _, _, name in seen.events[before:]), seconds=60)
-        assert seen.recoveries >= 1
+        assert seen.gaps > gaps
     await plane.client.delete(f"{RANGES}/after")
 
 
 async def test_a_hanging_api_server_is_survived(management: ControlPlane, connection: Connection) -> None:
     plane = management
-    async with watching(connection, NAMESPACES, times=SHORT) as (watcher, seen):
+    async with watching(connection, NAMESPACES, settings=short_settings()) as (watcher, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         plane.pause()
         try:
@@ -431,8 +454,8 @@ async def test_a_resource_that_is_not_served_yet_is_waited_for(
 ) -> None:
     plane = management
     later = Resource(group="example.test", version="v1", plural="laters", kind="Later", namespaced=True)
-    async with watching(connection, later, NAMESPACES) as (watcher, seen):
-        await until(lambda: watcher.waiting_for == ("laters.example.test",))
+    async with watching(connection, later, NAMESPACES) as (_, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         await plane.client.create(
             CRDS,
             {
@@ -454,12 +477,8 @@ async def test_a_resource_that_is_not_served_yet_is_waited_for(
                 },
             },
         )
-        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
-        assert watcher.waiting_for == ()
-        await plane.client.create(
-            "/apis/example.test/v1/namespaces/default/laters",
-            {"apiVersion": "example.test/v1", "kind": "Later", "metadata": {"name": "one"}},
-        )
+        one = {"apiVersion": "example.test/v1", "kind": "Later", "metadata": {"name": "one"}}
+        await eventually(lambda: plane.client.create("/apis/example.test/v1/namespaces/default/laters", one))
         await until(lambda: any(name == "one" for _, _, name in seen.events), seconds=60)
     await plane.client.delete(f"{CRDS}/laters.example.test")
 
@@ -471,12 +490,12 @@ async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
     store = Store(parse_range, kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
     async with KubeClient(connection) as client:
-        resync = Resync([feed], lister=client, random=Random(1), times=ResyncTimes(least_pause_seconds=1))
-        watcher = Watcher(
-            connection=connection,
-            callbacks={FLOATING_IP_RANGES: feed.take_event},
-            random=Random(1),
-            on_recovery=resync.request,
+        resync = Relister([feed], lister=client, random=Random(1), times=RelistTimes(least_pause_seconds=1))
+        watcher = KopfOperator(
+            connection,
+            {FLOATING_IP_RANGES: feed.take_event},
+            build_settings(Random(1)),
+            on_gap=resync.request,
         )
         watching = asyncio.create_task(watcher.run())
         comparing = asyncio.create_task(resync.run())
@@ -497,3 +516,24 @@ async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
+
+
+async def test_what_is_deleted_between_the_first_list_and_that_of_kopf_is_found_out(
+    management: ControlPlane, connection: Connection
+) -> None:
+    """kopf begins after the first lists, and neither its list nor its watch shows what was deleted before."""
+    plane = management
+    await plane.client.create(RANGES, range_named("short-lived"))
+    store = Store(parse_range, kind="FloatingIPRange")
+    feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
+    async with KubeClient(connection) as client:
+        relister = Relister([feed], lister=client, random=Random(1), times=RelistTimes(least_pause_seconds=1))
+        watcher = KopfOperator(
+            connection, {FLOATING_IP_RANGES: feed.take_event}, build_settings(Random(1)), relister.request
+        )
+        async with running(relister.run()):
+            await relister.wait_loaded()
+            assert store.get(None, "short-lived") is not None
+            await plane.client.delete(f"{RANGES}/short-lived")
+            async with running(watcher.run()):
+                await until(lambda: store.get(None, "short-lived") is None)

@@ -263,7 +263,7 @@ BUGS = (
     _bug(
         "free-on-failed-list",
         "a list that fails shows that nothing is there; one guard out: the live read before a release",
-        # The first three lists are those of the resync, of the new leader and of the watch.
+        # The first three lists are those of the relister, of the new leader and of kopf.
         Plan(
             scenario="claims",
             family="seeded",
@@ -271,7 +271,7 @@ BUGS = (
         ),
         "whose status names it",
         Edit(
-            scope="Resync._resync",
+            scope="Relister._relist",
             before="return False",
             after="listing = Listing(items=(), resource_version=seen_before)",
         ),
@@ -307,14 +307,16 @@ BUGS = (
         ),
         "lease",
         Edit(
-            scope="Leadership.is_leader",
+            scope="LeaderElector.is_leader",
             before="self._lease is None or self._clock() < self._work_until(self._lease)",
             after="True",
         ),
         with_guards_off=(
-            Edit(scope="Leadership._keep", before="left <= 0", after="False"),
+            Edit(scope="LeaderElector._keep", before="left <= 0", after="False"),
             Edit(
-                scope="Leadership._keep", before="min(self._call_seconds, left)", after="self._call_seconds"
+                scope="LeaderElector._keep",
+                before="min(self._call_seconds, left)",
+                after="self._call_seconds",
             ),
         ),
     ),

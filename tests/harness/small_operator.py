@@ -13,8 +13,6 @@ from random import Random
 from typing import Any
 
 from fipop.backoff import Backoff
-from fipop.control.kopf.bridge import EventType
-from fipop.control.runs import RetryAfter
 from fipop.errors import ApiServerError, FipopError
 from fipop.kube.client import Listing
 from fipop.kube.resources import (
@@ -28,6 +26,8 @@ from fipop.kube.resources import (
 )
 from fipop.operator.queues import Key
 from fipop.operator.term import LeaderTerm
+from fipop.runtime.relist import EventType
+from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import parse_settings, settings_data
 from fipop.state.cache import WATCHED, ClusterCache
 from tests.harness.history import Change

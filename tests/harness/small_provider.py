@@ -16,11 +16,11 @@ from fipop.cloudprovider.occupancy import Occupancy, ServiceStore
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceDoor
 from fipop.cloudprovider.services import ADDRESSES, Service, parse_service
-from fipop.control.runs import RetryAfter
 from fipop.errors import ApiServerError, ApiUnreachableError, FipopError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.runtime.workqueue import RetryAfter
 from tests.harness.memory import Json, Memory, MemoryClient, copy_json
 
 LEDGER = (CONFIG_MAPS.plural, NAMESPACE, NAME)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fipop.control.workqueue import WorkQueue
 from fipop.guest.guest_pass import GuestSessions
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
@@ -13,6 +12,7 @@ from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
 from fipop.operator.estate import Estate
 from fipop.operator.queues import Key, WorkQueues
+from fipop.runtime.workqueue import WorkQueue
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.state.cache import ClusterCache
 from tests.harness.memory import MemoryClient
@@ -38,7 +38,7 @@ class Pending:
         else:
             self.keys[key] = None
 
-    def cover(self, key: object) -> None:
+    def drop_rerun(self, key: object) -> None:
         self.keys.pop(key, None)
 
 
@@ -88,7 +88,7 @@ def build_estate(
         client=cast("KubeClient", client),
         events=cast("Any", SimpleNamespace(record=record_event)),
         configuration=cast("Any", configuration or FakeConfiguration()),
-        leadership=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
+        elector=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
         metrics=_METRICS,
         sessions=cast("GuestSessions", sessions),
     )

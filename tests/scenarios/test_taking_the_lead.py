@@ -6,11 +6,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fipop.control.runs import RetryAfter
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from fipop.metrics.exposition import Metrics
 from fipop.operator.queues import Key, Kind, build_queues
 from fipop.operator.term import LeaderTerm
+from fipop.runtime.workqueue import RetryAfter
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
 from tests.harness.terms import Pending

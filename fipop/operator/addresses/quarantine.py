@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fipop.api.models import FloatingIP, Reservation
-from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.ownership import address_of
 from fipop.operator.addresses.reservations import ReservationStore
+from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
 

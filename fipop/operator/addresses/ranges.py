@@ -9,12 +9,12 @@ from dataclasses import replace
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.models import FloatingIPRange
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
-from fipop.control.runs import RetryAfter
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
 from fipop.ipam.ledger import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES
+from fipop.runtime.workqueue import RetryAfter
 from fipop.state.allocations import AllocationIndex
 from fipop.state.cache import ClusterCache
 from fipop.texts import sentence

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPStatus, Reservation
 from fipop.api.rendering import render_floating_ip_status
-from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, ApiError, FipopError
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json
@@ -33,6 +32,7 @@ from fipop.operator.addresses.steps import (
     WriteStatus,
 )
 from fipop.operator.addresses.view_building import Observed, ViewBuilder
+from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from fipop.api import names
-from fipop.control.runs import RetryAfter
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
@@ -16,6 +15,7 @@ from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
 from fipop.operator.addresses.range_choice import choose_for_guest
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest, RangeChoice
+from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 

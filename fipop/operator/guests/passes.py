@@ -10,7 +10,6 @@ from random import Random
 from typing import Protocol
 
 from fipop.api.models import FloatingIP, Reservation
-from fipop.control.runs import Priority, RetryAfter
 from fipop.errors import PASSING_ERRORS
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
@@ -34,6 +33,7 @@ from fipop.operator.guests.tasks import (
 )
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
+from fipop.runtime.workqueue import Priority, RetryAfter
 from fipop.settings.options import Settings
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.gate import AllocationGate

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fipop.backoff import Backoff
-from fipop.control.retry import retry_passing
 from fipop.errors import FipopError
 from fipop.ipam.addresses import Address, from_ip
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.unowned import LOOK_BACKOFF, UnownedAddresses
+from fipop.runtime.retry import retry_passing
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory

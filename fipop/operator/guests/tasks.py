@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fipop.api.models import FloatingIP, Reservation
-from fipop.control.runs import Priority
 from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.guest_binding import bind_guest
 from fipop.operator.addresses.ownership import address_of
 from fipop.rancher.matching import Guest
+from fipop.runtime.workqueue import Priority
 from fipop.state.cache import ClusterCache
 
 

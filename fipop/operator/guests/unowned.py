@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from fipop.api.models import FloatingIPRange, Owner, Requested
 from fipop.backoff import Backoff
-from fipop.control.retry import retry_passing
 from fipop.errors import FipopError
 from fipop.ipam.addresses import Address
 from fipop.operator.addresses.ownership import read_addresses
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
+from fipop.runtime.retry import retry_passing
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from fipop.control.runs import RetryAfter
 from fipop.errors import FipopError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.queues import Key, Kind
 from fipop.operator.term import LeaderTerm
+from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient

@@ -66,7 +66,7 @@ def test_an_error_with_its_traceback_is_one_json_line(written: Written) -> None:
     try:
         raise ValueError("surprise")
     except ValueError:
-        logging.getLogger("fipop.control").exception("a run crashed")
+        logging.getLogger("fipop.runtime").exception("a run crashed")
     [line] = written().splitlines()
     assert "surprise" in json.loads(line)["exc_info"]
 

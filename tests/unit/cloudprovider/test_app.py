@@ -11,7 +11,6 @@ from fipop.cloudprovider.keepalived import Method
 from fipop.cloudprovider.keepalived_mode import KeepalivedMode
 from fipop.cloudprovider.kubevip_mode import KubevipMode
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
-from fipop.control.leadership import LeaseTimes
 from fipop.errors import ApiAnswerError, ApiUnreachableError
 from fipop.kube.answers import Answer
 from fipop.kube.calls import Call
@@ -20,6 +19,7 @@ from fipop.kube.connection import Connection
 from fipop.kube.connector import TOO_LARGE
 from fipop.kube.limits import MIB
 from fipop.kube.listing import PageReader
+from fipop.runtime.leader_election import LeaseTimes
 
 CONNECTION = Connection(server="https://127.0.0.1:1", token="t")
 KUBEVIP = KubevipOptions(namespace="kube-system", config_map="kubevip", class_name=None)

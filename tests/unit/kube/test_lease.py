@@ -7,7 +7,7 @@ from aiohttp import web
 
 from fipop.errors import ApiServerError, ApiUnreachableError
 from fipop.kube.client import KubeClient
-from fipop.kube.lease import LeaseClient
+from fipop.kube.lease import LeaseLock
 
 from .conftest import FakeServer, status_object
 
@@ -68,13 +68,13 @@ def store(server: FakeServer) -> LeaseStore:
 
 
 @pytest.fixture
-async def mine(store: LeaseStore, client: KubeClient) -> LeaseClient:
+async def mine(store: LeaseStore, client: KubeClient) -> LeaseLock:
     await client.version()
     return candidate(client, "me")
 
 
-def candidate(client: KubeClient, identity: str) -> LeaseClient:
-    return LeaseClient(
+def candidate(client: KubeClient, identity: str) -> LeaseLock:
+    return LeaseLock(
         client, namespace="a", name="leader", identity=identity, duration_seconds=15, monotonic=Clock()
     )
 

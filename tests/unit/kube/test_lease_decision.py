@@ -1,37 +1,34 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.kube.lease import LeaseDecision, LeaseView, decide, view_of
+from fipop.kube.lease import LeaseView, can_hold, view_of
 
 
 def held_by(holder: str, seconds: float = 15) -> LeaseView:
     return LeaseView(holder=holder, duration_seconds=seconds, resource_version="1")
 
 
-def test_a_missing_lease_is_created():
-    assert decide(None, "me", observed_at=0, now=0) is LeaseDecision.CREATE
-
-
-def test_a_lease_of_ours_is_renewed_however_old():
-    assert decide(held_by("me"), "me", observed_at=0, now=10_000) is LeaseDecision.RENEW
-
-
-def test_a_lease_that_was_given_up_is_taken_at_once():
-    assert decide(held_by(""), "me", observed_at=100, now=100) is LeaseDecision.TAKE
-
-
-def test_another_s_lease_is_waited_for_until_it_stood_still_for_its_duration():
-    lease = held_by("other", seconds=15)
-    assert decide(lease, "me", observed_at=100, now=100) is LeaseDecision.WAIT
-    assert decide(lease, "me", observed_at=100, now=114.9) is LeaseDecision.WAIT
-    assert decide(lease, "me", observed_at=100, now=115) is LeaseDecision.TAKE
+@pytest.mark.parametrize(
+    ("seen", "now", "can"),
+    [
+        pytest.param(None, 100, True, id="none was ever seen"),
+        pytest.param(held_by("me"), 100, True, id="ours"),
+        pytest.param(held_by("me"), 10_000, True, id="ours, however old"),
+        pytest.param(held_by(""), 100, True, id="given up"),
+        pytest.param(held_by("other"), 100, False, id="another's"),
+        pytest.param(held_by("other"), 114.9, False, id="another's that stood still for nearly its duration"),
+        pytest.param(held_by("other"), 115, True, id="another's that stood still for its duration"),
+    ],
+)
+def test_a_lease_is_taken_when_nobody_can_work_by_it_any_more(seen, now, can):
+    assert can_hold(seen, "me", observed_at=100, now=now) is can
 
 
 @given(promised=st.integers(1, 600), elapsed=st.floats(0, 1000))
 def test_a_lease_is_never_taken_before_the_time_its_holder_promised(promised, elapsed):
-    decision = decide(held_by("other", promised), "me", observed_at=50.0, now=50.0 + elapsed)
-    if decision is LeaseDecision.TAKE:
-        assert 50.0 + elapsed >= 50.0 + promised
+    can = can_hold(held_by("other", promised), "me", observed_at=50.0, now=50.0 + elapsed)
+    assert can is (50.0 + elapsed >= 50.0 + promised)
 
 
 @given(

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -15,7 +16,7 @@ from fipop.errors import ApiUnreachableError
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.kube.sessions import SharedSession
+from fipop.kube.sessions import SharedSession, open_authorized_session
 from localfleet.certificates import CertificateAuthority, build_authority
 
 from .conftest import FakeServer, serve, server_tls
@@ -182,3 +183,49 @@ async def test_an_answer_that_nobody_asked_for_is_nobodys(
             async with client_of(connection, shared) as client:
                 await read(client)
             await asyncio.sleep(0.1)  # time for what nobody asked for
+
+
+async def test_a_library_sends_the_token_of_the_moment_and_each_request_is_heard_of(
+    server: FakeServer, ports: list[int]
+) -> None:
+    heard, tokens, trace = [], ["first", "second"], aiohttp.TraceConfig()
+
+    async def hear(_: object, __: object, told: aiohttp.TraceRequestEndParams) -> None:
+        heard.append(told.response.status)
+
+    trace.on_request_end.append(hear)
+    connection = server.connection(token=None, token_source=lambda: tokens.pop(0))
+    async with open_authorized_session(connection, trace=trace) as session:
+        for _ in range(2):
+            async with session.get(f"{server.url}/x") as response:
+                assert await response.json() == CONFIG_MAP
+    sent = [request.headers["Authorization"] for request in server.requests]
+    assert sent == ["Bearer first", "Bearer second"]
+    assert heard == [200, 200]
+    assert len(set(ports)) == 1
+
+
+@pytest.mark.parametrize("is_redirected", [True, False])
+async def test_a_library_sends_our_token_to_no_other_server(server: FakeServer, is_redirected: bool) -> None:
+    other = server.url.replace("127.0.0.1", "localhost")
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": other})
+
+    server.answer = answer
+    async with open_authorized_session(server.connection(), trace=aiohttp.TraceConfig()) as session:
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get(server.url if is_redirected else other)
+    assert len(server.requests) == is_redirected
+
+
+async def test_a_library_finds_a_server_by_the_name_in_its_certificate(server: FakeServer) -> None:
+    for name, is_known in (("api.test", True), ("not.ours", False)):
+        connection = server.connection(tls_server_name=name)
+        async with open_authorized_session(connection, trace=aiohttp.TraceConfig()) as session:
+            try:
+                await session.get(server.url)
+            except aiohttp.ClientConnectorCertificateError:
+                assert not is_known
+            else:
+                assert is_known

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from fipop.control.health import ReadRecord, judge_liveness
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiForbiddenError
 from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
 from fipop.operator.app import Operator
 from fipop.operator.configuration import Configuration
 from fipop.operator.options import OperatorOptions
+from fipop.runtime.health import ReadRecord, judge_liveness
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.virtual_time import VirtualLoop
 
@@ -155,9 +155,8 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             connection=Connection(server="https://127.0.0.1:1"), identity="me", version="0", helm=str(helm)
         )
         operator = Operator(options, set_log_level=lambda _: None)
-        watcher = SimpleNamespace(running=True, waiting_for=(), silences=lambda: {"others": 1.0})
-        operator._watcher = cast("Any", watcher)
-        operator._role.reads = ReadRecord(clock=loop.time)
+        operator._working_since = loop.time()
+        operator._process.reads = ReadRecord(clock=loop.time)
         server = SmallServer(may_create=False)
         server.put(metricsPort="9000")
         operator._configuration = configuration = build_configuration(server)
@@ -166,10 +165,10 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             server.delete()
             for _ in range(40):
                 await asyncio.sleep(5)
-                operator._role.reads.note()
+                operator._process.reads.record()
 
             assert loop.time() > 200
-            assert operator._role.reads.reading_for > 150
+            assert operator._process.reads.reading_for > 150
             assert judge_liveness(operator._health()).ok
             assert server.tries >= 40
             assert configuration.settings.metrics_port == 9000

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from fipop.control.kopf.bridge import EventType
-from fipop.control.workqueue import WorkQueue
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -16,6 +14,8 @@ from fipop.kube.resources import (
 from fipop.operator.guests.discovery import WaitingGuests
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router
+from fipop.runtime.relist import EventType
+from fipop.runtime.workqueue import WorkQueue
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import (
     Json,

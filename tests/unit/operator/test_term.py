@@ -2,10 +2,10 @@
 
 import pytest
 
-from fipop.control.leadership import LeaseTimes
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.guest.limits import GuestLimits
 from fipop.kube.resources import FLOATING_IPS, MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
+from fipop.runtime.leader_election import LeaseTimes
 from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
 

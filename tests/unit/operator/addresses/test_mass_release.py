@@ -3,9 +3,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from fipop.api.models import Reservation
-from fipop.control.kopf.bridge import EventType
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
 from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.runtime.relist import EventType
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 from tests.harness.objects import build_floating_ip, build_reservation, cache_of

@@ -8,9 +8,9 @@ import pytest
 
 from fipop.api.models import Reservation
 from fipop.api.parsing import parse_reservation
-from fipop.control.runs import RetryAfter
 from fipop.errors import ApiConflictError, GuestUnreadableError
 from fipop.operator.addresses.quarantine import GUARDED_RETRY_SECONDS, QuarantineReconciler, Surroundings
+from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import Json, build_floating_ip, build_range, build_reservation, cache_of

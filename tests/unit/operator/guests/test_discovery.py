@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from fipop.api import names
-from fipop.control.runs import RetryAfter
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
 from fipop.rancher.discovery import Missing, NotAGuest, NotAGuestReason, Waiting
 from fipop.rancher.matching import Guest
+from fipop.runtime.workqueue import RetryAfter
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, cache_of
 from tests.harness.recorded_events import RecordedEvents

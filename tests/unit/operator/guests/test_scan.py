@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from fipop.control.kopf.bridge import EventType
 from fipop.guest.in_use import InUseAddresses
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS
+from fipop.runtime.relist import EventType
 from tests.harness.objects import build_range, build_reservation
 from tests.harness.terms import Listener
 from tests.harness.virtual_time import in_virtual_time

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from fipop.control.runs import Priority
 from fipop.operator.guests.tasks import build_wanted, judge_urgency, reported_releases, text_of
+from fipop.runtime.workqueue import Priority
 from tests.harness.objects import build_floating_ip, cache_of, floating_ip, held_by, reservation
 
 

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from fipop.control.store import Change, RestoredStoreError, Store
 from fipop.kube.client import Listing
+from fipop.runtime.store import Change, RestoredStoreError, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,52 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 from functools import partial
 from random import Random
 from typing import Generic, TypeVar
 
 from fipop.backoff import Backoff
-from fipop.control.runs import Outcome, Priority, RetryAfter, Run
 from fipop.errors import ApiThrottledError, FipopError
 
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+
+
+class Priority(IntEnum):
+    """What goes first when more is due than may run."""
+
+    URGENT = 0
+    NORMAL = 1
+    BACKGROUND = 2
+
+
+class Outcome(StrEnum):
+    """How one run over a key ended."""
+
+    DONE = "done"
+    RETRY = "retry"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """A handler's answer when nothing failed, but there is something to look at later: not urgently, then."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(Generic[K]):
+    """One finished run over a key, for metrics."""
+
+    key: K
+    outcome: Outcome
+    waited_seconds: float
+    worked_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +148,9 @@ class WorkQueue(Generic[K]):
         A key that is being worked on is looked at again afterwards.
         """
         self._schedule(key, asyncio.get_running_loop().time() + max(0.0, delay_seconds), priority)
-        self._pump()
+        self._dispatch()
 
-    def cover(self, key: K) -> None:
+    def drop_rerun(self, key: K) -> None:
         """Have the run under way answer for what was added until now; its handler looks at all that is known, now."""
         again = self._again.get(key)
         if again is not None and again[0] <= asyncio.get_running_loop().time():
@@ -133,7 +168,7 @@ class WorkQueue(Generic[K]):
         self._context = contextvars.copy_context()
         self._stopping = asyncio.Event()
         try:
-            self._pump()
+            self._dispatch()
             await self._stopping.wait()
             if self._active:
                 await asyncio.wait(self._active.values(), timeout=self._stop_deadline_seconds)
@@ -150,7 +185,7 @@ class WorkQueue(Generic[K]):
     def resize(self, concurrency: int) -> None:
         """Work on another number of keys at once from now on."""
         self._concurrency = concurrency
-        self._pump()
+        self._dispatch()
 
     async def wait_idle(self) -> None:
         """Wait until nothing is due and nothing is being worked on; what is delayed does not count."""
@@ -174,13 +209,13 @@ class WorkQueue(Generic[K]):
         elif due <= loop.time():
             self._push(key, priority, due)
         else:
-            timer = loop.call_at(due, self._ripen, key)
+            timer = loop.call_at(due, self._on_due, key)
             self._delayed[key] = _Delayed(priority, due, timer)
 
-    def _ripen(self, key: K) -> None:
+    def _on_due(self, key: K) -> None:
         delayed = self._delayed.pop(key)
         self._push(key, delayed.priority, delayed.due)
-        self._pump()
+        self._dispatch()
 
     def _push(self, key: K, priority: Priority, since: float) -> None:
         self._sequence += 1
@@ -191,7 +226,7 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (priority, self._sequence, key))
         self._idle.clear()
 
-    def _pump(self) -> None:
+    def _dispatch(self) -> None:
         """Start as much as may run now."""
         while (
             self._ready
@@ -231,7 +266,7 @@ class WorkQueue(Generic[K]):
         if self._observe is not None:
             waited = max(0.0, started - ready.since)
             self._observe(Run(key=key, outcome=outcome, waited_seconds=waited, worked_seconds=now - started))
-        self._pump()
+        self._dispatch()
 
     def _judge(self, key: K, task: asyncio.Task[RetryAfter | None]) -> tuple[Outcome, float | None]:
         """Tell how a run ended and in how many seconds the key is looked at again (None: not by itself)."""

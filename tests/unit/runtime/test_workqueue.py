@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fipop.backoff import Backoff
-from fipop.control.runs import Outcome, Priority, RetryAfter, Run
-from fipop.control.workqueue import WorkQueue
 from fipop.errors import ApiThrottledError, FipopError
+from fipop.runtime.workqueue import Outcome, Priority, RetryAfter, Run, WorkQueue
 from tests.harness.virtual_time import VirtualLoop
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -104,7 +103,7 @@ class TestAdding:
             async def look_late(key: str) -> None:
                 runs.append(loop.time() - began)
                 await asyncio.sleep(1)
-                queue.cover(key)
+                queue.drop_rerun(key)
 
             working = asyncio.create_task(queue.run(look_late, concurrency=1))
             queue.add("a")

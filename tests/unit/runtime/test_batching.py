@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fipop.control.batching import Batcher
+from fipop.runtime.batching import Batcher
 
 
 class Served:

@@ -13,12 +13,11 @@ import pytest
 
 from fipop.api.models import FloatingIPRange
 from fipop.api.parsing import parse_range
-from fipop.control.kopf.bridge import EventType
-from fipop.control.resync import Feed, Resync, ResyncTimes, Source
-from fipop.control.store import Change, RestoredStoreError, Store
 from fipop.errors import ApiUnreachableError
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, Resource
+from fipop.runtime.relist import EventType, Feed, Relister, RelistTimes, Source
+from fipop.runtime.store import Change, RestoredStoreError, Store
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -65,7 +64,7 @@ class Bench:
             for resource in resources or (FLOATING_IP_RANGES,)
         ]
         self.store = self.feeds[0].store
-        self.resync = Resync(self.feeds, lister=self.cluster, random=Random(1), on_round=self.count_round)
+        self.resync = Relister(self.feeds, lister=self.cluster, random=Random(1), on_round=self.count_round)
 
     def project(self, obj: Mapping[str, Any]) -> FloatingIPRange:
         return parse_range(obj)
@@ -247,7 +246,7 @@ def test_a_leader_that_begins_with_the_process_lists_everything_once(virtually: 
 
     async def play() -> None:
         bench = Bench()
-        bench.resync._times = ResyncTimes(first_pause_seconds=1.5)
+        bench.resync._times = RelistTimes(first_pause_seconds=1.5)
         running = asyncio.create_task(bench.run_for(20))
         await asyncio.sleep(1)
         await bench.resync.refresh()
@@ -261,7 +260,7 @@ def test_a_leader_that_begins_with_the_process_lists_everything_once(virtually: 
 def test_without_a_leader_the_first_round_begins_after_the_pause(virtually: Virtually) -> None:
     async def play() -> None:
         bench = Bench()
-        bench.resync._times = ResyncTimes(first_pause_seconds=1.5)
+        bench.resync._times = RelistTimes(first_pause_seconds=1.5)
         await bench.run_for(20)
         assert [moment for moment, _ in bench.cluster.asked] == [2]
         assert bench.rounds == 1

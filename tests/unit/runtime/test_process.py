@@ -6,9 +6,6 @@ import asyncio
 
 import pytest
 
-from fipop.control.health import HealthFacts, judge_liveness, judge_readiness
-from fipop.control.leadership import LeaderWorkStuckError
-from fipop.control.role import Role
 from fipop.errors import (
     ApiError,
     ApiForbiddenError,
@@ -16,6 +13,9 @@ from fipop.errors import (
     ApiUnreachableError,
     AuthorityReplacedError,
 )
+from fipop.runtime.health import HealthFacts, judge_liveness, judge_readiness
+from fipop.runtime.leader_election import LeaderWorkStuckError
+from fipop.runtime.process import Process
 from tests.harness.virtual_time import in_virtual_time
 
 REFUSED = ApiForbiddenError(verb="get", kind="ConfigMap", status=403)
@@ -50,8 +50,8 @@ class Connection:
             raise AuthorityReplacedError(server="https://api", path="ca.crt")
 
 
-def build_role(server: Server | None = None, *, is_replaced: bool = False) -> Role:
-    return Role(
+def build_process(server: Server | None = None, *, is_replaced: bool = False) -> Process:
+    return Process(
         client=server or Server(),  # type: ignore[arg-type]
         connection=Connection(is_replaced=is_replaced),  # type: ignore[arg-type]
         config_map=("kube-fip", "kube-fip-config"),
@@ -59,27 +59,27 @@ def build_role(server: Server | None = None, *, is_replaced: bool = False) -> Ro
     )
 
 
-def not_ready(role: Role) -> dict[str, str]:
-    facts = role.judge(watching=True, unserved=(), silences={}, is_loaded=True)
+def not_ready(process: Process) -> dict[str, str]:
+    facts = process.judge(silences={}, is_loaded=True)
     return dict(facts.not_ready)
 
 
 @in_virtual_time
 async def test_a_step_of_the_start_is_done_until_it_succeeds_and_says_meanwhile_why_it_does_not() -> None:
-    role, tries, told = build_role(), 0, list[str]()
+    process, tries, told = build_process(), 0, list[str]()
 
     async def step() -> None:
         nonlocal tries
         tries += 1
-        told.append(not_ready(role).get("settings", ""))
+        told.append(not_ready(process).get("settings", ""))
         if tries < 3:
             raise REFUSED
 
-    await role.take_step(step, "settings")
+    await process.take_step(step, "settings")
     assert told == ["", str(REFUSED), str(REFUSED)]
-    assert not_ready(role) == {"start": "has not finished"}
-    role.note_started()
-    assert not_ready(role) == {}
+    assert not_ready(process) == {"start": "has not finished"}
+    process.record_started()
+    assert not_ready(process) == {}
 
 
 @in_virtual_time
@@ -87,20 +87,20 @@ async def test_a_replaced_authority_ends_a_start_and_a_process_at_work() -> None
     invalid = ApiUnreachableError(verb="get", kind="version", reason="CertificateInvalid")
     server = Server()
     server.error = invalid
-    role = build_role(server, is_replaced=True)
+    process = build_process(server, is_replaced=True)
 
     async def step() -> None:
         raise invalid
 
     with pytest.raises(AuthorityReplacedError):
-        await role.take_step(step, "settings")
+        await process.take_step(step, "settings")
     with pytest.raises(AuthorityReplacedError):
-        await role.run_parts()
+        await process.run_parts()
 
 
 @in_virtual_time
 async def test_the_first_part_that_fails_ends_the_rest_the_last_of_them_first() -> None:
-    role, ended = build_role(), list[str]()
+    process, ended = build_process(), list[str]()
 
     async def part(name: str) -> None:
         try:
@@ -114,13 +114,13 @@ async def test_the_first_part_that_fails_ends_the_rest_the_last_of_them_first() 
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await role.run_parts(part("events"), fail(), part("watcher"), part("leader"))
+        await process.run_parts(part("events"), fail(), part("watcher"), part("leader"))
     assert ended == ["leader", "watcher", "events"], "each stands on those before it"
 
 
 @in_virtual_time
 async def test_work_that_does_not_stop_at_the_end_is_told_instead_of_the_end() -> None:
-    role = build_role()
+    process = build_process()
 
     async def stuck() -> None:
         try:
@@ -128,7 +128,7 @@ async def test_work_that_does_not_stop_at_the_end_is_told_instead_of_the_end() -
         except asyncio.CancelledError:
             raise LeaderWorkStuckError(waited_seconds=1.0) from None
 
-    running = asyncio.create_task(role.run_parts(stuck()))
+    running = asyncio.create_task(process.run_parts(stuck()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     running.cancel()
@@ -156,15 +156,15 @@ async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_n
 ) -> None:
     """etcd hangs or is gone, and kube-apiserver stays up: /version needs no etcd, and proves nothing."""
     server = Server()
-    role, clock = build_role(server), asyncio.get_running_loop().time
-    role.note_started()
+    process, clock = build_process(server), asyncio.get_running_loop().time
+    process.record_started()
     began = clock()
 
     def facts() -> HealthFacts:
         silences = {"floatingips": clock() - began}
-        return role.judge(watching=True, unserved=(), silences=silences, is_loaded=True)
+        return process.judge(silences=silences, is_loaded=True)
 
-    running = asyncio.create_task(role.run_parts())
+    running = asyncio.create_task(process.run_parts())
     await asyncio.sleep(60)
     assert judge_readiness(facts()).ok, "what is read stays ready"
     assert set(server.read) == {("kube-fip-config", "kube-fip")}
@@ -185,20 +185,10 @@ async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_n
 
 @in_virtual_time
 async def test_a_replica_is_ready_with_the_first_object_that_is_read() -> None:
-    role = build_role()
-    role.note_started()
-    running = asyncio.create_task(role.run_parts())
+    process = build_process()
+    process.record_started()
+    running = asyncio.create_task(process.run_parts())
     await asyncio.sleep(1)
-    assert judge_readiness(role.judge(watching=True, unserved=(), silences={}, is_loaded=True)).ok
+    assert judge_readiness(process.judge(silences={}, is_loaded=True)).ok
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-
-
-@in_virtual_time
-async def test_a_resource_that_nobody_serves_makes_a_replica_not_ready_and_no_restart_helps() -> None:
-    role = build_role()
-    role.note_started()
-    facts = role.judge(watching=True, unserved=["clusters"], silences={"floatingips": 1.0}, is_loaded=True)
-    assert facts.not_ready == {"watches": "the API server does not serve clusters"}
-    assert judge_liveness(facts).ok
-    assert not judge_readiness(facts).ok

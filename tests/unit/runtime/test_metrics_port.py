@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from fipop.control.metrics_port import MetricsPort
 from fipop.metrics.server import MetricsPortError
+from fipop.runtime.metrics_port import MetricsPort
 from tests.harness.virtual_time import in_virtual_time
 
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from fipop.control.health import HealthFacts, ReadRecord
-from fipop.control.leadership import LeaderWorkStuckError
 from fipop.errors import ApiUnreachableError, FipopError
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.runtime.health import HealthFacts, ReadRecord
+from fipop.runtime.leader_election import LeaderWorkStuckError
 
 logger = logging.getLogger(__name__)
 
 START_RETRY_SECONDS = 2.0
 HEALTH_READ_SECONDS = 5.0
 """Between two reads of an object."""
+VITAL_CONNECTIONS = 2
+"""Of the client for the Lease and for health, which no work has a part in: a load of work must not cost the lead."""
 AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 """How requests fail where an API server has a certificate of an authority that is new to us."""
 
 
-class Role:
+class Process:
     """What a role tells of its health, and how it starts and ends.
 
     `config_map` is what health reads: the namespace and name of a ConfigMap that the role may get, be it there or not.
@@ -61,7 +63,7 @@ class Role:
                 self._not_ready.pop(name, None)
                 return
 
-    def note_started(self) -> None:
+    def record_started(self) -> None:
         """Note that every step of the start is done."""
         self._not_ready.clear()
 
@@ -81,23 +83,18 @@ class Role:
                 if not task.cancelled() and isinstance(error := task.exception(), LeaderWorkStuckError):
                     raise error
 
-    def judge(
-        self, *, watching: bool, unserved: Iterable[str], silences: Mapping[str, float], is_loaded: bool
-    ) -> HealthFacts:
+    def judge(self, *, silences: Mapping[str, float], is_loaded: bool) -> HealthFacts:
         """Give the facts that the probes are answered by.
 
-        `watching`: what watches is alive; `unserved` are resources that the API server does not serve; `silences` tells
-        for how many seconds each watch has shown no life; `is_loaded`: this replica knows the whole ledger.
+        `silences` tells for how many seconds each watch has shown no life; `is_loaded`: this replica knows the whole
+        ledger.
         """
-        missing = ", ".join(unserved)
-        blind = {"watches": f"the API server does not serve {missing}"} if missing else {}
         return HealthFacts(
-            watching=watching,
             silences=silences,
             since_read=self.reads.since_read,
             reading_for=self.reads.reading_for,
             ledger_loaded=is_loaded,
-            not_ready=self._not_ready | blind,
+            not_ready=dict(self._not_ready),
         )
 
     async def _read_for_health(self) -> None:
@@ -114,7 +111,7 @@ class Role:
                 logger.debug("Could not read any object", extra={"error": str(error)})
                 self._check_authority(error)
             else:
-                self.reads.note()
+                self.reads.record()
             await asyncio.sleep(HEALTH_READ_SECONDS)
 
     def _check_authority(self, error: FipopError) -> None:

@@ -10,23 +10,35 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from random import Random
 from typing import Any, Generic, TypeVar
 
 from fipop.backoff import Backoff, Delays
-from fipop.control.kopf.bridge import EventType
-from fipop.control.store import Change, Projection, Store
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeReader, Listing
 from fipop.kube.resources import Resource
+from fipop.runtime.store import Change, Projection, Store
 
 logger = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(first_seconds=1.0, limit_seconds=30.0)
 
 P = TypeVar("P", bound=Projection)
+
+
+class EventType(StrEnum):
+    """What happened to an object; LISTED where a list found it."""
+
+    LISTED = "LISTED"
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+Callback = Callable[[EventType, JsonView], None]
+"""Takes an event of an object in."""
 
 
 class Source(Enum):
@@ -45,11 +57,14 @@ class Feed(Generic[P]):
     on_change: Callable[[Change[P], Source], None]
 
     def take_event(self, event_type: EventType, obj: JsonView) -> None:
-        """Take in a watch event: the callback of this resource for the watcher."""
+        """Take in an event of this resource. One bad object must not stop the others: what it raises is logged."""
         is_deleted = event_type is EventType.DELETED
-        change = self.store.delete(obj) if is_deleted else self.store.put(obj)
-        if change is not None:
-            self.on_change(change, Source.EVENT)
+        try:
+            change = self.store.delete(obj) if is_deleted else self.store.put(obj)
+            if change is not None:
+                self.on_change(change, Source.EVENT)
+        except Exception:
+            logger.exception("Could not process event", extra={"resource": self.resource.plural})
 
     def take_list(self, listing: Listing[JsonView], *, seen_before: int) -> None:
         """Take in an authoritative list; raises RestoredStoreError."""
@@ -62,7 +77,7 @@ FIRST_PAUSE_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResyncTimes:
+class RelistTimes:
     """Seconds. `every` and the rest between two rounds are met within a tenth, so that replicas spread.
 
     `first_pause`: so long at the start a leader's own lists are waited for, which are as good as a round.
@@ -75,7 +90,7 @@ class ResyncTimes:
     first_pause_seconds: float = 0.0
 
 
-class Resync:
+class Relister:
     """Compares stores with authoritative lists: at the start, every 5 minutes, and when asked to.
 
     The feeds are listed in their order, one after the other: who decides by two of them (is the owner of this
@@ -89,13 +104,13 @@ class Resync:
         *,
         lister: KubeReader,
         random: Random,
-        times: ResyncTimes | None = None,
+        times: RelistTimes | None = None,
         on_round: Callable[[], None] | None = None,
     ) -> None:
         self._feeds = tuple(feeds)
         self._lister = lister
         self._random = random
-        self._times = times or ResyncTimes()
+        self._times = times or RelistTimes()
         self._on_round = on_round
         self._requested = asyncio.Event()
         self._loaded = asyncio.Event()
@@ -153,7 +168,7 @@ class Resync:
 
     async def _round(self) -> bool:
         """List every resource once; True where all succeeded."""
-        succeeded = [await self._resync(feed) for feed in self._feeds]
+        succeeded = [await self._relist(feed) for feed in self._feeds]
         if all(feed.store.loaded for feed in self._feeds):
             self._loaded.set()
         if not all(succeeded):
@@ -162,7 +177,7 @@ class Resync:
             self._on_round()
         return True
 
-    async def _resync(self, feed: Feed[Any]) -> bool:
+    async def _relist(self, feed: Feed[Any]) -> bool:
         plural = feed.resource.plural
         seen_before = feed.store.highest_version
         try:
@@ -182,7 +197,7 @@ class Resync:
 
     async def _retry(self, feed: Feed[Any]) -> None:
         for delay in Delays(self._times.backoff, self._random):
-            if await self._resync(feed):
+            if await self._relist(feed):
                 return
             await asyncio.sleep(delay)
 
@@ -203,10 +218,10 @@ def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def build_resync_times(every_seconds: float) -> ResyncTimes:
+def build_relist_times(every_seconds: float) -> RelistTimes:
     """Compare with lists every so many seconds; what is asked for in between waits no longer than that either."""
-    usual = ResyncTimes()
-    return ResyncTimes(
+    usual = RelistTimes()
+    return RelistTimes(
         every_seconds=every_seconds,
         least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2),
         first_pause_seconds=FIRST_PAUSE_SECONDS,

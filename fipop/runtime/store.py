@@ -156,7 +156,7 @@ class Store(Generic[P]):
         """Take in a DELETED event; None where the object is not known or its name was taken again since."""
         name, version = _name_of(obj), _version_of(obj)
         self._highest_version = max(self._highest_version, version)
-        return self._bury(name, version)
+        return self._tombstone(name, version)
 
     def resync(self, listing: Listing[JsonView], *, seen_before: int) -> list[Change[P]]:
         """Bring the store in line with an authoritative list; the changes come sorted by namespace and name.
@@ -172,7 +172,7 @@ class Store(Generic[P]):
         changes = [self.put(item) for _, item in items]
         listed = {name for name, _ in items}
         missing = [name for name in self._order if name not in listed]
-        changes += [self._bury(name, listing.resource_version) for name in missing]
+        changes += [self._tombstone(name, listing.resource_version) for name in missing]
         self._highest_version = max(self._highest_version, listing.resource_version)
         self._listed_at = max(self._listed_at, listing.resource_version)
         self._tombstones = {name: at for name, at in self._tombstones.items() if at > self._listed_at}
@@ -199,7 +199,7 @@ class Store(Generic[P]):
         # What is not living now was not at the time of the last list either, or was deleted since.
         return max(self._listed_at, self._tombstones.get(name, 0))
 
-    def _bury(self, name: Name, version: int) -> Change[P] | None:
+    def _tombstone(self, name: Name, version: int) -> Change[P] | None:
         """Note that the name was free at `version`, so that nothing older can bring it back."""
         if version < self._known_version(name):
             return None

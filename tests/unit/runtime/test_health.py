@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from fipop.control.health import (
+from fipop.runtime.health import (
     HealthFacts,
     HealthServer,
     ReadRecord,
@@ -16,7 +16,6 @@ from fipop.control.health import (
 )
 
 GOOD = HealthFacts(
-    watching=True,
     silences={"floatingips": 3.0, "namespaces": 61.0},
     since_read=1.0,
     reading_for=3600.0,
@@ -25,7 +24,6 @@ GOOD = HealthFacts(
 
 LIVENESS = [
     ("all is well", {}, True),
-    ("the thread that watches is gone", {"watching": False}, False),
     ("one stream is silent though the API server reads objects", {"silences": {"a": 1.0, "b": 111.0}}, False),
     ("a quiet stream within the limit", {"silences": {"a": 109.0}}, True),
     (
@@ -77,10 +75,10 @@ class TestReadRecord:
         self.now = 1000.0
         return ReadRecord(clock=lambda: self.now)
 
-    def read_until(self, record: ReadRecord, end: float, *, every: float) -> None:
+    def read_until(self, reads: ReadRecord, end: float, *, every: float) -> None:
         while self.now + every <= end:
             self.now += every
-            record.note()
+            reads.record()
 
     def test_before_the_first_read_nothing_is_known(self) -> None:
         record = self.new()
@@ -131,14 +129,14 @@ async def test_the_server_names_each_check_and_answers_200_or_503(server: Health
             assert response.status == 503
 
     assert live["ok"] is True
-    assert sorted(live["checks"]) == ["watch-floatingips", "watch-namespaces", "watcher"]
+    assert sorted(live["checks"]) == ["watch-floatingips", "watch-namespaces"]
     assert ready["ok"] is False
     assert ready["checks"]["ledger"] == {"ok": False, "detail": "not loaded yet"}
     assert ready["checks"]["api-server"]["ok"] is True
 
 
 async def test_the_facts_are_asked_for_at_each_probe() -> None:
-    facts = [GOOD, replace(GOOD, watching=False)]
+    facts = [GOOD, replace(GOOD, silences={"floatingips": 111.0})]
     server = HealthServer(lambda: facts.pop(0), host="127.0.0.1", port=0)
     await server.start()
     try:

@@ -1,4 +1,4 @@
-"""What the watcher survives: an API server that says what real ones say on their bad days."""
+"""What kopf survives here: an API server that says what real ones say on their bad days."""
 
 import asyncio
 import contextlib
@@ -10,41 +10,32 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import kopf
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.control.kopf.bridge import EventType
-from fipop.control.kopf.settings import WatchTimes
-from fipop.control.kopf.watcher import Watcher
+from fipop.errors import WatcherEndedError
 from fipop.kube.connection import Connection
-from fipop.kube.resources import NAMESPACES
+from fipop.kube.resources import CONFIG_MAPS, NAMESPACES, Resource
+from fipop.runtime.kopf.operator import KopfOperator, build_settings
+from fipop.runtime.relist import EventType
 from tests.harness.background import until
-from tests.unit.control.conftest import Serve
+from tests.unit.runtime.conftest import Serve
 
-TIMES = WatchTimes(
-    server_seconds=2,
-    client_seconds=3,
-    connect_seconds=1,
-    request_seconds=2,
-    first_backoff_seconds=0.05,
-    longest_backoff_seconds=0.2,
-)
-DISCOVERY = {
-    "/api": {"versions": ["v1"]},
-    "/apis": {"groups": []},
-    "/api/v1": {
-        "resources": [
-            {
-                "name": "namespaces",
-                "singularName": "namespace",
-                "kind": "Namespace",
-                "namespaced": False,
-                "verbs": ["list", "watch"],
-            }
-        ]
-    },
-}
+
+def served(plural: str, kind: str) -> dict[str, Any]:
+    return {
+        "name": plural,
+        "singularName": kind.lower(),
+        "kind": kind,
+        "namespaced": plural != "namespaces",
+        "verbs": ["list", "watch"],
+    }
+
+
+SERVED = [served("namespaces", "Namespace"), served("configmaps", "ConfigMap")]
+DISCOVERY = {"/api": {"versions": ["v1"]}, "/apis": {"groups": []}}
 
 
 def namespace(name: str, version: int) -> dict[str, Any]:
@@ -67,6 +58,7 @@ class BadDay:
     watched: int = 0
     tokens: list[str | None] = field(default_factory=list)
     unserved: int = 0
+    looked: int = 0
     accepts_token: str | None = None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -74,12 +66,12 @@ class BadDay:
         self.tokens.append(token)
         if self.accepts_token is not None and token != f"Bearer {self.accepts_token}":
             return web.Response(status=401)
-        if request.path == "/api/v1" and self.unserved:
-            self.unserved -= 1
-            return web.json_response({"resources": []})
+        if request.path == "/api/v1":
+            self.looked += 1
+            return web.json_response({"resources": SERVED[:1] if self.looked <= self.unserved else SERVED})
         if request.path in DISCOVERY:
             return web.json_response(DISCOVERY[request.path])
-        assert request.path == "/api/v1/namespaces"
+        assert request.path in {"/api/v1/namespaces", "/api/v1/configmaps"}
         return await self.watch(request) if "watch" in request.query else self.list()
 
     def list(self) -> web.Response:
@@ -105,11 +97,15 @@ class BadDay:
 class Seen:
     def __init__(self) -> None:
         self.events: list[tuple[EventType, str]] = []
+        self.gaps = 0
         self._news = asyncio.Event()
 
     def __call__(self, event_type: EventType, obj: Mapping[str, Any]) -> None:
         self.events.append((event_type, obj["metadata"]["name"]))
         self._news.set()
+
+    def miss(self) -> None:
+        self.gaps += 1
 
     async def wait_for(self, event_type: EventType, name: str) -> None:
         async with asyncio.timeout(15):
@@ -119,19 +115,23 @@ class Seen:
 
 
 @asynccontextmanager
-async def watching(day: BadDay, **fields: Any) -> AsyncIterator[tuple[Watcher, Seen]]:
+async def watching(day: BadDay, *others: Resource, **fields: Any) -> AsyncIterator[Seen]:
     seen = Seen()
-    watcher = Watcher(
-        connection=Connection(server=day.url, ca_pem=day.ca_pem, **fields),
-        callbacks={NAMESPACES: seen},
-        random=Random(1),
-        times=TIMES,
+    settings = build_settings(Random(1))
+    settings.watching.server_timeout = 2
+    settings.watching.client_timeout = 3
+    settings.networking.request_timeout = 2
+    settings.networking.error_backoffs = [0.05] * 100
+    watcher = KopfOperator(
+        Connection(server=day.url, ca_pem=day.ca_pem, **fields),
+        dict.fromkeys((NAMESPACES, *others), seen),
+        settings,
+        on_gap=seen.miss,
     )
     task = asyncio.create_task(watcher.run())
     try:
-        yield watcher, seen
+        yield seen
         assert not task.done()
-        assert watcher.running
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -170,7 +170,7 @@ async def test_after_a_watch_that_went_wrong_events_arrive_again(
     day: BadDay, trouble: bytes | int, caplog: pytest.LogCaptureFixture
 ) -> None:
     day.watches = [trouble, trouble]
-    async with watching(day) as (_, seen):
+    async with watching(day) as seen:
         await seen.wait_for(EventType.LISTED, "one")
         await seen.wait_for(EventType.ADDED, "two")
     assert "words of the server" not in "".join(record.getMessage() for record in caplog.records)
@@ -184,16 +184,13 @@ async def test_after_a_watch_that_went_wrong_events_arrive_again(
         pytest.param(lambda: web.Response(status=500), id="HTTP 500"),
         pytest.param(lambda: web.Response(text="<html>"), id="no JSON"),
         pytest.param(lambda: web.json_response([]), id="no list"),
-        pytest.param(
-            lambda: web.Response(status=429, headers={"Retry-After": "3600"}), id="HTTP 429 for an hour"
-        ),
     ],
 )
 async def test_after_a_list_that_went_wrong_events_arrive_again(
     day: BadDay, answer: Callable[[], web.Response]
 ) -> None:
     day.lists = [answer, answer]
-    async with watching(day) as (_, seen):
+    async with watching(day) as seen:
         await seen.wait_for(EventType.ADDED, "two")
 
 
@@ -201,15 +198,16 @@ async def test_a_long_outage_is_waited_out_without_starting_afresh(
     day: BadDay, caplog: pytest.LogCaptureFixture
 ) -> None:
     day.lists = [lambda: web.Response(status=503)] * 15
-    async with watching(day) as (_, seen):
+    async with watching(day) as seen:
         await seen.wait_for(EventType.ADDED, "two")
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1, "an outage is told once"
+    assert seen.gaps == 2, "of the outage and of the list"
 
 
 async def test_what_broke_a_watch_is_in_the_log(day: BadDay, caplog: pytest.LogCaptureFixture) -> None:
     day.watches = [error_event(500)]
-    async with watching(day) as (_, seen):
+    async with watching(day) as seen:
         await seen.wait_for(EventType.ADDED, "two")
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.error == "WatchingError"
@@ -217,7 +215,7 @@ async def test_what_broke_a_watch_is_in_the_log(day: BadDay, caplog: pytest.LogC
 
 async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(day: BadDay) -> None:
     day.watches = [b""] * 1000
-    async with watching(day) as (_, seen):
+    async with watching(day) as seen:
         await seen.wait_for(EventType.LISTED, "one")
         began = asyncio.get_running_loop().time()
         await until(lambda: day.watched >= 5, "a fifth watch")
@@ -227,7 +225,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(day: BadDa
 async def test_a_renewed_token_is_used_without_a_restart(day: BadDay) -> None:
     tokens = ["old"]
     day.accepts_token = "new"
-    async with watching(day, token_source=lambda: tokens[-1]) as (_, seen):
+    async with watching(day, token_source=lambda: tokens[-1]) as seen:
         async with asyncio.timeout(10):
             while len(day.tokens) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -239,18 +237,35 @@ async def test_a_renewed_token_is_used_without_a_restart(day: BadDay) -> None:
 async def test_no_other_credentials_are_looked_for(day: BadDay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent/kubeconfig")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    async with watching(day, token="ours") as (_, seen):
+    async with watching(day, token="ours") as seen:
         await seen.wait_for(EventType.ADDED, "two")
     assert set(day.tokens) == {"Bearer ours"}
 
 
-async def test_it_waits_for_what_is_not_served_yet(day: BadDay, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="fipop")
-    day.unserved = 3
-    async with watching(day) as (watcher, seen):
+async def test_a_kind_that_the_server_does_not_show_yet_is_watched_soon(day: BadDay) -> None:
+    """kopf looks once what is served: right after a CRD was made, its list is answered before it is shown."""
+    day.unserved = 1
+    async with watching(day, CONFIG_MAPS) as seen:
         await seen.wait_for(EventType.ADDED, "two")
-        assert watcher.waiting_for == ()
-    assert [record.missing for record in caplog.records if hasattr(record, "missing")] == [
-        "namespaces",
-        "none",
-    ]
+        await until(lambda: day.looked == 2 and day.watched >= 3, "both to be watched")
+
+
+async def test_each_list_may_hide_what_was_deleted_before_it(day: BadDay) -> None:
+    day.watches = [error_event(410)]
+    async with watching(day) as seen:
+        await seen.wait_for(EventType.ADDED, "two")
+        assert day.listed == 2
+        await until(lambda: seen.gaps == 2, "a second gap")
+
+
+async def test_the_end_of_the_thread_ends_the_process(day: BadDay, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(**_: object) -> None:
+        raise RuntimeError("a bug of kopf")
+
+    monkeypatch.setattr(kopf, "spawn_tasks", fail)
+    connection = Connection(server=day.url, ca_pem=day.ca_pem)
+    watcher = KopfOperator(connection, {NAMESPACES: Seen()}, build_settings(Random(1)), lambda: None)
+    async with asyncio.timeout(10):
+        with pytest.raises(WatcherEndedError) as raised:
+            await watcher.run()
+    assert "a bug of kopf" in str(raised.value.__cause__)

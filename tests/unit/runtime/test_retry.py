@@ -1,8 +1,8 @@
 import pytest
 
 from fipop.backoff import Backoff
-from fipop.control.retry import retry_passing
 from fipop.errors import ApiForbiddenError, ApiServerError, FipopError
+from fipop.runtime.retry import retry_passing
 
 AT_ONCE = Backoff(first_seconds=0.0, limit_seconds=0.0)
 PASSES = ApiServerError(verb="get", kind="ConfigMap", status=500)

@@ -17,7 +17,7 @@ from fipop.deadlines import (
     STOP_MARGIN_SECONDS,
 )
 from fipop.errors import FipopError
-from fipop.kube.lease import LeaseClient
+from fipop.kube.lease import LeaseLock
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ _STOP_GRACE_SECONDS = 1.0
 _RELEASE_SECONDS = 2.0
 
 
-class Leadership:
+class LeaderElector:
     """Runs the leader's work while the Lease is held; without a Lease (election switched off) always.
 
     `clock` is the one that the Lease's `valid_until` is counted in. What it shows decides, not whether a task has
@@ -74,7 +74,7 @@ class Leadership:
 
     def __init__(
         self,
-        lease: LeaseClient | None,
+        lease: LeaseLock | None,
         *,
         random: Random,
         times: LeaseTimes | None = None,
@@ -114,7 +114,7 @@ class Leadership:
         while not await self._lead_once(self._lease, work):
             pass
 
-    async def _lead_once(self, lease: LeaseClient, work: Callable[[], Coroutine[None, None, None]]) -> bool:
+    async def _lead_once(self, lease: LeaseLock, work: Callable[[], Coroutine[None, None, None]]) -> bool:
         """Acquire, work, stop, release; True where the work ended by itself."""
         await self._acquire(lease)
         self._begin()
@@ -134,11 +134,11 @@ class Leadership:
             working.result()
         return ended_by_itself
 
-    async def _acquire(self, lease: LeaseClient) -> None:
+    async def _acquire(self, lease: LeaseLock) -> None:
         failing = False
         while True:
             try:
-                async with asyncio.timeout(self._call_seconds):
+                async with asyncio.timeout(2 * self._call_seconds):  # a read and a write
                     if await lease.try_acquire() and self._clock() < self._work_until(lease):
                         return
                 failing = False
@@ -148,7 +148,7 @@ class Leadership:
             # Jitter, so that candidates do not ask in step for ever.
             await asyncio.sleep(self._times.retry_seconds * self._random.uniform(0.8, 1.0))
 
-    async def _keep(self, lease: LeaseClient) -> None:
+    async def _keep(self, lease: LeaseLock) -> None:
         """Renew for as long as that works; return when the work has to stop."""
         failing = False
         while True:
@@ -166,7 +166,7 @@ class Leadership:
                 _log_failure("Could not renew Lease, retrying", error, first=not failing)
                 failing = True
 
-    async def _stop_work(self, lease: LeaseClient, working: asyncio.Task[None]) -> None:
+    async def _stop_work(self, lease: LeaseLock, working: asyncio.Task[None]) -> None:
         working.cancel()
         left = (lease.valid_until or 0.0) - self._clock() - STOP_MARGIN_SECONDS
         patience = max(_STOP_GRACE_SECONDS, left)
@@ -176,7 +176,7 @@ class Leadership:
         if not working.cancelled() and (error := working.exception()) is not None:
             logger.error("The work of the leader failed", exc_info=error)
 
-    async def _release(self, lease: LeaseClient) -> None:
+    async def _release(self, lease: LeaseLock) -> None:
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await lease.release()
@@ -187,7 +187,7 @@ class Leadership:
     def _call_seconds(self) -> float:
         return self._times.renew_deadline_seconds / 2
 
-    def _work_until(self, lease: LeaseClient) -> float:
+    def _work_until(self, lease: LeaseLock) -> float:
         if lease.valid_until is None:
             return float("-inf")
         return lease.valid_until - (self._times.duration_seconds - self._times.renew_deadline_seconds)

@@ -29,7 +29,6 @@ class HealthFacts:
     have been succeeding without a gap. `not_ready` names what else keeps this replica from being ready, and why.
     """
 
-    watching: bool
     silences: Mapping[str, float]
     since_read: float | None
     reading_for: float
@@ -60,12 +59,8 @@ class Verdict:
 
 def judge_liveness(facts: HealthFacts) -> Verdict:
     """Decide whether a restart could help."""
-    checks = [
-        Check(name="watcher", ok=facts.watching, detail="runs" if facts.watching else "its thread is gone")
-    ]
-    for stream, silence in sorted(facts.silences.items()):
-        checks.append(_judge_stream(stream, silence, facts))
-    return Verdict(checks=tuple(checks))
+    streams = sorted(facts.silences.items())
+    return Verdict(checks=tuple(_judge_stream(stream, silence, facts) for stream, silence in streams))
 
 
 def judge_readiness(facts: HealthFacts) -> Verdict:
@@ -111,7 +106,7 @@ class ReadRecord:
         self._last: float | None = None
         self._since = 0.0
 
-    def note(self) -> None:
+    def record(self) -> None:
         """Note that an object was read; to be called more often than every 30 s while that succeeds."""
         now = self._clock()
         if self._last is None or now - self._last > ANSWER_LIMIT_SECONDS:
