@@ -346,28 +346,49 @@ async def test_a_watch_that_breaks_off_takes_no_other_with_it_that_waits_for_its
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system", after=before)
 
 
-async def test_a_watch_that_nobody_runs_any_more_falls_silent_and_no_other(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """kopf forgets a watch that was cancelled, and lives on without it."""
+@pytest.fixture
+def kopf_loops(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.AbstractEventLoop]:
+    """The event loop of each kopf that was started."""
     loops, spawn_tasks = [], kopf.spawn_tasks
 
     async def spawn_and_tell(**options: Any) -> Any:
         loops.append(asyncio.get_running_loop())
         return await spawn_tasks(**options)
 
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn_and_tell)
+    return loops
+
+
+async def test_a_watch_that_nobody_runs_any_more_falls_silent_and_no_other(
+    connection: Connection, kopf_loops: list[asyncio.AbstractEventLoop]
+) -> None:
+    """kopf forgets a watch that was cancelled, and lives on without it."""
+
     def cancel_watch() -> None:
         [task] = [
-            task for task in asyncio.all_tasks(loops[0]) if task.get_name().startswith("watcher for names")
+            task
+            for task in asyncio.all_tasks(kopf_loops[0])
+            if task.get_name().startswith("watcher for names")
         ]
         task.cancel()
 
-    monkeypatch.setattr(kopf, "spawn_tasks", spawn_and_tell)
     async with watching(connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
-        loops[0].call_soon_threadsafe(cancel_watch)
+        kopf_loops[0].call_soon_threadsafe(cancel_watch)
         await until(lambda: watcher.silences()["namespaces"] > 8)
         assert watcher.silences()["floatingips.kubefip.k8s.binbash.org"] < 5
+
+
+async def test_a_thread_that_hangs_lets_all_watches_fall_silent(
+    connection: Connection, kopf_loops: list[asyncio.AbstractEventLoop]
+) -> None:
+    hanging = threading.Event()
+    async with watching(connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
+        await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
+        kopf_loops[0].call_soon_threadsafe(hanging.wait, 60)
+        await until(lambda: min(watcher.silences().values()) > 8)
+        hanging.set()
+        await signs_of_life(watcher, "namespaces")
 
 
 @pytest.mark.parametrize("state", [State.AWAY, State.FAILING, State.MUTE, None])

@@ -23,11 +23,12 @@ class SharedLease:
         self.expires = 0.0
         self.outage = False
         self.hang = False
+        self.answer_seconds = 0.01
 
     async def reach(self) -> None:
         if self.hang:
             await asyncio.Event().wait()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.answer_seconds)
         if self.outage:
             raise ApiUnreachableError(verb="get", kind="Lease")
 
@@ -49,6 +50,7 @@ class Candidate:
         if self.shared.holder not in {"", self.name} and self.clock() < self.shared.expires:
             self.valid_until = None
             return False
+        await self.shared.reach()
         self._hold()
         return True
 
@@ -229,6 +231,26 @@ def test_short_failures_of_renewal_do_not_stop_the_work_and_are_logged_once(
     virtually(scenario())
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1, "an outage is told once"
+
+
+def test_an_api_server_that_takes_four_seconds_for_an_answer_has_a_leader_that_stays(
+    virtually: Virtually,
+) -> None:
+    """To acquire takes a read and a write, which had five seconds together."""
+
+    async def story() -> None:
+        shared = SharedLease()
+        shared.answer_seconds = 4.0
+        replica = Replica(shared, "a")
+        replica.start()
+        async with asyncio.timeout(60):
+            await replica.wait_working()
+        await asyncio.sleep(300)
+        assert replica.working
+        assert replica.stops == []
+        await replica.stop()
+
+    virtually(story())
 
 
 def test_a_machine_that_slept_past_the_lease_is_no_leader_from_its_first_instruction_on(
