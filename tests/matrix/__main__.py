@@ -54,20 +54,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted(set(chosen) - set(known))
     if unknown:
         parser.error(f"VERSION must be one of {', '.join(known)}, not {', '.join(unknown)}")
+    has_failed = False
     try:
-        results = [run(version) for version in chosen]
+        for version in chosen:
+            result = run(version)
+            record(result)
+            sys.stdout.write(
+                f"Kubernetes {result.kubernetes}: {result.passed} passed, {result.failed} failed, "
+                f"{result.minutes} min\n"
+            )
+            has_failed |= bool(result.failed)
     except LocalFleetError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:
         return 130
-    for each in results:
-        record(each)
-        sys.stdout.write(
-            f"Kubernetes {each.kubernetes}: {each.passed} passed, {each.failed} failed, {each.minutes} min\n"
-        )
     sys.stdout.write("Next: python -m scripts.docs_tables --update\n")
-    return 1 if any(each.failed or not each.passed for each in results) else 0
+    return int(has_failed)
 
 
 def known_versions() -> list[str]:
