@@ -60,12 +60,13 @@ class WatchSigns:
         """Judge the stream that was before this request by how long it lived."""
         if resource := self._resource_of.get(told.url.path):
             self.asked.add(resource)
-            lived = self._now() - self._began_at.get(resource, float("-inf"))
+            lived = self._now() - self._began_at.pop(resource, float("-inf"))
             if lived < SHORTEST_SECONDS:
                 await asyncio.sleep(SHORTEST_SECONDS)
             elif lived < self._longest_seconds:
                 self.show(resource)
-            self._began_at[resource] = self._now()
+            if "watch" in told.url.query:
+                self._began_at[resource] = self._now()
 
     async def _take_answer(self, _: Any, __: Any, told: aiohttp.TraceRequestEndParams) -> None:
         resource = self._resource_of.get(told.url.path)
@@ -83,7 +84,6 @@ class WatchSigns:
     async def _take_list(self, _: Any, __: Any, told: aiohttp.TraceResponseChunkReceivedParams) -> None:
         """Hear that an answer was read to its end; of watches this does not tell."""
         if (resource := self._resource_of.get(told.url.path)) and resource not in self._failing:
-            self._began_at.pop(resource, None)
             self.show(resource)
             self._on_gap()
 

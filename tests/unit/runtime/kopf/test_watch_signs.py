@@ -98,6 +98,16 @@ async def test_a_list_counts_once_it_was_read_to_its_end() -> None:
 
 
 @in_virtual_time
+async def test_a_list_that_is_cut_again_and_again_counts_for_nothing() -> None:
+    requests = Requests()
+    for _ in range(3):
+        await requests.answer(await requests.start("limit=500"))
+        await asyncio.sleep(20)
+    await requests.start("limit=500")
+    assert requests.silence == 60
+
+
+@in_virtual_time
 async def test_an_answer_that_refuses_is_no_list() -> None:
     requests = Requests()
     await asyncio.sleep(50)
