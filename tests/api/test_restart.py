@@ -162,7 +162,9 @@ async def rest(settled: Settled) -> None:
         return True
 
     # A claim whose answer came too late is given back 25 s later: until then the fleet only seems to rest.
-    await eventually(holds_what_is_named, seconds=90, what="one reservation for each address and a quarantine")
+    await eventually(
+        holds_what_is_named, seconds=90, what="one reservation for each address and a quarantine"
+    )
     await eventually(is_at_rest, seconds=60, what="the fleet to come to rest")
 
 
