@@ -23,6 +23,8 @@ class Result:
     passed: int
     failed: int
     skipped: int
+    repeated: int
+    """Tests that failed beside others and were run again, alone."""
     minutes: float
 
     @property
