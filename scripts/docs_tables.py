@@ -267,7 +267,7 @@ def _in_one_line(value: Any) -> str:
 
 def _kubernetes() -> str:
     """Return the versions of Kubernetes that tests run on: the recorded ones, and the one of `make test`."""
-    header = ("Kubernetes", "Tests", "Passed", "Failed", "Skipped", "Repeated", "Date", "Built with")
+    header = ("Kubernetes", "Tests", "Passed", "Failed", "Skipped", "Date", "Built with")
     rows = [
         (
             each.kubernetes,
@@ -275,7 +275,6 @@ def _kubernetes() -> str:
             str(each.passed),
             str(each.failed),
             str(each.skipped),
-            str(each.repeated),
             each.date,
             f"Go {each.go}",
         )
@@ -283,7 +282,7 @@ def _kubernetes() -> str:
     ]
     listings = Assets(environment={}).listings()
     (usual,) = (each.version.removeprefix("v") for each in listings if each.name == "kube-apiserver")
-    rows.append((usual, "`make test`", "–", "–", "–", "–", "each change", "–"))
+    rows.append((usual, "`make test`", "–", "–", "–", "each change", "–"))
     return render_table(header, sorted(rows, key=lambda row: [int(part) for part in row[0].split(".")]))
 
 

@@ -15,8 +15,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -28,7 +28,7 @@ from tests.matrix.results import Result, record
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "out" / "matrix"
-PARALLEL = ("--numprocesses=5", "--dist=loadgroup", "--no-loadscope-reorder", "--max-worker-restart=0")
+WORKERS = 5
 """As `make test` has: the tests wait more than they compute."""
 TESTS = "tests/api"
 """What stands on a real API server. The rest of the tests knows no version of Kubernetes."""
@@ -80,35 +80,29 @@ def known_versions() -> list[str]:
 
 
 def run(version: str) -> Result:
-    """Build one Kubernetes and run the tests on it; those that fail run once more, alone.
-
-    On a busy machine a test can miss its deadline, which says nothing of Kubernetes.
-    """
+    """Build one Kubernetes and run the tests on it."""
     environment = {**os.environ, KUBERNETES: version}
     program = Assets(environment=environment).ensure(PROGRAMS)["kube-apiserver"]
+    report = OUT / f"{version}.xml"
+    report.unlink(missing_ok=True)
     began = time.monotonic()
-    first = run_tests(environment, OUT / f"{version}.xml", *PARALLEL, "-m", "not slow", TESTS)
-    last = first
-    if first.failed and first.passed:
-        last = run_tests(environment, OUT / f"{version}-again.xml", "--last-failed", "-m", "not slow", TESTS)
+    command = [
+        *(sys.executable, "-m", "pytest", f"--numprocesses={WORKERS}", "--dist=loadgroup"),
+        *("--no-loadscope-reorder", "--max-worker-restart=0", "-m", "not slow", f"--junit-xml={report}"),
+        TESTS,
+    ]
+    code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    minutes = round((time.monotonic() - began) / 60, 1)
+    counts = read_counts(report.read_text(encoding="utf-8") if report.exists() else "<testsuites/>")
     return Result(
         **read_versions(program),
         date=datetime.now(UTC).date().isoformat(),
-        passed=first.passed + first.failed - last.failed,
-        failed=last.failed,
-        skipped=first.skipped,
-        repeated=first.failed,
-        minutes=round((time.monotonic() - began) / 60, 1),
+        passed=counts.passed,
+        # A run that ends badly for another reason (a worker died, nothing was collected) has failed too.
+        failed=counts.failed or int(code != 0),
+        skipped=counts.skipped,
+        minutes=minutes,
     )
-
-
-def run_tests(environment: Mapping[str, str], report: Path, *arguments: str) -> Counts:
-    """Run pytest; a run that ends badly for another reason (nothing was collected, say) has one failure."""
-    report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", f"--junit-xml={report}", *arguments]
-    code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-    counts = read_counts(report.read_text(encoding="utf-8") if report.exists() else "<testsuites/>")
-    return replace(counts, failed=counts.failed or int(code != 0))
 
 
 def read_counts(report: str) -> Counts:

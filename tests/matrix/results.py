@@ -23,8 +23,6 @@ class Result:
     passed: int
     failed: int
     skipped: int
-    repeated: int
-    """Tests that failed beside others and were run again, alone."""
     minutes: float
 
     @property

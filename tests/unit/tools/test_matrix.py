@@ -9,16 +9,7 @@ from localfleet.assets import KUBERNETES, Assets
 from tests.matrix.__main__ import known_versions, main, read_counts
 from tests.matrix.results import Result, read_results, record
 
-OLD = Result(
-    kubernetes="1.9.4",
-    go="1.26.8",
-    date="2026-11-24",
-    passed=400,
-    failed=0,
-    skipped=2,
-    repeated=1,
-    minutes=9.5,
-)
+OLD = Result(kubernetes="1.9.4", go="1.26.8", date="2026-11-24", passed=400, failed=0, skipped=2, minutes=9.5)
 NEW = replace(OLD, kubernetes="1.10.1", minutes=8.0)
 REPORT = """<?xml version="1.0"?>
 <testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="2" skipped="3" tests="10" time="7.0">
