@@ -133,7 +133,7 @@ class CloudProvider:
 
 
 def build_lease(options: ProviderOptions, client: KubeClient) -> LeaseLock | None:
-    """Give the Lease that the provider is elected by; None without election."""
+    """Return the Lease that the provider is elected by; None without election."""
     lease = options.lease
     if lease is None:
         return None

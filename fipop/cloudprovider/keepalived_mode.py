@@ -60,15 +60,15 @@ class KeepalivedMode:
         """Nothing is needed before the first look."""
 
     def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """Give what keeps up with the ConfigMap."""
+        """Return what keeps up with the ConfigMap."""
         return (self._follower.follow(),)
 
     def last_heard(self) -> Mapping[str, float | None]:
-        """Give the monotonic time of the watch's last sign of life."""
+        """Return the monotonic time of the watch's last sign of life."""
         return {self._options.config_map: self._follower.last_heard_at}
 
     def snapshot(self) -> ServiceSnapshot | None:
-        """Give what the metrics show."""
+        """Return what the metrics show."""
         if self._queue is None:
             return None
         return ServiceSnapshot(leading=True, waiting=len(self._refused), ledger_entries=self._held)
@@ -100,7 +100,7 @@ class KeepalivedMode:
             self._queue = None
 
     def _tell(self, made: Plan) -> None:
-        """Tell who does not get what it asks for; each once."""
+        """Report once each Service that does not get what it asks for."""
         self._held = len(made.held)
         refused = {each.service.uid: each for each in made.refusals}
         for uid, each in refused.items():
@@ -170,7 +170,7 @@ class _Looker:
             return await self._read()
 
     async def _find_gone(self, config_map: Json, served: set[str]) -> frozenset[str]:
-        """Give the uids whose Service, read after the ConfigMap, is gone or is no LoadBalancer any more."""
+        """Return the uids whose Service, read after the ConfigMap, is gone or is no LoadBalancer any more."""
         gone = set()
         for each in read_held(config_map):
             if each.uid in served:

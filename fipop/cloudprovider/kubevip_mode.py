@@ -54,7 +54,7 @@ class KubevipMode:
         await self._keys.load()
 
     def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """Give what keeps up with the two ConfigMaps."""
+        """Return what keeps up with the two ConfigMaps."""
         return self._keys.follow(), self._ledger.follow()
 
     async def work(self, client: KubeClient) -> None:
@@ -76,14 +76,14 @@ class KubevipMode:
             self._term = None
 
     def last_heard(self) -> Mapping[str, float | None]:
-        """Give the monotonic time of each watch's last sign of life."""
+        """Return the monotonic time of each watch's last sign of life."""
         return {
             self._options.config_map: self._keys.last_heard_at,
             LEDGER_NAME: self._ledger.last_heard_at,
         }
 
     def snapshot(self) -> ServiceSnapshot | None:
-        """Give what the metrics show; None while this replica does not work."""
+        """Return what the metrics show; None while this replica does not work."""
         return self._term.snapshot() if self._term is not None else None
 
     def _keys_changed(self, keys: PoolKeys) -> None:

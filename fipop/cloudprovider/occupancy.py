@@ -48,7 +48,7 @@ class Occupancy:
         self.refresh({side.uid for side in (change.old, change.new) if side is not None})
 
     def entries_of(self, uid: str) -> Mapping[Address, Entry]:
-        """Give what the ledger says of a Service."""
+        """Return what the ledger says of a Service."""
         return self._entries.get(uid, {})
 
     def has_clash(self, uid: str, address: Address) -> bool:

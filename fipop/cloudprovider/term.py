@@ -126,7 +126,7 @@ class ProviderTerm:
         self._ledger.take(obj)
 
     def snapshot(self) -> ServiceSnapshot:
-        """Give what the metrics show."""
+        """Return what the metrics show."""
         return ServiceSnapshot(
             leading=True,
             pools=tuple(self._pool_samples()),

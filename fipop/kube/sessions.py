@@ -78,7 +78,7 @@ class SharedSession:
         )
 
     def lend(self) -> aiohttp.ClientSession:
-        """Give the session, opened by whoever comes first. It is not the borrower's to close."""
+        """Return the session, opened by whoever comes first. It is not the borrower's to close."""
         if self._session is None:
             self._session = open_session(local_addresses_allowed=self._local_addresses_allowed)
         return self._session

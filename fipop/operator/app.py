@@ -264,7 +264,7 @@ class Operator:
         return self._process.judge(silences=self._silences(), is_loaded=self._relister.loaded)
 
     def _silences(self) -> dict[str, float]:
-        """Give for how long each watch has shown no life, that of the settings too."""
+        """Return for how long each watch has shown no life, that of the settings too."""
         if self._working_since is None:
             return {}
         heard = self._configuration.last_heard_at
@@ -282,7 +282,7 @@ class Operator:
         )
 
     def _last_read_time(self) -> float | None:
-        """Give the Unix time when the API server read an object last."""
+        """Return the Unix time when the API server read an object last."""
         since = self._process.reads.since_read
         return None if since is None else time.time() - since
 

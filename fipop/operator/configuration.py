@@ -105,11 +105,11 @@ class Configuration:
         return await self._client.get(CONFIG_MAPS, name, namespace=self._namespace)
 
     def complain(self, reason: str, message: str) -> None:
-        """Tell people, by an event on the ConfigMap, that it asks for what cannot be had."""
+        """Record an event on the ConfigMap: an option cannot take effect."""
         self.tell(reason, message, is_warning=True)
 
     def tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
-        """Tell people by an event on the ConfigMap."""
+        """Record an event on the ConfigMap."""
         if self._about is not None:
             kind = EventType.WARNING if is_warning else EventType.NORMAL
             self._events.record(self._about, kind, reason, message)
@@ -128,7 +128,7 @@ class Configuration:
                 listener(before, self.settings)
 
     def _report(self, config_map: Mapping[str, Any]) -> None:
-        """Tell bad values and unwise ones, once each."""
+        """Report bad values and unwise ones, once each."""
         if config_map["metadata"].get("uid"):
             self._about = reference_to(CONFIG_MAPS, dict(config_map))
         for bad in self.bad_options:

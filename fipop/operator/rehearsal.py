@@ -54,11 +54,11 @@ class RehearsalClient(KubeClient):
         self.writes = 0
 
     def server_now(self) -> datetime:
-        """Give the real API server's time."""
+        """Return the real API server's time."""
         return self._real.server_now()
 
     async def get(self, resource: Resource, name: str, **options: Any) -> Json | None:
-        """Give one of our objects as it would be, any other as it is."""
+        """Return one of our objects as it would be, any other as it is."""
         if resource not in WATCHED:
             return await self._real.get(resource, name, **options)
         return self._objects.get(_key(resource, options.get("namespace"), name))
@@ -212,7 +212,7 @@ async def _until(is_reached: Callable[[], bool]) -> None:
 def _build_estate(
     client: RehearsalClient, cache: ClusterCache, namespace: str, *, allow_loopback: bool
 ) -> Estate:
-    """Give what outlives a term; its events are recorded for nobody, and it never leads, so no guest is written."""
+    """Return what outlives a term; its events are recorded for nobody, and it never leads, so no guest is written."""
     events = EventRecorder(client)
     helm = HelmRunner(_NO_PROGRAM)
     return Estate(

@@ -131,7 +131,7 @@ class Router:
         )
 
     def waiting_by_name(self, address: Address) -> list[FloatingIP]:
-        """Give who waits and names an address in its spec, the oldest first."""
+        """Return who waits and names an address in its spec, the oldest first."""
         found = (
             each for each in self.waiting.values() if address in read_addresses(each.ipaddress.split(","))
         )
@@ -142,7 +142,7 @@ class Router:
             self.queues.objects.add(Key(Kind.FLOATING_IP, *each.meta.key), delay_seconds=delay_seconds)
 
     def _waiting_for(self, address: Address) -> list[FloatingIP]:
-        """Give who waits and names an address, or might be given it: also by a range that is not known yet."""
+        """Return who waits and names an address, or might be given it: also by a range that is not known yet."""
         may_get = functools.cache(
             lambda range_name: self.cache.allocations.ranges.may_get(range_name, address)
         )

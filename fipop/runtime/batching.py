@@ -22,7 +22,7 @@ class Batcher(Generic[T, R]):
         self._working: asyncio.Task[None] | None = None
 
     async def submit(self, item: T) -> R:
-        """Give the answer for an item, with the next batch."""
+        """Return the answer for an item, with the next batch."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._pending.append((item, answer))
         if self._working is None:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def boottime() -> float:
-    """Give the seconds since boot, those of a suspended machine included: leases run on while we sleep."""
+    """Return the seconds since boot, those of a suspended machine included: leases run on while we sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -27,7 +27,7 @@ AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 
 
 class Process:
-    """What a role tells of its health, and how it starts and ends.
+    """How a role starts and ends, and the facts of its health.
 
     `config_map` is what health reads: the namespace and name of a ConfigMap that the role may get, be it there or not.
     Its steps and parts raise what the process cannot survive: RestoredStoreError, AuthorityReplacedError and
@@ -49,7 +49,7 @@ class Process:
         self._not_ready: dict[str, str] = {"start": "has not finished"}
 
     async def take_step(self, step: Callable[[], Awaitable[None]], name: str) -> None:
-        """Do a step of the start until it succeeds; why it does not is told by the log and by readiness."""
+        """Repeat a step of the start until it succeeds; the log and readiness say why it does not."""
         while True:
             try:
                 await step()
@@ -84,9 +84,9 @@ class Process:
                     raise error
 
     def judge(self, *, silences: Mapping[str, float], is_loaded: bool) -> HealthFacts:
-        """Give the facts that the probes are answered by.
+        """Return the facts that the probes decide by.
 
-        `silences` tells for how many seconds each watch has shown no life; `is_loaded`: this replica knows the whole
+        `silences` has the seconds for which each watch has shown no life. `is_loaded`: this replica knows the whole
         ledger.
         """
         return HealthFacts(

@@ -120,19 +120,19 @@ class Store(Generic[P]):
         return len(self._living)
 
     def get(self, namespace: str | None, name: str) -> P | None:
-        """Give the living object of that name."""
+        """Return the living object of that name."""
         return self._living.get((namespace or "", name))
 
     def by_uid(self, uid: str) -> P | None:
-        """Give the living object with that uid."""
+        """Return the living object with that uid."""
         return self._by_uid.get(uid)
 
     def all(self) -> tuple[P, ...]:
-        """Give all living objects, sorted by namespace and name."""
+        """Return all living objects, sorted by namespace and name."""
         return tuple(self._living[name] for name in self._order)
 
     def by_index(self, index: str, key: Hashable) -> tuple[P, ...]:
-        """Give the living objects that have `key` in the index of that name, sorted by namespace and name."""
+        """Return the living objects that have `key` in the index of that name, sorted by namespace and name."""
         bucket = self._indexes[index].get(key)
         return tuple(bucket[name] for name in sorted(bucket)) if bucket else ()
 

@@ -269,7 +269,7 @@ class WorkQueue(Generic[K]):
         self._dispatch()
 
     def _judge(self, key: K, task: asyncio.Task[RetryAfter | None]) -> tuple[Outcome, float | None]:
-        """Tell how a run ended and in how many seconds the key is looked at again (None: not by itself)."""
+        """Report how a run ended, and after how many seconds the key is run again (None: not by itself)."""
         if task.cancelled():
             # Ours: kept for whoever runs the queue next. Not ours: something inside was cancelled, a failure.
             return (

@@ -119,15 +119,15 @@ class ClusterCache:
         self.allocations = AllocationIndex(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
 
     def attach(self, listener: CacheListener) -> None:
-        """Tell one listener, and no other, of what happens from now on."""
+        """Call one listener, and no other, for each change from now on."""
         self._listener = listener
 
     def detach(self) -> None:
-        """Tell nobody any more."""
+        """Call no listener any more."""
         self._listener = None
 
     def store_of(self, resource: Resource) -> Store[Any]:
-        """Give the store of a kind that is watched."""
+        """Return the store of a kind that is watched."""
         stores: dict[Resource, Store[Any]] = {
             FLOATING_IP_RANGES: self.ranges,
             FLOATING_IPS: self.floating_ips,
@@ -139,24 +139,24 @@ class ClusterCache:
         return stores[resource]
 
     def guest_clusters(self, guest_id: str) -> tuple[ProvisioningCluster, ...]:
-        """Give the provisioning Clusters that say they are this guest: one, where all is well."""
+        """Return the provisioning Clusters that say they are this guest: one, where all is well."""
         return self.clusters.by_index(BY_GUEST_ID, guest_id)
 
     def floating_ips_of(self, namespace: str) -> tuple[FloatingIP, ...]:
-        """Give the floating IPs of a guest in their fixed order: creation, then name."""
+        """Return the floating IPs of a guest in their fixed order: creation, then name."""
         found = self.floating_ips.by_index(BY_NAMESPACE, namespace)
         return tuple(sorted(found, key=lambda fip: (fip.meta.created, fip.name)))
 
     def floating_ips_of_range(self, name: str) -> tuple[FloatingIP, ...]:
-        """Give the floating IPs that are served from a range, or name it."""
+        """Return the floating IPs that are served from a range, or name it."""
         return self.floating_ips.by_index(BY_RANGE, name)
 
     def reservations_of(self, owner: tuple[str, str]) -> tuple[Reservation, ...]:
-        """Give the reservations that name a floating IP as their owner, held and in quarantine, by name."""
+        """Return the reservations that name a floating IP as their owner, held and in quarantine, by name."""
         return self.reservations.by_index(BY_OWNER, owner)
 
     def feed(self, resource: Resource) -> Feed[Any]:
-        """Give the way by which events and lists of a kind come in."""
+        """Return the way by which events and lists of a kind come in."""
         return Feed(
             resource=resource,
             store=self.store_of(resource),
@@ -164,7 +164,7 @@ class ClusterCache:
         )
 
     def take_event(self, resource: Resource) -> Callable[[EventType, JsonView], None]:
-        """Give the callback for the events of a kind."""
+        """Return the callback for the events of a kind."""
         feed = self.feed(resource)
         if resource != FLOATING_IPS:
             return feed.take_event
@@ -182,7 +182,7 @@ class ClusterCache:
         return uid in self._deleted
 
     def get_reservation(self, name: str) -> Reservation | None:
-        """Give a reservation as it is known."""
+        """Return a reservation as it is known."""
         return self.reservations.get("", name)
 
     def take_reservation(self, answer: JsonView) -> Reservation:
@@ -210,7 +210,7 @@ class ClusterCache:
             self._take(resource, change)
 
     def age_of(self, reservation: Reservation) -> float:
-        """Give for how many seconds, at least, a reservation has been as it is: since this process saw it so."""
+        """Return for how many seconds, at least, a reservation has been as it is: since this process saw it so."""
         version, since = self._as_it_is.get(reservation.name, (-1, 0.0))
         if version != reservation.resource_version:
             since = self.monotonic()
@@ -218,7 +218,7 @@ class ClusterCache:
         return self.monotonic() - since
 
     def quarantine_seconds(self, range_name: str) -> int:
-        """Give how long addresses of a range wait; the default where the range is gone."""
+        """Return how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
         return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
 

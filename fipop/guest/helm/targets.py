@@ -48,19 +48,19 @@ class Target:
     asked: str
 
     def apply(self, settings: Settings) -> Settings:
-        """Give the settings with this target's charts and values in place of theirs."""
+        """Return the settings with this target's charts and values in place of theirs."""
         texts: dict[str, Any] = {option: self.options[option] for option in _FIELDS}
         values: dict[str, Any] = {option: parse_chart_values(self.options[option]) for option in _VALUES}
         return replace(settings, **texts, **values)
 
 
 def hash_asked(settings: Settings) -> str:
-    """Give what tells whether the options ask for something else than before."""
+    """Return what tells whether the options ask for something else than before."""
     return _hash(_texts(settings))
 
 
 def pin_versions(settings: Settings, target: Target | None) -> Settings:
-    """Give the settings with the versions that a target of the same options has resolved; mounted files have none."""
+    """Return the settings with the versions that a target of the same options has resolved; mounted files have none."""
     if target is None or target.asked != hash_asked(settings):
         return settings
     return replace(settings, **_resolve(settings, target.charts))
@@ -81,7 +81,7 @@ def build_target(settings: Settings, charts: Mapping[Role, ChartIdentity]) -> Ta
 
 
 def render_target(target: Target) -> dict[str, str]:
-    """Give the data of the ConfigMap that keeps a target."""
+    """Return the data of the ConfigMap that keeps a target."""
     charts = {
         role.value: {"name": chart.name, "version": chart.version, "content": chart.content}
         for role, chart in target.charts.items()
@@ -109,7 +109,7 @@ def parse_target(data: Mapping[str, Any]) -> Target | None:
 
 
 def _resolve(settings: Settings, charts: Mapping[Role, ChartIdentity]) -> dict[str, Any]:
-    """Give the versions that were found where none was asked for."""
+    """Return the versions that were found where none was asked for."""
     return {
         _VERSIONS[one.role]: charts[one.role].version
         for one in wanted_releases(settings)

@@ -61,7 +61,7 @@ SPEC_REVERTED_MESSAGE = (
 
 
 def decide(view: View) -> Step:
-    """Give the next step; the module's text has the rules."""
+    """Return the next step; the module's text has the rules."""
     if _inherits(view) and not view.is_live:
         return ReadAgain()
     target = find_target(view)
@@ -145,7 +145,7 @@ def _write_spec(view: View, target: Target) -> WriteSpec | None:
 
 
 def _spec_addresses(view: View, target: Target, request: Request) -> Mapping[Family, Address]:
-    """Give the addresses that the spec should name: those that are held, but no wish is written over.
+    """Return the addresses that the spec should name: those that are held, but no wish is written over.
 
     While the wish for one family is open, fipop may have changed the address of the other family, which it chose: that
     one is brought up to date. The spec is written before the status, so an address in the spec that the status does not

@@ -138,7 +138,7 @@ class QuarantineReconciler:
         return None
 
     def _until(self, reservation: Reservation) -> datetime:
-        """Give the earliest end: that written, or a day after an imported guest left and was released.
+        """Return the earliest end: that written, or a day after an imported guest left and was released.
 
         A process that did not see it leave counts from when it found it gone: the release may be long ago.
         """

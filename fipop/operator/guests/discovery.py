@@ -34,7 +34,7 @@ class WaitingGuests:
     missing: dict[str, str] = field(default_factory=dict)
 
     def waiting_for(self, name: str) -> tuple[str, ...]:
-        """Give the guests that wait for an object of that name, which is none of their own."""
+        """Return the guests that wait for an object of that name, which is none of their own."""
         return tuple(sorted(guest_id for guest_id, missing in self.missing.items() if missing == name))
 
     def forget(self, guest_id: str) -> None:
@@ -166,7 +166,7 @@ class GuestReconciler:
 
 
 def reference_to_cluster(guest: Guest) -> ObjectReference:
-    """Give the provisioning Cluster of a guest as the object of an event."""
+    """Return the provisioning Cluster of a guest as the object of an event."""
     return ObjectReference(
         api_version=PROVISIONING_CLUSTERS.api_version,
         kind=PROVISIONING_CLUSTERS.kind,

@@ -74,7 +74,7 @@ class Rollout(Protocol):
     """Who knows what may be done about the releases of a guest, and is told what was found."""
 
     def gate(self, guest: Guest) -> ReleaseGate:
-        """Give what may be done about a guest's releases now."""
+        """Return what may be done about a guest's releases now."""
 
     def note(self, guest_id: str, report: PassReport | None) -> None:
         """Take in how a pass ended; None: there could be none."""
@@ -114,7 +114,7 @@ class PassController:
     """The guests that a pass goes on over, and what was asked for meanwhile."""
 
     def held_up(self) -> frozenset[str]:
-        """Give the guests that were not written because of guests that had not answered yet, and forget them."""
+        """Return the guests that were not written because of guests that had not answered yet, and forget them."""
         held_up, self._held_up = frozenset(self._held_up), set()
         return held_up
 
@@ -204,7 +204,7 @@ class PassController:
         return (self.now() - guest.created).total_seconds()
 
     def last_pass_at(self, guest_id: str) -> float | None:
-        """Give the Unix time of the last whole pass; None before it."""
+        """Return the Unix time of the last whole pass; None before it."""
         schedule = self._schedules.get(guest_id)
         return schedule.finished_at if schedule is not None else None
 
@@ -279,7 +279,7 @@ class PassController:
             self.departures.note(guest.id, None)
 
     def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
-        """Give the guests that claim addresses which this one holds, by address."""
+        """Return the guests that claim addresses which this one holds, by address."""
         found = {each: self.conflicts.claimants(parse_address(each), but=guest_id) for each in addresses}
         return {address: claimants for address, claimants in found.items() if claimants}
 
@@ -303,7 +303,7 @@ class PassController:
             self.requests.add_guest_floating_ips(guest_id)
 
     def _next(self, retry_seconds: float | None) -> float:
-        """Give the time to the next pass: spread, so that a fleet that started together does not stay together."""
+        """Return the time to the next pass: spread, so that a fleet that started together does not stay together."""
         interval = float(self.settings().operate_guest_cluster_interval_seconds)
         if retry_seconds is not None:
             interval = min(interval, retry_seconds)

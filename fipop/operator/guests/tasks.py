@@ -16,7 +16,7 @@ from fipop.state.cache import ClusterCache
 
 
 def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
-    """Give the floating IPs whose addresses belong into the guest's ConfigMap."""
+    """Return the floating IPs whose addresses belong into the guest's ConfigMap."""
     return [
         floating_ip
         for floating_ip in cache.floating_ips_of(guest.id)
@@ -59,5 +59,5 @@ def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
 
 
 def text_of(reservations: Iterable[Reservation]) -> frozenset[str]:
-    """Give addresses in canonical form."""
+    """Return addresses in canonical form."""
     return frozenset(format_address(address_of(each)) for each in reservations)

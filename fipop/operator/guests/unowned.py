@@ -74,7 +74,7 @@ class UnownedAddresses:
         return any(any(self._giving_out(address, guest_id, ranges)) for address in addresses)
 
     def _ranges(self, guest_id: str, addresses: tuple[Address, ...]) -> tuple[FloatingIPRange, ...]:
-        """Give the ranges in which a guest's word counts; mostly it carries nothing but what it has a right to."""
+        """Return the ranges in which a guest's word counts; mostly it carries nothing but what it has a right to."""
         is_doubtful = not self.conflicts.rightful(guest_id).issuperset(addresses)
         return self.reach.ranges_for(guest_id) if is_doubtful else ()
 
@@ -100,7 +100,7 @@ class UnownedAddresses:
     def _giving_out(
         self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
     ) -> Iterator[FloatingIPRange]:
-        """Give those of the guest's ranges that would give out an address which it carries, and nobody has a right to.
+        """Yield the ranges of the guest that would assign an address which it carries, and nobody has a right to.
 
         Each is judged when its turn comes: the one before may have brought the address into quarantine.
         """
@@ -113,7 +113,7 @@ class UnownedAddresses:
                 yield each
 
     def _owner(self, guest_id: str, address: Address) -> Owner:
-        """Give who comes first when the quarantine ends: the one floating IP of the guest that asks for the address."""
+        """Return who comes first when the quarantine ends: the floating IP of the guest that asks for the address."""
         clusters = self.cache.guest_clusters(guest_id)
         asking = [
             each

@@ -38,19 +38,19 @@ class Surroundings(Protocol):
     """What a rollout asks of the rest."""
 
     def fleet(self) -> Mapping[str, Guest]:
-        """Give the guests in which fipop keeps releases now, by id."""
+        """Return the guests in which fipop keeps releases now, by id."""
 
     def wake(self, guest_id: str, *, urgent: bool) -> None:
         """Want a pass over a guest: its gate changed. Urgent: it goes back, before all other work of helm."""
 
     def tell(self, notice: Notice) -> None:
-        """Tell people by an event on kube-fip-config."""
+        """Record an event on kube-fip-config."""
 
     def annotation(self, name: str) -> str:
-        """Give an annotation of kube-fip-config; "" where there is none."""
+        """Return an annotation of kube-fip-config; "" where there is none."""
 
     def complain(self, message: str) -> None:
-        """Tell of an annotation that asks for what cannot be had."""
+        """Report an annotation that cannot take effect."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class RolloutController:
             await asyncio.sleep(TICK_SECONDS if self._is_busy() else IDLE_TICK_SECONDS)
 
     def gate(self, guest: Guest) -> ReleaseGate:
-        """Give what may be done about a guest's releases now."""
+        """Return what may be done about a guest's releases now."""
         settings = self.settings()
         is_loading = settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded
         if is_loading or settings.unknown_options:
@@ -279,7 +279,7 @@ class RolloutController:
 
 
 def _landmarks(state: RolloutState) -> object:
-    """Give what has to be written before it counts: all but times, and how far those are that go on."""
+    """Return what has to be written before it counts: all but times, and how far those are that go on."""
     moving = (Step.ADMITTED, Step.UPGRADING)
     guests = {
         guest_id: one.step if one.step not in moving else None for guest_id, one in state.guests.items()

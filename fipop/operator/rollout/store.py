@@ -35,7 +35,7 @@ class RolloutStore:
     _stable: str = ""
 
     async def load(self) -> RolloutState | None:
-        """Give the rollout; None where there is none, or nobody can read what stands there."""
+        """Return the rollout; None where there is none, or nobody can read what stands there."""
         found = await self._read(names.ROLLOUT_CONFIG_MAP)
         state = parse_state(found) if found is not None else None
         if found is not None and state is None:
@@ -44,7 +44,7 @@ class RolloutStore:
         return state
 
     async def load_targets(self) -> dict[str, Target]:
-        """Give the targets that are kept, by name."""
+        """Return the targets that are kept, by name."""
         targets = {}
         for name in self._held:
             target = parse_target(await self._read(name) or {})
