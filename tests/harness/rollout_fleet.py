@@ -24,6 +24,17 @@ from localfleet.waiting import eventually
 ROLLOUT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/fipop-rollout"
 SECRETS = "/api/v1/namespaces/kube-system/secrets"
 CANARIES = 2
+STOPPED = "Stopped"
+
+
+class RolloutStoppedError(Exception):
+    """The rollout to `target` stopped, so nothing more is to be waited for."""
+
+
+def must_go_on(head: dict[str, Any], target: str) -> None:
+    """Raise RolloutStoppedError if the rollout to `target` has stopped."""
+    if head["target"] == target and head["phase"] == STOPPED:
+        raise RolloutStoppedError(head["reason"])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,13 +108,17 @@ class Fleet:
     async def until(self, phase: str, target: str = "") -> dict[str, Any]:
         async def is_so() -> dict[str, Any] | None:
             head = await self.state()
+            if phase != STOPPED:
+                must_go_on(head, target)
             return head if head["phase"] == phase and target in ("", head["target"]) else None
 
         return await eventually(is_so, seconds=self.seconds, what=f"the rollout to be {phase}")
 
-    async def wave(self, number: int) -> None:
+    async def wave(self, number: int, target: str) -> None:
         async def has_begun() -> bool:
-            return bool((await self.state())["wave"] >= number)
+            head = await self.state()
+            must_go_on(head, target)
+            return bool(head["wave"] >= number)
 
         await eventually(has_begun, seconds=self.seconds, what=f"wave {number}")
 
