@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from fipop.errors import AddressOutOfRangeError, AddressSpaceChangedError
-from fipop.ipam.addresses import format_address, parse_address
+from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.state.allocations import AllocationIndex
+from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 from tests.harness.objects import (
@@ -18,7 +18,7 @@ from tests.harness.objects import (
     held_by,
     newer,
 )
-from tests.unit.state.entries import AWAY, V4, claim_of, counts, next_free
+from tests.unit.state.entries import AWAY, claim_of, counts, next_free
 
 
 def test_a_quarantined_address_is_not_the_next_free_one() -> None:
@@ -26,7 +26,6 @@ def test_a_quarantined_address_is_not_the_next_free_one() -> None:
         ranges=[build_range("pool", "10.0.0.1-10.0.0.2")],
         reservations=[build_reservation("10.0.0.1", "me", quarantined_until="2026-03-01T12:00:00Z")],
     )
-    assert format_address(cache.allocations.next_free("pool", V4, ("c-m-1", "other"))) == "10.0.0.2"
     assert next_free(cache.allocations) == "10.0.0.2"
     assert counts(cache.allocations) == (0, 1, 1, 0)
 
@@ -113,13 +112,13 @@ def test_it_is_shut_while_a_status_names_one_of_its_name_though_the_reservation_
 
 
 @pytest.mark.parametrize(
-    "end", [AllocationIndex.settle, lambda allocations, claim: allocations.abandon(claim.owner.key)]
+    "end", [Allocations.finish_claim, lambda allocations, claim: allocations.cancel_claims(claim.owner.key)]
 )
-def test_it_is_shut_while_one_of_its_name_is_asked_for(end: Callable[[AllocationIndex, Claim], None]) -> None:
+def test_it_is_shut_while_one_of_its_name_is_asked_for(end: Callable[[Allocations, Claim], None]) -> None:
     cache = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.3")])
     claim = claim_of("10.0.0.1")
-    cache.allocations.expect(claim)
-    cache.allocations.expect(claim)
+    cache.allocations.begin_claim(claim)
+    cache.allocations.begin_claim(claim)
     cache.forget(FLOATING_IP_RANGES, cache.ranges.all()[0])
     cache.observe(FLOATING_IP_RANGES, newer(AWAY))
     assert is_shut(cache)
