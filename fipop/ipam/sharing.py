@@ -36,24 +36,24 @@ class Sharing(Allocator[OwnerT, AddressPool]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._held_by: dict[OwnerT, set[Address]] = {}
+        self._held_by: dict[OwnerT, dict[Address, AddressUser[OwnerT]]] = {}
         self._shareable: dict[int, set[Port]] = {}
         """The IPv4 addresses all of whose users allow sharing, each with the ports that are in use there."""
 
     def enter(self, address: Address, user: AddressUser[OwnerT]) -> None:
         """Add a user to an address, or change it."""
         super().enter(address, user)
-        self._held_by.setdefault(user.owner, set()).add(address)
+        self._held_by.setdefault(user.owner, {})[address] = user
         self._update_shareable(address)
 
     def leave(self, address: Address, user: AddressUser[OwnerT]) -> bool:
-        """Remove a user from an address; return whether the address is free because of that."""
-        is_free = super().leave(address, user)
-        held = self._held_by.get(user.owner, set())
-        if self.user_of(address, user.owner) is None:
-            held.discard(address)
+        """Remove exactly this user from an address; return whether the address is free because of that."""
+        held = self._held_by.get(user.owner, {})
+        if held.get(address) == user:
+            del held[address]
         if not held:
             self._held_by.pop(user.owner, None)
+        is_free = super().leave(address, user)
         self._update_shareable(address)
         return is_free
 
@@ -62,23 +62,18 @@ class Sharing(Allocator[OwnerT, AddressPool]):
         for name in [*self._pools]:
             self.remove_pool(name)
 
-    def held_by(self, owner: OwnerT) -> tuple[Address, ...]:
-        """Return the addresses of an owner, IPv4 first."""
-        return tuple(sorted(self._held_by.get(owner, ())))
-
-    def user_of(self, address: Address, owner: OwnerT) -> AddressUser[OwnerT] | None:
-        """Return what an owner is to an address; None if it is not a user of it."""
-        return next((each for each in self.users(address) if each.owner == owner), None)
+    def held_by(self, owner: OwnerT) -> Mapping[Address, AddressUser[OwnerT]]:
+        """Return the addresses of an owner, with what it is to each of them."""
+        return self._held_by.get(owner, {})
 
     def conflicting(self, address: Address, owner: OwnerT) -> tuple[OwnerT, ...]:
         """Return the users of an address with which one of them cannot share it."""
-        mine = self.user_of(address, owner)
+        mine = self.held_by(owner).get(address)
         if mine is None:
             return ()
+        others = (each for each in self.users(address) if each.owner != owner)
         return tuple(
-            other.owner
-            for other in self.users(address)
-            if other.owner != owner and not (address.family is Family.IPV4 and can_share(mine, other))
+            each.owner for each in others if address.family is Family.IPV6 or not can_share(mine, each)
         )
 
     def choose(self, request: Request[OwnerT]) -> tuple[Address, ...]:
@@ -88,7 +83,8 @@ class Sharing(Allocator[OwnerT, AddressPool]):
         """
         held = request.held
         if held is None:
-            held = {address.family: address for address in reversed(self.held_by(request.user.owner))}
+            mine = sorted(self.held_by(request.user.owner), reverse=True)
+            held = {address.family: address for address in mine}
         found: dict[Family, Address] = {}
         failures: list[IpamError] = []
         for family in _families(request, held):
