@@ -112,9 +112,8 @@ class RangesMachine(RuleBasedStateMachine):
 
     @rule(address=ADDRESSES)
     def free(self, address: Address) -> None:
-        assert (self.old.free(address) is not None) == any(
-            [self.new.leave(address, each) for each in self.new.users(address)]
-        )
+        left = [self.new.leave(address, each) for each in self.new.users(address)]
+        assert (self.old.free(address) is not None) == any(left)
 
     @invariant()
     def both_have_the_same_holders(self) -> None:
