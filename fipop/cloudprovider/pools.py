@@ -17,8 +17,8 @@ from fipop.cloudprovider.go_values import parse_bool
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.allocator import AddressPool
-from fipop.ipam.guest_pool import parse_guest_pool
 from fipop.ipam.intervals import IntervalSet
+from fipop.ipam.pool import parse_guest_pool
 
 GLOBAL = "global"
 DHCP_TEXTS = frozenset({"0.0.0.0/32", "::/128"})

@@ -54,6 +54,11 @@ class AddressUser(NamedTuple, Generic[OwnerT]):
     consents: bool = False
     """Whether its namespace allows sharing."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can share the address at all; a user without ports does not share."""
+        return self.consents and bool(self.ports)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressPool:
@@ -89,6 +94,14 @@ class Usage(NamedTuple):
         return self.used + self.free + self.quarantined
 
 
+class RangeUsage(NamedTuple):
+    """The usage of a range, whole and by family."""
+
+    whole: Usage = Usage()
+    ipv4: Usage = Usage()
+    ipv6: Usage = Usage()
+
+
 class Allocator(Generic[OwnerT, PoolT]):
     """The users of addresses, with a free list and counters for each pool and family.
 
@@ -108,13 +121,15 @@ class Allocator(Generic[OwnerT, PoolT]):
     def set_pool(self, pool: PoolT) -> None:
         """Add a pool, or change the pool of that name. Users stay as they are."""
         if self._pools.get(pool.name) != pool:
+            self.remove_pool(pool.name)
             self._pools[pool.name] = pool
-            self._drop_free_lists(pool.name)
+            self._drop_free_lists(pool)
 
     def remove_pool(self, name: str) -> None:
         """Forget a pool. Its users stay, and are not counted until it is added again."""
-        if self._pools.pop(name, None) is not None:
-            self._drop_free_lists(name)
+        former = self._pools.pop(name, None)
+        if former is not None:
+            self._drop_free_lists(former)
 
     def pool(self, name: str) -> PoolT:
         """Return a pool. Raises: RangeUnknownError."""
@@ -210,9 +225,10 @@ class Allocator(Generic[OwnerT, PoolT]):
             found = self._free_lists[family][name]
         return found
 
-    def _drop_free_lists(self, name: str) -> None:
+    def _drop_free_lists(self, changed: PoolT) -> None:
+        """Forget the free lists that a change of a pool concerns."""
         for free_lists in self._free_lists.values():
-            free_lists.pop(name, None)
+            free_lists.pop(changed.name, None)
 
 
 class _FreeList:

@@ -6,7 +6,7 @@ trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic
 
@@ -105,41 +105,32 @@ class Sharing(Allocator[OwnerT, AddressPool]):
         if not addresses:
             raise PoolFamilyMissingError(key=pool.name, family=family.label)
         self.set_pool(pool)
-        found = next(self._shared(request, family), None) or self.peek_free(pool.name, family)
+        found = self._find_shared(request, family) or self.peek_free(pool.name, family)
         if found is None:
             raise PoolExhaustedError(key=pool.name, family=family.label, total=addresses.count)
         return found
 
-    def _shared(self, request: Request[OwnerT], family: Family) -> Iterator[Address]:
-        """Yield the first address of the pool that the user can share, if there is one."""
+    def _find_shared(self, request: Request[OwnerT], family: Family) -> Address | None:
+        """Return the first address of the pool that the user can share, if there is one."""
         user, pool = request.user, request.pool
-        if family is Family.IPV4 and user.consents and user.ports:
-            values = [
-                value
-                for value, ports in self._shareable.items()
-                if user.ports.isdisjoint(ports) and value in pool.addresses.v4
-            ]
-            if values:
-                yield Address(family, max(values) if pool.descending else min(values))
+        if family is Family.IPV6 or not user.is_open:
+            return None
+        found = (value for value, ports in self._shareable.items() if user.ports.isdisjoint(ports))
+        values = [value for value in found if value in pool.addresses.v4]
+        return Address(family, (max if pool.descending else min)(values)) if values else None
 
     def _update_shareable(self, address: Address) -> None:
         if address.family is not Family.IPV4:
             return
         users = self.users(address)
         self._shareable.pop(address.value, None)
-        if users and all(each.consents and each.ports for each in users):
+        if users and all(each.is_open for each in users):
             self._shareable[address.value] = {port for each in users for port in each.ports}
 
 
 def can_share(user: AddressUser[OwnerT], other: AddressUser[OwnerT]) -> bool:
-    """Return whether both allow sharing and their ports are disjoint; a user without ports does not share."""
-    return (
-        user.consents
-        and other.consents
-        and bool(user.ports)
-        and bool(other.ports)
-        and user.ports.isdisjoint(other.ports)
-    )
+    """Return whether both allow sharing and their ports are disjoint."""
+    return user.is_open and other.is_open and user.ports.isdisjoint(other.ports)
 
 
 def _families(request: Request[OwnerT], held: Mapping[Family, Address]) -> tuple[Family, ...]:

@@ -68,11 +68,7 @@ def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> Address
     users = snapshot.cache.allocations.ranges.space(space).users(address)
     if not users:
         return _classify_unowned(snapshot, space, address)
-    named_by = (
-        snapshot.cache.floating_ips.get(*each.owner)
-        for each in users
-        if each.reason in (Reason.NAMED, Reason.WANTED)
-    )
+    named_by = (snapshot.cache.floating_ips.get(*key) for key in find_named(users))
     claimants = [each for each in named_by if each is not None]
     reservation = snapshot.cache.get_reservation(reservation_name(space, address))
     if reservation is not None:
@@ -130,6 +126,11 @@ def report_all(snapshot: ClusterSnapshot, range_name: str = "") -> Iterator[Addr
             report = classify(snapshot, space, address)
             if range_name in ("", report.range):
                 yield report
+
+
+def find_named(users: Iterable[AddressUser[OwnerKey]]) -> list[OwnerKey]:
+    """Return the floating IPs that name an address, those whose status does first."""
+    return [each.owner for each in users if each.reason in (Reason.NAMED, Reason.WANTED)]
 
 
 def find_having(users: Iterable[AddressUser[OwnerKey]]) -> set[OwnerKey]:

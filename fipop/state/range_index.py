@@ -11,8 +11,9 @@ from collections import Counter
 from fipop.api.models import FloatingIPRange, SearchOrder
 from fipop.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
 from fipop.ipam.addresses import Address, Family
+from fipop.ipam.allocator import RangeUsage
 from fipop.ipam.pool import MaskedPart, Pool, parse_pool
-from fipop.ipam.ranges import Range, RangeAllocator, RangeUsage
+from fipop.ipam.ranges import Range, RangeAllocator
 
 OwnerKey = tuple[str, str]
 
@@ -102,7 +103,11 @@ class RangeIndex:
     def sharing(self, range_name: str) -> tuple[FloatingIPRange, ...]:
         """Return a range, and those of its space that have some of its addresses too."""
         pool, space = self._pools.get(range_name), self.space_of(range_name)
-        found = (self._ranges[name] for name, other in self._pools.items() if pool and pool.overlaps(other))
+        found = (
+            self._ranges[name]
+            for name, other in self._pools.items()
+            if pool and pool.addresses & other.addresses
+        )
         return tuple(each for each in found if each.address_space == space)
 
     def may_get(self, range_name: str, address: Address) -> bool:

@@ -9,8 +9,7 @@ import pytest
 from fipop.errors import PoolSyntaxError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.allocator import AddressPool, AddressUser, Reason
-from fipop.ipam.guest_pool import parse_guest_pool
-from fipop.ipam.pool import parse_pool
+from fipop.ipam.pool import parse_guest_pool, parse_pool
 from fipop.ipam.sharing import Request, Sharing
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "pool-syntax.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fipop.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.allocator import AddressPool, AddressUser, Port, Reason
-from fipop.ipam.guest_pool import parse_guest_pool
+from fipop.ipam.pool import parse_guest_pool
 from fipop.ipam.sharing import Request, Sharing, can_share
 
 V4, V6 = Family.IPV4, Family.IPV6
