@@ -42,8 +42,7 @@ class FakeHolders:
         for text in self.free:
             if parse_address(text).family is family:
                 return parse_address(text)
-        counts = {"total": 0, "used": 0, "quarantined": 0}
-        raise RangeFullError(range_name=range_name, pool_text=POOL, family=family.label, **counts)
+        raise RangeFullError(range_name=range_name, family=family.label)
 
     def refusal(self, claim: Claim, *, is_own: bool, beside: Collection[Claim] = ()) -> Blocker | None:  # noqa: ARG002
         return None if is_own else self.refused.get(format_address(claim.address))
