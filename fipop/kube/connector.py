@@ -6,6 +6,7 @@ import asyncio
 import functools
 import io
 import socket
+from asyncio import sslproto
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,10 @@ from fipop.kube.calls import Call
 from fipop.kube.framing import FramingGuard
 from fipop.kube.limits import MIB
 from fipop.local_addresses import is_local_address
+
+# asyncio keeps a buffer of 256 KiB for each TLS connection, which is most of what a guest cluster costs. There is no
+# parameter for it. A record of TLS has at most 16 KiB (RFC 8446, section 5.1).
+sslproto.SSLProtocol.max_size = 32 * 1024
 
 TOO_LARGE = "TooLarge"
 """The reason of an ApiAnswerError where more came than is taken."""

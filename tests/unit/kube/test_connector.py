@@ -1,6 +1,8 @@
 """Connections: what cannot be opened is told, and leaves no doubt."""
 
 import asyncio
+import tracemalloc
+from asyncio import sslproto
 
 import pytest
 from aiohttp import web
@@ -61,3 +63,22 @@ async def test_cancelling_a_call_gives_its_connection_back(server):
             await call
         server.says(CONFIG_MAP)
         assert await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=2) == CONFIG_MAP
+
+
+async def test_a_connection_keeps_a_small_buffer(server):
+    # asyncio's 256 KiB for each of 2,000 guest clusters would be 500 MiB of a pod that may have far less.
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "ConfigMap", "metadata": {"name": "x"}})
+
+    server.answer = answer
+    tracemalloc.start()
+    try:
+        async with KubeClient(server.connection()) as client:
+            await client.get(CONFIG_MAPS, "x", namespace="a")
+            snapshot = tracemalloc.take_snapshot()
+    finally:
+        tracemalloc.stop()
+    buffers = [each.size for each in snapshot.traces if each.traceback[0].filename == sslproto.__file__]
+    assert buffers
+    # Of both ends, which are in this process.
+    assert sum(buffers) < 128 * 1024
