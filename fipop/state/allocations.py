@@ -146,6 +146,10 @@ class AllocationIndex:
         self._enter(space, address)
         return address
 
+    def peek_free(self, range_name: str, family: Family) -> Address:
+        """Return the next free address of a range, and change nothing; IpamError says why there is none."""
+        return self.ranges.ledger_of(range_name).next_free(range_name, family)
+
     def is_nobodys(self, range_name: str, address: Address, *, carrier: str) -> bool:
         """Whether an address of a range, be it draining or overlapped, has no reservation, no claim and no status.
 

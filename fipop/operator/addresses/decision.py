@@ -87,7 +87,7 @@ def _wait_for_gate(view: View, target: Target) -> Wait | None:
     What was told stays also until the guest is known, and until it was looked who carries what was in quarantine.
     """
     is_early = not target.claims[0].is_own if target.claims else target.awaits_guest
-    awaits_look = any(each.looked_at and each.looked_at <= view.now for each in target.blockers)
+    awaits_look = any(each.checked_at and each.checked_at <= view.now for each in target.blockers)
     is_told = view.floating_ip.status.observed_generation == view.floating_ip.meta.generation
     stays = is_told and not target.claims and (target.awaits_guest or awaits_look)
     if not stays and (view.is_gate_open or not is_early):

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 from fipop.api import names
 from fipop.api.models import FloatingIP
-from fipop.operator.addresses.blockers import Blocker
+from fipop.operator.addresses.values import Blocker
+from fipop.operator.addresses.values import GuestBinding as GuestBinding
 from fipop.rancher.discovery import choose_cluster
-from fipop.rancher.objects import ProvisioningCluster
 from fipop.state.cache import ClusterCache
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestBinding:
-    """The provisioning Cluster that a floating IP's namespace belongs to; None, with the reason, where none is."""
-
-    cluster: ProvisioningCluster | None
-    blocker: Blocker | None = None
-
-    @property
-    def cluster_name(self) -> str:
-        """The name of the provisioning Cluster, "" where there is none."""
-        return self.cluster.name if self.cluster is not None else ""
 
 
 def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
