@@ -56,13 +56,6 @@ class FreeList:
         self._position = _BEYOND * self._direction
         return None
 
-    def peek_free(self) -> int | None:
-        """Return the next free address and leave it there; None: nothing is free."""
-        value = self.next_free()
-        if value is not None:
-            self.put_back(value)
-        return value
-
     def put_back(self, value: int) -> None:
         """Make an address of the list available again; one that the walk has not met yet needs no note."""
         key = value * self._direction

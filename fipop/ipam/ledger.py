@@ -118,19 +118,6 @@ class Ledger(Generic[OwnerT]):
             raise self._exhausted(free_list, range_name, family)
         return found
 
-    def next_free(self, range_name: str, family: Family) -> Address:
-        """Return the next free address of a range in its search order, and change nothing.
-
-        Raises what `claim_next` raises.
-        """
-        free_list = self._free_list(range_name, family)
-        if free_list.closed:
-            raise errors.RangeDrainingError(range_name=range_name)
-        value = free_list.peek_free()
-        if value is None:
-            raise self._exhausted(free_list, range_name, family)
-        return Address(family, value)
-
     # Changes
 
     def claim_next(self, range_name: str, family: Family, owner: OwnerT) -> Address:

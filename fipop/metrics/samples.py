@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fipop.ipam.records import Usage
+from fipop.ipam.allocator import Usage
 
 
 class GuestEvent(StrEnum):

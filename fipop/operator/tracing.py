@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from fipop.ipam.ledger import Usage
+from fipop.ipam.allocator import Usage
 from fipop.state.cache import ClusterCache
 
 logger = logging.getLogger(__name__)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Requested, Reservation
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.ledger import Usage
+from fipop.ipam.allocator import AddressUser, Reason, Usage
 from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
-from fipop.state.allocation_entries import Entry
+from fipop.state.claims import reservation_name
+from fipop.state.range_index import OwnerKey
 
 
 class AddressState(StrEnum):
@@ -63,13 +65,18 @@ class AddressReport:
 
 def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> AddressReport:
     """Report what one address of a space is: the one rule for commands, maps and web UI."""
-    entry = snapshot.cache.allocations.ranges.space(space).entries.get(address)
-    if entry is None:
+    users = snapshot.cache.allocations.ranges.space(space).users(address)
+    if not users:
         return _classify_unowned(snapshot, space, address)
-    named_by = (snapshot.cache.floating_ips.get(*key) for key in sorted(entry.named_by))
+    named_by = (
+        snapshot.cache.floating_ips.get(*each.owner)
+        for each in users
+        if each.reason in (Reason.NAMED, Reason.WANTED)
+    )
     claimants = [each for each in named_by if each is not None]
-    if entry.reservation is not None:
-        return _classify_reserved(snapshot, entry.reservation, claimants, address)
+    reservation = snapshot.cache.get_reservation(reservation_name(space, address))
+    if reservation is not None:
+        return _classify_reserved(snapshot, reservation, claimants, address)
     remark = "named by a FloatingIP, without a reservation"
     if not snapshot.is_read(Kind.RESERVATIONS):
         remark = "named by a FloatingIP, and the reservations could not be read"
@@ -77,7 +84,7 @@ def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> Address
     return AddressReport(
         address=format_address(address),
         space=space,
-        range=entry.holder.range,
+        range=users[0].pool,
         state=AddressState.NAMED,
         owner=owner,
         contenders=tuple(contenders),
@@ -119,18 +126,16 @@ def report_holdings(snapshot: ClusterSnapshot, namespaces: Collection[str]) -> t
 def report_all(snapshot: ClusterSnapshot, range_name: str = "") -> Iterator[AddressReport]:
     """Report every address that a floating IP has, had last, or names, by space and address; of one range or of all."""
     for space in snapshot.spaces():
-        for address in sorted(snapshot.cache.allocations.ranges.space(space).entries):
+        for address in snapshot.cache.allocations.ranges.space(space).addresses():
             report = classify(snapshot, space, address)
             if range_name in ("", report.range):
                 yield report
 
 
-def find_having(entry: Entry) -> set[tuple[str, str]]:
+def find_having(users: Iterable[AddressUser[OwnerKey]]) -> set[OwnerKey]:
     """Return the floating IPs that have an address, by a reservation or by their status."""
-    having = {key for key, name in entry.named_by.items() if name.is_had}
-    if entry.reservation is not None and entry.reservation.is_held:
-        having.add(entry.reservation.owner.key)
-    return having
+    having = (Reason.RESERVED, Reason.NAMED)
+    return {each.owner for each in users if each.reason in having and each.until is None}
 
 
 def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
@@ -167,7 +172,7 @@ def _classify_reserved(
     is_given = (
         ranges.space_of(found.range) == found.space
         and ranges.problem_of(found.range) is None
-        and address.value in ranges.ledger_of(found.range).given(found.range, address.family)
+        and address.value in ranges.allocator_of(found.range).assigned(found.range, address.family)
     )
     has_range = ranges.space_of(found.range) is not None
     owner, *past = owners_of(found)
@@ -203,7 +208,7 @@ def _classify_unowned(snapshot: ClusterSnapshot, space: str, address: Address) -
         if refusal is None:
             state, range_name, remark = AddressState.FREE, found.name, ""
             break
-        is_written = address in ranges.ledger_of(found.name).range(found.name).pool.written
+        is_written = address in ranges.allocator_of(found.name).pool(found.name).source.written
         if is_written and state is AddressState.UNKNOWN:
             state, range_name, remark = AddressState.WITHHELD, found.name, str(refusal)
     return AddressReport(
@@ -336,7 +341,8 @@ def report_free(
     elif counted is not None:
         usage = counted.ipv4 if chosen is Family.IPV4 else counted.ipv6
         try:
-            addresses = ranges.ledger_of(name).peek_free(name, chosen, count)
+            ranges.peek_free(name, chosen)
+            addresses = tuple(islice(ranges.allocator_of(name).free_addresses(name, chosen), count))
         except IpamError as error:
             problem = str(error)
     is_closed = found.draining or found.meta.deleting
@@ -354,12 +360,12 @@ def report_free(
 
 
 def _count_withheld(snapshot: ClusterSnapshot, range_name: str, family: Family) -> dict[str, int]:
-    ledger = snapshot.cache.allocations.ranges.ledger_of(range_name)
-    pool = ledger.range(range_name).pool
+    allocator = snapshot.cache.allocations.ranges.allocator_of(range_name)
+    pool = allocator.pool(range_name).source
     addresses = pool.addresses.of(family).count
     counts = {
         "excluded": (pool.written & pool.excluded).of(family).count,
         "ends of CIDRs, .0 and .255": (pool.written - pool.excluded).of(family).count - addresses,
-        "of an older range": addresses - ledger.given(range_name, family).count,
+        "of an older range": addresses - allocator.assigned(range_name, family).count,
     }
     return {why: number for why, number in counts.items() if number}

@@ -256,9 +256,11 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
 
 def _judge_addresses(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for space in snapshot.spaces():
-        for address, entry in sorted(snapshot.cache.allocations.ranges.space(space).entries.items()):
-            having = sorted(find_having(entry))
-            if len(having) > 1 and entry.holder.quarantined_until is None:
+        allocator = snapshot.cache.allocations.ranges.space(space)
+        for address in allocator.addresses():
+            users = allocator.users(address)
+            having = sorted(find_having(users))
+            if len(having) > 1 and users[0].until is None:
                 text, owners = format_address(address), " and ".join("/".join(each) for each in having)
                 subject = Subject(
                     section=Section.ADDRESSES,

@@ -113,11 +113,11 @@ class _Board:
         self._snapshot = snapshot
         self._name = range_name
         ranges = snapshot.cache.allocations.ranges
-        self._pool: Pool = ranges.ledger_of(range_name).range(range_name).pool
         self._space = ranges.space_of(range_name) or ""
-        self._entries = ranges.space(self._space).entries
-        self._is_draining = ranges.ledger_of(range_name).range(range_name).draining
-        self._given = {each: ranges.ledger_of(range_name).given(range_name, each) for each in Family}
+        self._allocator = ranges.allocator_of(range_name)
+        self._pool: Pool = self._allocator.pool(range_name).source
+        self._is_draining = self._allocator.pool(range_name).draining
+        self._given = {each: self._allocator.assigned(range_name, each) for each in Family}
 
     def size_for(self, span: Interval | None) -> int:
         """Choose the smallest blocks of which there are not too many."""
@@ -153,9 +153,10 @@ class _Board:
 
     def _tally(self, size: int) -> Mapping[int, Counter[CellState]]:
         tallies: dict[int, Counter[CellState]] = {}
-        for address, entry in self._entries.items():
-            if address.family is Family.IPV4 and entry.holder.range == self._name:
-                state = CellState.HELD if entry.holder.quarantined_until is None else CellState.QUARANTINED
+        for address in self._allocator.addresses():
+            holder = self._allocator.users(address)[0]
+            if address.family is Family.IPV4 and holder.pool == self._name:
+                state = CellState.HELD if holder.until is None else CellState.QUARANTINED
                 if self.is_given(address):
                     tallies.setdefault(address.value // size, Counter())[state] += 1
         return tallies
@@ -179,9 +180,8 @@ class _Board:
 
     def _cell(self, address: Address) -> Cell:
         found = classify(self._snapshot, self._space, address)
-        entry = self._entries.get(address)
         owner = "" if found.owner is None else f"{found.owner.namespace}/{found.owner.name}".strip("/")
-        if entry is not None and len(find_having(entry)) > 1:
+        if len(find_having(self._allocator.users(address))) > 1:
             state = CellState.CONFLICT
         elif found.owner is not None and found.range == self._name:
             state = CellState.HELD if self.is_given(address) else CellState.OUT_OF_RANGE

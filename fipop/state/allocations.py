@@ -1,28 +1,41 @@
-"""The ledgers of all address spaces, kept from what the stores hold.
+"""Who uses which address of all address spaces, kept from what the stores hold.
 
-An address is used where a reservation says so, where a claim is under way, or where the status of a floating IP names
-it (a reservation that vanished must not free it). After any of the three changes its entry is made anew from all three,
-in that order: there is no other way into a ledger, so its state never depends on the order of events.
+An address is in use if a reservation assigns it, if a claim is under way, or if a floating IP names it (a reservation
+that vanished must not free it). Each of the three enters and removes its own users of the address, and what an address
+comes to follows from all of its users: so the state never depends on the order of events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, parse_address
-from fipop.state.allocation_entries import Entry, Name, Named, OwnerKey
+from fipop.ipam.allocator import AddressUser, Reason
 from fipop.state.claims import Claim
-from fipop.state.range_index import RangeIndex
+from fipop.state.range_index import OwnerKey, RangeIndex
 
 
-class AllocationIndex:
-    """Who holds which address, and what the ranges can still give out.
+class _Use(NamedTuple):
+    """A user of an address of a space."""
 
-    `on_free` is told the space and the address where one is free by now that no reservation kept from others, and
-    whether that is so because a claim came to nothing.
+    space: str
+    address: Address
+    user: AddressUser[OwnerKey]
+
+
+_Uses = frozenset[_Use]
+
+
+class Allocations:
+    """Who uses which address, and what the ranges can still assign.
+
+    `on_free` is called with the space and the address if an address is free that no reservation kept from others, and
+    with whether that is so because a claim failed.
     """
 
     def __init__(
@@ -35,8 +48,8 @@ class AllocationIndex:
         self._on_free = on_free
         self.ranges = RangeIndex()
         self._floating_ips: dict[OwnerKey, FloatingIP] = {}
-        self._named_by: dict[OwnerKey, Named] = {}
-        self._unsettled: dict[tuple[OwnerKey, Family], Claim] = {}
+        self._named_by: dict[OwnerKey, _Uses] = {}
+        self._open: dict[tuple[OwnerKey, Family], Claim] = {}
         self._failed_claimants: set[OwnerKey] = set()
 
     # What changed
@@ -46,192 +59,156 @@ class AllocationIndex:
         latest = new if new is not None else old
         assert latest is not None
         if self.ranges.change(old, new):
-            # What says nothing of its space is in that of its range, as soon as the range is known.
+            # What names no space is in that of its range, as soon as the range is known.
             for each in [each for each in self._floating_ips.values() if _range_of(each) == latest.name]:
                 self.floating_ip_changed(each, each)
 
     def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
-        """Take a reservation in; its name holds its space and address, so these are those of `old`."""
-        latest = new if new is not None else old
-        assert latest is not None
-        address = _read(latest.address)
-        if address is None:
-            return
-        self._entry(latest.space, address).reservation = new
-        for side in (new, old):
-            if side is not None:
-                self.ranges.use(side.range, side.space, 1 if side is new else -1)
-        self._enter(latest.space, address)
+        """Take in a reservation."""
+        self._replace(_uses_of_reservation(old), _uses_of_reservation(new))
 
     def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
         """Take in which addresses the status of a floating IP names.
 
         Before its first status those of its spec count, and as long as it is an object of the predecessor that was
-        never served: its guest carries them.
+        never served: its guest cluster carries them.
         """
         latest = new if new is not None else old
         assert latest is not None
         key = latest.meta.key
-        before, after = self._named_by.pop(key, frozenset()), self._named(new)
+        before, after = self._named_by.pop(key, frozenset()), self._uses_of_floating_ip(new)
         self._floating_ips.pop(key, None)
         if new is not None:
             self._floating_ips[key] = new
         if after:
             self._named_by[key] = after
-        for name in before - after:
-            self._entry(name.space, name.address).named_by.pop(key, None)
-        for name in after:
-            self._entry(name.space, name.address).named_by[key] = name
-        for name in before ^ after:
-            if name.is_had:
-                self.ranges.use(name.range, name.space, 1 if name in after else -1)
-        changed = sorted({(each.space, each.address) for each in before ^ after})
-        for space, address in [each for each in changed if self._enter(*each)]:
-            self._on_free(space, address, False)
+        for freed in self._replace(before, after):
+            self._on_free(freed.space, freed.address, False)
 
-    def expect(self, claim: Claim) -> None:
-        """Note a claim before it is asked for: nobody else chooses the address while its outcome is open."""
-        self._abandon(claim.owner.key, claim.address.family, but=claim)
+    def begin_claim(self, claim: Claim) -> None:
+        """Record a claim before it is written: no other owner gets the address while its outcome is open."""
         key = claim.owner.key, claim.address.family
-        asked_before = self._unsettled.pop(key, None)
-        if asked_before is not None:
-            self.ranges.use(asked_before.range, asked_before.space, -1)
-        self._unsettled[key] = claim
-        self.ranges.use(claim.range, claim.space, 1)
-        self._entry(claim.space, claim.address).claims[claim.owner.key] = claim.range
-        self._enter(claim.space, claim.address)
+        former, self._open[key] = self._open.get(key), claim
+        for freed in self._replace(_uses_of_claim(former), _uses_of_claim(claim)):
+            self._on_free(freed.space, freed.address, False)
 
-    def settle(self, claim: Claim) -> None:
-        """Forget a claim whose outcome is known: the reservation, if there is one, is in the store by now."""
-        if self._settle(claim):
+    def finish_claim(self, claim: Claim) -> None:
+        """Forget a claim whose outcome is known: its reservation, if there is one, is in the store."""
+        for freed in self._close(claim.owner.key, claim.address.family):
             self._failed_claimants.add(claim.owner.key)
-            self._on_free(claim.space, claim.address, True)
+            self._on_free(freed.space, freed.address, True)
 
-    def abandon(self, owner: OwnerKey) -> None:
+    def cancel_claims(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
         for family in Family:
-            self._abandon(owner, family)
+            for freed in self._close(owner, family):
+                self._on_free(freed.space, freed.address, False)
         self._failed_claimants.discard(owner)
 
     # What is so
 
     def claimants(self) -> frozenset[OwnerKey]:
-        """Give the owners of claims whose outcome is open."""
-        return frozenset(owner for owner, _ in self._unsettled)
+        """Return the owners of claims whose outcome is open."""
+        return frozenset(owner for owner, _ in self._open)
 
     def open_claims(self, namespace: str, range_name: str) -> frozenset[str]:
-        """Give the reservations that the floating IPs of a namespace ask for from a range at this moment."""
+        """Return the names of reservations that the floating IPs of a namespace claim from a range now."""
         return frozenset(
             claim.name
-            for claim in self._unsettled.values()
+            for claim in self._open.values()
             if claim.owner.namespace == namespace and claim.range == range_name
         )
 
     def is_trying_again(self, owner: OwnerKey) -> bool:
-        """Whether a claim of an owner came to nothing, and no round of its got to an end since."""
+        """Return whether a claim of an owner failed, and no reconciliation of the owner ended since."""
         return owner in self._failed_claimants
 
     def unsettled(self, owner: OwnerKey, range_name: str, family: Family) -> Address | None:
-        """Give the address of a claim whose outcome is unknown: it is asked for again before any other."""
-        claim = self._unsettled.get((owner, family))
+        """Return the address of a claim whose outcome is unknown: it is claimed again before any other."""
+        claim = self._open.get((owner, family))
         return claim.address if claim is not None and claim.range == range_name else None
 
-    def next_free(self, range_name: str, family: Family, owner: OwnerKey) -> Address:
-        """Choose the next free address of a range; IpamError says why there is none."""
-        ledger = self.ranges.ledger_of(range_name)
-        address = ledger.claim_next(range_name, family, owner)
-        # Chosen is not claimed: the entry is made by `expect`, from the one place that makes entries.
-        space = self.ranges.space_of(range_name)
-        assert space is not None, "its ledger was there"
-        self._enter(space, address)
-        return address
+    def is_unowned(self, range_name: str, address: Address, *, carrier: str) -> bool:
+        """Return whether an address of a range, draining or overlapped too, has no reservation, claim or status.
 
-    def peek_free(self, range_name: str, family: Family) -> Address:
-        """Return the next free address of a range, and change nothing; IpamError says why there is none."""
-        return self.ranges.ledger_of(range_name).next_free(range_name, family)
-
-    def is_nobodys(self, range_name: str, address: Address, *, carrier: str) -> bool:
-        """Whether an address of a range, be it draining or overlapped, has no reservation, no claim and no status.
-
-        The spec of a floating IP that names it counts as an owner only where its guest carries the address.
+        The spec of a floating IP that names it counts as an owner only if it is of the guest cluster that carries it.
         """
         space = self.ranges.space_of(range_name)
         if space is None or not self.ranges.has(range_name, address):
             return False
-        entry = self.ranges.space(space).entries.get(address)
-        if entry is None:
-            return True
-        if entry.reservation is not None or entry.claims:
-            return False
-        wishes = {namespace for (namespace, _), name in entry.named_by.items() if not name.is_had}
-        return len(wishes) == len(entry.named_by) and wishes != {carrier}
+        users = self.ranges.space(space).users(address)
+        return all(each.reason is Reason.WANTED for each in users) and (
+            {each.owner[0] for each in users} != {carrier}
+        )
 
-    def is_anothers(self, space: str, address: Address, owner: OwnerKey) -> bool:
-        """Whether another floating IP has an address, or had it until its quarantine ends."""
-        entry = self.ranges.space(space).entries.get(address)
-        if entry is not None and entry.reservation is not None:
-            return entry.reservation.owner.key != owner
+    def is_held_by_other(self, space: str, address: Address, owner: OwnerKey) -> bool:
+        """Return whether another floating IP has an address, or had it until its quarantine ends."""
+        holder = next(iter(self.ranges.space(space).users(address)), None)
+        if holder is not None and holder.reason is Reason.RESERVED:
+            return holder.owner != owner
         return self.named_by_another(space, address, owner) is not None
 
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
-        """Give another floating IP whose status names an address though no reservation says so."""
-        entry = self.ranges.space(space).entries.get(address)
-        if entry is None or entry.reservation is not None:
+        """Return another floating IP whose status names an address that has no reservation."""
+        users = self.ranges.space(space).users(address)
+        if any(each.reason is Reason.RESERVED for each in users):
             return None
-        had_by = {key for key, name in entry.named_by.items() if name.is_had}
-        return min(had_by - {owner}, default=None)
+        named_by = (each.owner for each in users if each.reason is Reason.NAMED)
+        return next((each for each in named_by if each != owner), None)
 
     # How
 
-    def _named(self, floating_ip: FloatingIP | None) -> Named:
+    def _uses_of_floating_ip(self, floating_ip: FloatingIP | None) -> _Uses:
         if floating_ip is None:
             return frozenset()
-        status = floating_ip.status
-        range_name = _range_of(floating_ip)
-        space = status.address_space or self.ranges.space_of(range_name) or DEFAULT_ADDRESS_SPACE
-        is_had = bool(status.observed_generation) and not self._is_inherited(floating_ip)
-        texts = status.addresses if is_had else floating_ip.ipaddress.split(",")
-        found = (_read(text) for text in texts)
-        return frozenset(Name(space, address, range_name, is_had) for address in found if address is not None)
+        status, name = floating_ip.status, _range_of(floating_ip)
+        space = status.address_space or self.ranges.space_of(name) or DEFAULT_ADDRESS_SPACE
+        is_named = bool(status.observed_generation) and not self._is_inherited(floating_ip)
+        texts = status.addresses if is_named else floating_ip.ipaddress.split(",")
+        reason = Reason.NAMED if is_named else Reason.WANTED
+        user = AddressUser(reason, floating_ip.meta.key, name)
+        return frozenset(_Use(space, address, user) for address in _read(texts))
 
-    def _entry(self, space: str, address: Address) -> Entry:
-        return self.ranges.space(space).entries.setdefault(address, Entry())
+    def _close(self, owner: OwnerKey, family: Family) -> list[_Use]:
+        return self._replace(_uses_of_claim(self._open.pop((owner, family), None)), frozenset())
 
-    def _abandon(self, owner: OwnerKey, family: Family, *, but: Claim | None = None) -> None:
-        claim = self._unsettled.get((owner, family))
-        if claim is None or (but is not None and claim.name == but.name):
-            return
-        if self._settle(claim):
-            self._on_free(claim.space, claim.address, False)
+    def _replace(self, before: _Uses, after: _Uses) -> list[_Use]:
+        """Enter users and remove the former ones; return those whose address is free because of that, in order."""
+        for space, address, user in after - before:
+            self.ranges.space(space).enter(address, user)
+            self._count(space, user, 1)
+        freed = []
+        for each in sorted(before - after):
+            self._count(each.space, each.user, -1)
+            if self.ranges.space(each.space).leave(each.address, each.user):
+                freed.append(each)
+        return freed
 
-    def _settle(self, claim: Claim) -> bool:
-        """Forget a claim; whether that made its address free."""
-        asked_for = self._unsettled.pop((claim.owner.key, claim.address.family), None)
-        if asked_for is not None:
-            self.ranges.use(asked_for.range, asked_for.space, -1)
-        self._entry(claim.space, claim.address).claims.pop(claim.owner.key, None)
-        return self._enter(claim.space, claim.address)
+    def _count(self, space: str, user: AddressUser[OwnerKey], count: int) -> None:
+        if user.reason is not Reason.WANTED:
+            self.ranges.use(user.pool, space, count)
 
-    def _enter(self, space: str, address: Address) -> bool:
-        """Make the ledger's record of an address anew from all that is known of it; whether that made it free."""
-        there = self.ranges.space(space)
-        entry = there.entries.get(address)
-        before = there.ledger.free(address)
-        if entry is None or entry.is_empty:
-            there.entries.pop(address, None)
-            return before is not None
-        holder = entry.holder
-        there.ledger.adopt(address, holder.owner, holder.range, quarantined_until=holder.quarantined_until)
-        return False
+
+def _uses_of_reservation(found: Reservation | None) -> _Uses:
+    if found is None:
+        return frozenset()
+    user = AddressUser(Reason.RESERVED, found.owner.key, found.range, found.quarantined_until)
+    return frozenset(_Use(found.space, address, user) for address in _read((found.address,)))
+
+
+def _uses_of_claim(claim: Claim | None) -> _Uses:
+    if claim is None:
+        return frozenset()
+    user = AddressUser(Reason.CLAIMED, claim.owner.key, claim.range)
+    return frozenset({_Use(claim.space, claim.address, user)})
 
 
 def _range_of(floating_ip: FloatingIP) -> str:
-    """Give the name of the range that the addresses of a floating IP are of, or are asked for from; "" for none."""
+    """Return the name of the range that the addresses of a floating IP are of, or are wanted from; "" for none."""
     return floating_ip.status.range or floating_ip.range or ""
 
 
-def _read(text: str) -> Address | None:
-    try:
-        return parse_address(text)
-    except IpamError:
-        return None
+def _read(texts: Iterable[str]) -> Iterator[Address]:
+    for text in texts:
+        with suppress(IpamError):
+            yield parse_address(text)

@@ -32,7 +32,8 @@ from fipop.rancher.objects import (
 )
 from fipop.runtime.relist import EventType, Feed, Source
 from fipop.runtime.store import Change, Projection, Store
-from fipop.state.allocations import AllocationIndex
+from fipop.state.allocations import Allocations
+from fipop.state.claims import reservation_name
 from fipop.state.inheritance import Inheritance
 
 P = TypeVar("P", bound=Projection)
@@ -110,13 +111,13 @@ class ClusterCache:
     namespaces: Store[NamespaceInfo] = field(default_factory=lambda: Store(parse_namespace, kind="Namespace"))
     inheritance: Inheritance = field(default_factory=Inheritance)
     monotonic: Callable[[], float] = time.monotonic
-    allocations: AllocationIndex = field(init=False)
+    allocations: Allocations = field(init=False)
     _listener: CacheListener | None = None
     _deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _as_it_is: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.allocations = AllocationIndex(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
+        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
 
     def attach(self, listener: CacheListener) -> None:
         """Call one listener, and no other, for each change from now on."""
@@ -154,6 +155,11 @@ class ClusterCache:
     def reservations_of(self, owner: tuple[str, str]) -> tuple[Reservation, ...]:
         """Return the reservations that name a floating IP as their owner, held and in quarantine, by name."""
         return self.reservations.by_index(BY_OWNER, owner)
+
+    def reservations_at(self, address: Address) -> tuple[Reservation, ...]:
+        """Return the reservations of an address, in whatever space."""
+        names = (reservation_name(space, address) for space in self.allocations.ranges.spaces())
+        return tuple(filter(None, map(self.get_reservation, names)))
 
     def feed(self, resource: Resource) -> Feed[Any]:
         """Return the way by which events and lists of a kind come in."""

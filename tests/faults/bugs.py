@@ -103,7 +103,7 @@ BUGS = (
                 after="self.is_shut",
             ),
             Edit(
-                scope="AllocationIndex._named",
+                scope="Allocations._uses_of_floating_ip",
                 before="floating_ip is None",
                 after="not floating_ip or not floating_ip.status.addresses",
             ),
@@ -197,12 +197,12 @@ BUGS = (
         "whose status names it",
         Edit(
             scope="FloatingIPReconciler._claim",
-            before="self._cache.allocations.expect(claim)",
+            before="self._cache.allocations.begin_claim(claim)",
             after=(
                 "for old in self._cache.reservations_of(claim.owner.key):\n"
                 "    if old.is_held and old.name != claim.name:\n"
                 "        await self._reservation_store.quarantine(old, seconds=1)\n"
-                "self._cache.allocations.expect(claim)"
+                "self._cache.allocations.begin_claim(claim)"
             ),
         ),
     ),

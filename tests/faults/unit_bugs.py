@@ -190,8 +190,8 @@ UNIT_BUGS = (
         "names-wake-nobody",
         "who waits is not told of an address that was only named, and is free",
         Edit(
-            scope="AllocationIndex.floating_ip_changed",
-            before="self._on_free(space, address, False)",
+            scope="Allocations.floating_ip_changed",
+            before="self._on_free(freed.space, freed.address, False)",
             after="pass",
         ),
         "scenarios/test_waiting.py",

@@ -185,7 +185,7 @@ class FactSource:
         if former is not None:
             return former
         try:
-            return allocations.peek_free(found.name, family)
+            return allocations.ranges.peek_free(found.name, family)
         except IpamError as error:
             return blocker_of(error)
 

@@ -10,12 +10,12 @@ from fipop.api.conditions import Condition, ConditionType, Verdict, merge_condit
 from fipop.api.models import FloatingIPRange
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
-from fipop.ipam.ledger import RangeUsage
+from fipop.ipam.ranges import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES
 from fipop.runtime.workqueue import RetryAfter
-from fipop.state.allocations import AllocationIndex
+from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
 from fipop.texts import sentence
 
@@ -95,7 +95,7 @@ def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> s
 
 
 def build_conditions(
-    found: FloatingIPRange, allocations: AllocationIndex, usage: RangeUsage | None, unknown: str = ""
+    found: FloatingIPRange, allocations: Allocations, usage: RangeUsage | None, unknown: str = ""
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it.
 
@@ -144,7 +144,7 @@ def describe_problem(name: str, problem: IpamError) -> str:
     return f'Range "{name}" is invalid: {problem}. Correct spec.iprange or spec.exclude.'
 
 
-def describe(found: FloatingIPRange, allocations: AllocationIndex, usage: RangeUsage) -> str:
+def describe(found: FloatingIPRange, allocations: Allocations, usage: RangeUsage) -> str:
     """Return how many addresses there are, and which parts mean something else than they show."""
     notes = [f"{part.part} means {part.meaning}." for part in allocations.ranges.masked_parts(found.name)[:5]]
     if any(count.total > INT64_MAX for count in usage):

@@ -147,7 +147,7 @@ class FloatingIPReconciler:
 
     def _let_go(self, key: tuple[str, str]) -> None:
         self._written.pop(key, None)
-        self._cache.allocations.abandon(key)
+        self._cache.allocations.cancel_claims(key)
         for reservation in self._cache.reservations_of(key):
             self._callbacks.gone(reservation)
 
@@ -156,7 +156,7 @@ class FloatingIPReconciler:
             self._callbacks.blocked(blocker.reason)
         if wait.is_settled:
             # A claim that is still open was made for a wish that is no more.
-            self._cache.allocations.abandon(floating_ip.meta.key)
+            self._cache.allocations.cancel_claims(floating_ip.meta.key)
         self._callbacks.waiting(floating_ip, bool(wait.blockers) or not wait.is_settled)
         if wait.is_settled:
             self._callbacks.settled(floating_ip)
@@ -186,14 +186,14 @@ class FloatingIPReconciler:
                 await self._reservation_store.quarantine(reservation, seconds=seconds)
 
     async def _claim(self, claim: Claim, floating_ip: FloatingIP, this: _Round) -> None:
-        self._cache.allocations.expect(claim)
+        self._cache.allocations.begin_claim(claim)
         try:
             answer = await self._reservation_store.claim(claim)
         except FipopError as error:
             if not (isinstance(error, ApiError) and error.outcome_unknown):
-                self._cache.allocations.settle(claim)
+                self._cache.allocations.finish_claim(claim)
             raise
-        self._cache.allocations.settle(claim)
+        self._cache.allocations.finish_claim(claim)
         if isinstance(answer, Denied):
             this.denied[claim.name] = answer.reservation
         elif answer is not None and answer.is_new:

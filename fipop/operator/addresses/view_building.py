@@ -118,7 +118,7 @@ class ViewBuilder:
             draining=found.draining,
             restricted=find_restriction(found, guest),
             refuses=lambda address: allocations.ranges.why_refused(found.name, address),
-            is_anothers=lambda address: allocations.is_anothers(
+            is_anothers=lambda address: allocations.is_held_by_other(
                 found.address_space, address, floating_ip.meta.key
             ),
         )
@@ -138,7 +138,7 @@ class _Holders:
         if unsettled is not None:
             return unsettled
         former = self._former(family, owner, range_name)
-        return former if former is not None else allocations.next_free(range_name, family, owner.key)
+        return former if former is not None else allocations.ranges.peek_free(range_name, family)
 
     def _former(self, family: Family, owner: Owner, range_name: str) -> Address | None:
         """Give the address that the owner had from the range before; of several the one that was released last."""

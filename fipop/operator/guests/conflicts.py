@@ -47,7 +47,7 @@ class AddressConflicts:
         for address in before:
             self._carriers[address].discard(guest_id)
         rightful = self.rightful(guest_id)
-        reserved = self.cache.allocations.ranges.reservations_of
+        reserved = self.cache.reservations_at
         counting = (
             address
             for address in carried

@@ -1,6 +1,6 @@
 """A fleet whose metrics are looked at."""
 
-from fipop.ipam.records import Usage
+from fipop.ipam.allocator import Usage
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 

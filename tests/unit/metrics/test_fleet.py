@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from fipop.ipam.records import Usage
+from fipop.ipam.allocator import Usage
 from fipop.metrics.samples import FleetSnapshot, GuestEvent
 from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet
 

@@ -2,7 +2,7 @@
 
 from fipop.api.models import Owner, Requested
 from fipop.ipam.addresses import Family, format_address, parse_address
-from fipop.state.allocations import AllocationIndex
+from fipop.state.allocations import Allocations
 from fipop.state.claims import Claim
 from tests.harness.objects import (
     build_range,
@@ -11,11 +11,8 @@ from tests.harness.objects import (
 V4, V6 = Family.IPV4, Family.IPV6
 
 
-ME = ("c-m-1", "me")
-
-
-def next_free(allocations: AllocationIndex, range_name: str = "pool", family: Family = V4) -> str:
-    return format_address(allocations.next_free(range_name, family, ME))
+def next_free(allocations: Allocations, range_name: str = "pool", family: Family = V4) -> str:
+    return format_address(allocations.ranges.peek_free(range_name, family))
 
 
 def claim_of(address: str, range_name: str = "pool", owner: str = "web", space: str = "default") -> Claim:
@@ -28,7 +25,7 @@ def claim_of(address: str, range_name: str = "pool", owner: str = "web", space: 
     )
 
 
-def counts(allocations: AllocationIndex, range_name: str = "pool") -> tuple[int, int, int, int]:
+def counts(allocations: Allocations, range_name: str = "pool") -> tuple[int, int, int, int]:
     capacity = allocations.ranges.usage(range_name)
     assert capacity is not None
     whole = capacity.whole

@@ -1,6 +1,6 @@
 """Who has an address, by reservation or by a status that names it."""
 
-from fipop.ipam.addresses import format_address, parse_address
+from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES
 from tests.harness.objects import (
     build_floating_ip,
@@ -9,7 +9,7 @@ from tests.harness.objects import (
     cache_of,
     held_by,
 )
-from tests.unit.state.entries import AWAY, V4, counts, next_free
+from tests.unit.state.entries import AWAY, counts, next_free
 
 
 def test_an_address_is_used_by_its_reservation_and_by_a_status_that_names_it_without_one() -> None:
@@ -38,10 +38,10 @@ def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carr
         reservations=[build_reservation("10.0.0.4")],
     )
 
-    def is_nobodys(text: str) -> bool:
-        return cache.allocations.is_nobodys("pool", parse_address(text), carrier="c-m-1")
+    def is_unowned(text: str) -> bool:
+        return cache.allocations.is_unowned("pool", parse_address(text), carrier="c-m-1")
 
-    assert {text: is_nobodys(f"10.0.0.{text}") for text in "123456"} == {
+    assert {text: is_unowned(f"10.0.0.{text}") for text in "123456"} == {
         "1": True,
         "2": False,
         "3": False,
@@ -49,7 +49,7 @@ def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carr
         "5": True,
         "6": True,
     }
-    assert not cache.allocations.is_nobodys("pool", parse_address("10.0.1.1"), carrier="c-m-1")
+    assert not cache.allocations.is_unowned("pool", parse_address("10.0.1.1"), carrier="c-m-1")
 
 
 def test_what_says_nothing_of_its_space_is_of_that_of_its_range_whichever_is_seen_first() -> None:
@@ -57,4 +57,4 @@ def test_what_says_nothing_of_its_space_is_of_that_of_its_range_whichever_is_see
     wish = build_floating_ip("web", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1")
     cache = cache_of(floating_ips=[wish])
     cache.observe(FLOATING_IP_RANGES, AWAY)
-    assert format_address(cache.allocations.next_free("pool", V4, ("c-m-2", "x"))) == "10.0.0.2"
+    assert next_free(cache.allocations) == "10.0.0.2"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fipop.errors import RangeFullError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.state.allocations import AllocationIndex
+from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import (
     Json,
@@ -110,7 +110,7 @@ def test_the_books_after_any_history_are_those_of_a_fresh_start_with_what_is_lef
         assert _choice(cache.allocations, name) == _choice(fresh.allocations, name)
 
 
-def _choice(allocations: AllocationIndex, range_name: str) -> str:
+def _choice(allocations: Allocations, range_name: str) -> str:
     try:
         return next_free(allocations, range_name)
     except RangeFullError as error:

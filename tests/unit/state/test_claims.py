@@ -11,11 +11,11 @@ from tests.unit.state.entries import V4, claim_of, counts, next_free
 def test_an_open_claim_keeps_its_address_from_others_and_is_asked_for_again() -> None:
     allocations = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.4")]).allocations
     claim = claim_of("10.0.0.1")
-    allocations.expect(claim)
+    allocations.begin_claim(claim)
     assert next_free(allocations) == "10.0.0.2"
     assert allocations.unsettled(claim.owner.key, "pool", V4) == parse_address("10.0.0.1")
     assert allocations.unsettled(claim.owner.key, "other", V4) is None
-    allocations.settle(claim)
+    allocations.finish_claim(claim)
     assert next_free(allocations) == "10.0.0.1"
     assert allocations.unsettled(claim.owner.key, "pool", V4) is None
 
@@ -23,8 +23,8 @@ def test_an_open_claim_keeps_its_address_from_others_and_is_asked_for_again() ->
 def test_the_open_claims_of_an_owner_that_is_gone_keep_nothing() -> None:
     allocations = cache_of(ranges=[build_range("pool", "10.0.0.1,fd00::1")]).allocations
     for address in ("10.0.0.1", "fd00::1"):
-        allocations.expect(claim_of(address))
-    allocations.abandon(("c-m-1", "web"))
+        allocations.begin_claim(claim_of(address))
+    allocations.cancel_claims(("c-m-1", "web"))
     assert counts(allocations) == (0, 2, 0, 0)
 
 
@@ -32,8 +32,8 @@ def test_a_later_claim_of_the_same_family_takes_the_place_of_an_open_one() -> No
     allocations = cache_of(
         ranges=[build_range("pool", "10.0.0.1"), build_range("other", "10.1.0.1")]
     ).allocations
-    allocations.expect(claim_of("10.0.0.1"))
-    allocations.expect(claim_of("10.1.0.1", "other"))
+    allocations.begin_claim(claim_of("10.0.0.1"))
+    allocations.begin_claim(claim_of("10.1.0.1", "other"))
     assert counts(allocations) == (0, 1, 0, 0)
     assert counts(allocations, "other") == (1, 0, 0, 0)
 
@@ -43,7 +43,7 @@ def test_a_later_claim_of_the_same_address_in_another_space_takes_the_place_of_a
     allocations = cache_of(
         ranges=[build_range("pool", "10.0.0.1", addressSpace="lab"), build_range("other", "10.0.0.1")]
     ).allocations
-    allocations.expect(claim_of("10.0.0.1"))
-    allocations.expect(claim_of("10.0.0.1", space="lab"))
+    allocations.begin_claim(claim_of("10.0.0.1"))
+    allocations.begin_claim(claim_of("10.0.0.1", space="lab"))
     assert counts(allocations, "other") == (0, 1, 0, 0)
     assert counts(allocations, "pool") == (1, 0, 0, 0)

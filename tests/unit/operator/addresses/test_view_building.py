@@ -121,7 +121,7 @@ def test_what_was_denied_may_be_asked_for_again_once_its_reservation_has_changed
 
 def test_a_claim_whose_outcome_is_unknown_is_asked_for_again_before_any_other() -> None:
     bench = Bench()
-    bench.cache.allocations.expect(claim("10.0.0.3"))
+    bench.cache.allocations.begin_claim(claim("10.0.0.3"))
     assert choose(bench) == "10.0.0.3"
 
 
