@@ -130,7 +130,9 @@ class World:
             # The same address of another space is another one: a guest that moved there has it by right.
             right = {text for _, text in named[other]}
             kept = self.written.get(other, set()) & now if other != guest_id else set()
-            self.problems += [f"{slot} is in {guest_id} and in {other}" for slot in kept if slot[1] not in right]
+            self.problems += [
+                f"{slot} is in {guest_id} and in {other}" for slot in kept if slot[1] not in right
+            ]
         self.written[guest_id] = now
 
     def _plain(self) -> dict[object, object]:

@@ -12,7 +12,7 @@ from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal,
 from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
 from fipop.errors import AddressSpaceChangedError, IpamError
 from fipop.ipam.addresses import Address, Family
-from fipop.operator.addresses.range_choice import find_range, find_restriction
+from fipop.operator.addresses.range_selection import find_range, find_restriction
 from fipop.operator.addresses.ranges import describe_problem
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import (
@@ -39,17 +39,6 @@ from fipop.state.cache import BY_FORMER_OWNER, BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.claims import Claim, reservation_name
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """What only this reconciliation, or this process, knows: see `Facts` for the fields."""
-
-    is_live: bool
-    denied: Mapping[str, Reservation]
-    written: frozenset[Address]
-    write_backs: int
-    now: datetime
 
 
 def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
@@ -83,8 +72,21 @@ class FactSource:
     removal_of: Callable[[FloatingIP, ProvisioningCluster], Removal | None]
     """Returns what a status records of the removal of the releases in its guest cluster."""
 
-    def gather(self, floating_ip: FloatingIP, observed: Observed) -> Facts:
-        """Return what is known of a floating IP now."""
+    def gather(
+        self,
+        floating_ip: FloatingIP,
+        *,
+        is_live: bool,
+        denied: Mapping[str, Reservation],
+        written: frozenset[Address],
+        write_backs: int,
+        now: datetime,
+    ) -> Facts:
+        """Return what is known of a floating IP now.
+
+        The arguments are what only this reconciliation, or this process, knows: see `Facts`. `denied`: by name, the
+        reservations that the API server named as the reason why a claim failed.
+        """
         own = self.cache.reservations_of(floating_ip.meta.key)
         held = _inherit(tuple(each for each in own if each.is_held), floating_ip)
         binding = bind_guest(self.cache, floating_ip)
@@ -99,7 +101,7 @@ class FactSource:
         known = self.guests.known(floating_ip.namespace)
         return Facts(
             floating_ip=floating_ip,
-            is_live=observed.is_live,
+            is_live=is_live,
             is_inherited=self.cache.inheritance.is_inherited(floating_ip),
             owner=owner,
             own=own,
@@ -110,15 +112,15 @@ class FactSource:
             unsafe_for={each.name: self._unsafe_for(each) for each in own},
             request=request,
             range=found,
-            addresses=self._read_addresses(floating_ip, owner, held, request, found, observed.denied),
+            addresses=self._read_addresses(floating_ip, owner, held, request, found, denied),
             binding=binding,
             is_guest_known=known is not None or self.guests.glimpse(floating_ip.namespace) is None,
             observation=self.guests.observation(floating_ip.namespace),
             removal=self.removal_of(floating_ip, binding.cluster) if binding.cluster is not None else None,
             is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeFacts) else None),
-            written=observed.written,
-            write_backs=observed.write_backs,
-            now=observed.now,
+            written=written,
+            write_backs=write_backs,
+            now=now,
         )
 
     def _unsafe_for(self, reservation: Reservation) -> float:
@@ -200,7 +202,7 @@ class FactSource:
                 address.family is family
                 and (each.space, each.range) == (found.address_space, found.name)
                 and self.cache.allocations.ranges.why_refused(found.name, address) is None
-                and self.reservation_store.may_take(
+                and self.reservation_store.can_acquire(
                     each, _build_claim(each.space, address, found.name, owner)
                 )
             ):
@@ -241,7 +243,7 @@ class FactSource:
         known = self.cache.reservations.get("", name)
         # A claim of an address that is named by the spec insists on it.
         claim = replace(_build_claim(space, address, range_name, owner), insists=True)
-        is_kept = known is not None and not self.reservation_store.may_take(known, claim)
+        is_kept = known is not None and not self.reservation_store.can_acquire(known, claim)
         holder = describe_holder(known, self.carrier_of(name)) if known is not None else None
         return AddressFacts(
             refused=blocker_of(refused) if refused is not None else None,
