@@ -107,7 +107,6 @@ class LeaderTerm:
         self.unowned = UnownedAddresses(
             cache=self.cache,
             reservation_store=self.reservation_store,
-            conflicts=self.conflicts,
             reach=self.reach,
             over_limit=self.notices.tell_over_limit,
         )
@@ -186,18 +185,19 @@ class LeaderTerm:
         self.ranges = RangeReconciler(client=client, cache=cache, monotonic=cache.monotonic)
 
     def _build_floating_ips(self, estate: Estate) -> FloatingIPReconciler:
+        self.facts = FactSource(
+            cache=self.cache,
+            reservation_store=self.reservation_store,
+            gate=self.gate,
+            guests=self.guests,
+            carrier_of=self.quarantine.carrier_of,
+            removal_of=self.departures.next_record,
+        )
         return FloatingIPReconciler(
             client=estate.client,
             cache=self.cache,
             reservation_store=self.reservation_store,
-            facts=FactSource(
-                cache=self.cache,
-                reservation_store=self.reservation_store,
-                gate=self.gate,
-                guests=self.guests,
-                carrier_of=self.quarantine.carrier_of,
-                removal_of=self.departures.next_record,
-            ),
+            facts=self.facts,
             callbacks=Callbacks(
                 deciding=self.router.note_decided_on,
                 settled=self.pass_triggers.note_settled,

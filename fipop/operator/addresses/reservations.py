@@ -139,7 +139,7 @@ class ReservationStore:
             await self._look_again(known)
             if not self.can_acquire(known, claim):
                 return Taken(reservation=known)
-        wanted = _granted(known, claim, self._now())
+        wanted = build_acquired(known, claim, self._now())
         if wanted == known:
             return Acquired(reservation=known, is_new=False)
         is_new = not (known.is_held and known.owner.key == claim.owner.key)
@@ -166,27 +166,14 @@ class ReservationStore:
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
         """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
-        now = self._now()
-        past = PastOwner(
-            namespace=reservation.owner.namespace,
-            name=reservation.owner.name,
-            cluster=reservation.owner.cluster,
-            released_at=now,
-        )
-        released = replace(
-            reservation,
-            quarantined_until=_quarantine_end(now, seconds),
-            history=(past, *reservation.history)[:MAX_HISTORY],
-        )
-        quarantined = await self._replace(released)
+        quarantined = await self._replace(build_quarantined(reservation, self._now(), seconds))
         self._count_release("quarantined")
         _log_history("released", reservation)
         return quarantined
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
         """Put an address that a guest carries and nobody owns in quarantine; None where it has a reservation by now."""
-        now = self._now()
-        found = replace(_new_reservation(claim, now), quarantined_until=_quarantine_end(now, seconds))
+        found = build_unowned(claim, self._now(), seconds)
         try:
             return self._known.take_reservation(
                 await self._client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
@@ -226,7 +213,7 @@ class ReservationStore:
         )
 
     async def _create(self, claim: Claim) -> Reservation:
-        body, asked_at = render_reservation(_new_reservation(claim, self._now())), self._monotonic()
+        body, asked_at = render_reservation(build_acquired(None, claim, self._now())), self._monotonic()
         return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)
 
     async def _replace(
@@ -270,31 +257,42 @@ def _quarantine_end(now: datetime, seconds: int) -> datetime:
     return end if not end.microsecond else end.replace(microsecond=0) + timedelta(seconds=1)
 
 
-def _granted(known: Reservation, claim: Claim, now: datetime) -> Reservation:
+def build_acquired(known: Reservation | None, claim: Claim, now: datetime) -> Reservation:
+    """Build the reservation of a claim, from the one that exists."""
+    if known is None:
+        return Reservation(
+            meta=Meta(name=claim.name, uid="", resource_version=0),
+            address=explode_address(claim.address),
+            space=claim.space,
+            range=claim.range,
+            owner=claim.owner,
+            requested=claim.requested,
+            since=now,
+        )
     kept = known.is_held and known.owner.key == claim.owner.key
+    # An object that was created again under the name need not ask for what the dead one asked for.
+    stays = kept and known.owner.uid == claim.owner.uid and not claim.renames
     return replace(
         known,
         owner=claim.owner,
         range=claim.range,
-        # An object that was created again under the name need not ask for what the dead one asked for.
-        requested=known.requested
-        if kept and known.owner.uid == claim.owner.uid and not claim.renames
-        else claim.requested,
+        requested=known.requested if stays else claim.requested,
         since=known.since if kept else now,
         quarantined_until=None,
     )
 
 
-def _new_reservation(claim: Claim, now: datetime) -> Reservation:
-    return Reservation(
-        meta=Meta(name=claim.name, uid="", resource_version=0),
-        address=explode_address(claim.address),
-        space=claim.space,
-        range=claim.range,
-        owner=claim.owner,
-        requested=claim.requested,
-        since=now,
-    )
+def build_quarantined(held: Reservation, now: datetime, seconds: int) -> Reservation:
+    """Build the reservation of a released address."""
+    owner = held.owner
+    past = PastOwner(namespace=owner.namespace, name=owner.name, cluster=owner.cluster, released_at=now)
+    history = (past, *held.history)[:MAX_HISTORY]
+    return replace(held, quarantined_until=_quarantine_end(now, seconds), history=history)
+
+
+def build_unowned(claim: Claim, now: datetime, seconds: int) -> Reservation:
+    """Build the reservation of an address that a guest cluster carries and no floating IP owns."""
+    return replace(build_acquired(None, claim, now), quarantined_until=_quarantine_end(now, seconds))
 
 
 def _log_history(event: str, reservation: Reservation) -> None:
