@@ -259,20 +259,14 @@ class FamilyMissingError(IpamError):
 
 
 class RangeFullError(IpamError):
-    """No address of the family is free; total = used + quarantined then.
+    """No address of the family is free.
 
     The message has no counts: it is in the status of all waiting floating IPs, and each change is a write.
     """
 
-    def __init__(
-        self, *, range_name: str, pool_text: str, family: str, total: int, used: int, quarantined: int
-    ) -> None:
+    def __init__(self, *, range_name: str, family: str) -> None:
         self.range_name = range_name
-        self.pool_text = pool_text
         self.family = family
-        self.total = total
-        self.used = used
-        self.quarantined = quarantined
         super().__init__(
             f"range {_quote(range_name)} is full: every {family} address is held or in quarantine. "
             "Delete unused FloatingIPs or extend spec.iprange"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fipop.api import names
 from fipop.api.conditions import Condition, format_time, render_condition
 from fipop.api.models import FloatingIPStatus, GuestStatus, Owner, Reservation
-from fipop.ipam.allocator import Usage
-from fipop.ipam.ranges import RangeUsage
+from fipop.ipam.allocator import RangeUsage, Usage
 from fipop.jsons import Json
 
 INT64_MAX = 2**63 - 1

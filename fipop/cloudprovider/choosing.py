@@ -13,8 +13,9 @@ from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.services import Service, State, order_addresses
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, format_address
-from fipop.ipam.assignment import AddressPool, Request, Tenant
+from fipop.ipam.allocator import AddressPool, AddressUser
 from fipop.ipam.intervals import AddressSet
+from fipop.ipam.sharing import Request
 from fipop.texts import sentence
 
 LEDGER_FULL, LEDGER_UNKNOWN, HELD_BACK = "LedgerFull", "LedgerFormatUnknown", "PoolHeldBack"
@@ -42,7 +43,7 @@ class Refused:
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """One attempt to serve Services by one version of the ledger; what it tries is in the tenancy meanwhile."""
+    """One attempt to serve Services by one version of the ledger; what it tries is entered in `sharing` meanwhile."""
 
     occupancy: Occupancy
     held_back: Sequence[Service] = ()
@@ -98,7 +99,7 @@ class Round:
                 each in pool.addresses for each in {*answer.addresses} - known
             ):
                 name = "/".join(other.key)
-                message = f"Key {pool.key} assigns no addresses while the API server refuses writes of Service {name}."
+                message = f"Key {pool.name} assigns no addresses while the API server refuses writes of Service {name}."
                 return Refused(service=service, reason=HELD_BACK, message=message)
         return answer
 
@@ -108,42 +109,41 @@ class Round:
         return any(int(entry.version) > service.resource_version for entry in held)
 
     def _choose(self, service: Service, state: State) -> Choice | Refused:
-        occupancy, tenancy = self.occupancy, self.occupancy.tenancy
-        tenant = Tenant(ports=service.ports, consents=occupancy.keys.allows_sharing(service.namespace))
+        occupancy, sharing = self.occupancy, self.occupancy.sharing
+        user = occupancy.build_user(service.uid, service.namespace, service.ports)
         wanted = service.requested if state is State.MOVING else None
         if is_overwritten(service, occupancy.entries_of(service.uid)):
             state, wanted = State.STRIPPED, service.requested
         if wanted not in (None, DHCP):
-            tenancy.enter(wanted, service.uid, tenant)
-            clashing = tenancy.clashing(wanted, service.uid)
-            if clashing:
-                holders = occupancy.names(clashing)
+            sharing.enter(wanted, user)
+            conflicting = sharing.conflicting(wanted, service.uid)
+            if conflicting:
+                holders = occupancy.names(conflicting)
                 message = (
                     f"Address {format_address(wanted)} is in use by Service {holders}. Use another address."
                 )
                 return Refused(service=service, reason="AddressInUse", message=message)
-        return self._choose_rest(service, tenant, self._find_kept(service, state, wanted))
+        return self._choose_rest(service, user, self._find_kept(service, state, wanted))
 
     def _choose_rest(
-        self, service: Service, tenant: Tenant, kept: Mapping[Family, Address]
+        self, service: Service, user: AddressUser[str], kept: Mapping[Family, Address]
     ) -> Choice | Refused:
         """Choose for the families of which nothing is kept."""
         found = self.occupancy.keys.pool_of(service.namespace)
         key = found.key if found is not None else ""
         if DHCP in kept.values() or (found is not None and found.is_dhcp and not kept):
             return Choice(service=service, addresses=(DHCP,), pool=key)
-        pool = (found.pool if found is not None else None) or AddressPool(key=key, addresses=AddressSet())
+        pool = (found.pool if found is not None else None) or AddressPool(name=key, addresses=AddressSet())
         request = Request(
-            owner=service.uid,
+            user=user,
             pool=pool,
             policy=service.policy,
             families=service.families or (Family.IPV4,),
             is_any_family=not service.families,
-            tenant=tenant,
             held=kept,
         )
         try:
-            addresses = self.occupancy.tenancy.choose(request)
+            addresses = self.occupancy.sharing.choose(request)
         except IpamError as error:
             if found is None:
                 message = f"The ConfigMap has no pool for namespace {service.namespace}. Add a key with one."
@@ -153,7 +153,7 @@ class Round:
             )
             return Refused(service=service, reason=reason, message=message)
         for address in addresses:
-            self.occupancy.tenancy.enter(address, service.uid, tenant)
+            self.occupancy.sharing.enter(address, user)
         return Choice(service=service, addresses=order_addresses(addresses, service.families), pool=key)
 
     def _find_kept(self, service: Service, state: State, wanted: Address | None) -> dict[Family, Address]:

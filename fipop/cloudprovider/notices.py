@@ -95,17 +95,17 @@ class Notices:
 
     def look(self, service: Service) -> None:
         """Warn where an address of a Service has another holder that may not share it."""
-        tenancy = self.occupancy.tenancy
+        sharing = self.occupancy.sharing
         texts, local, neighbours = [], [], set[str]()
         for address in dict.fromkeys((*service.annotated, *filter(None, (service.requested,)))):
-            clashing = tenancy.clashing(address, service.uid)
-            neighbours.update(clashing[:MOST_NAMED])
-            if clashing:
-                holders = self.occupancy.names(clashing)
+            conflicting = sharing.conflicting(address, service.uid)
+            neighbours.update(conflicting[:MOST_NAMED])
+            if conflicting:
+                holders = self.occupancy.names(conflicting)
                 texts.append(
                     f"Address {format_address(address)} is also in use by Service {holders}. Change one."
                 )
-            elif service.is_local and is_shared(tenancy, address):
+            elif service.is_local and is_shared(sharing, address):
                 local.append(format_address(address))
         too_many = service.parts if service.parts > MOST_ADDRESSES else 0
         self._warn(service, (" ".join(texts), ", ".join(local), too_many))

@@ -8,24 +8,25 @@ from fipop.cloudprovider.ledger import Entry, Ledger
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.services import Service
 from fipop.ipam.addresses import Address, Family
-from fipop.ipam.assignment import Port, Tenancy, Tenant
+from fipop.ipam.allocator import AddressUser, Port, Reason
+from fipop.ipam.sharing import Sharing
 from fipop.runtime.store import Change, Store
 
 ServiceStore = Store[Service]
 
 MOST_NAMED = 16
-"""So many tenants of an address are told of: where a thousand have it, each would be told of all others."""
+"""How many users of an address a message names: if a thousand have it, each message would name all others."""
 
 
 class Occupancy:
-    """The tenancy of a guest's addresses, by the uids of Services.
+    """The users of a guest cluster's addresses, by the uids of Services.
 
     What the ledger says of a Service counts beside what the Service says: a write may be under way. Consent counts as
     configured now, for who comes next.
     """
 
     def __init__(self, services: ServiceStore) -> None:
-        self.tenancy = Tenancy[str]()
+        self.sharing = Sharing[str]()
         self.keys = PoolKeys({})
         self.services = services
         self._entries: Mapping[str, Mapping[Address, Entry]] = {}
@@ -33,8 +34,8 @@ class Occupancy:
     def take_keys(self, keys: PoolKeys) -> None:
         """Take in what the ConfigMap says now."""
         self.keys = keys
-        self.tenancy.forget_pools()
-        self.refresh(self._known_uids())
+        self.sharing.forget_pools()
+        self.refresh({service.uid for service in self.services.all()} | set(self._entries))
 
     def take_ledger(self, ledger: Ledger | None) -> frozenset[str]:
         """Take in the ledger; gives the uids that an address was taken from there."""
@@ -52,8 +53,8 @@ class Occupancy:
         return self._entries.get(uid, {})
 
     def has_clash(self, uid: str, address: Address) -> bool:
-        """Whether an address has a tenant that a Service may not share it with."""
-        return bool(self.tenancy.clashing(address, uid))
+        """Return whether an address has a user that a Service cannot share it with."""
+        return bool(self.sharing.conflicting(address, uid))
 
     def names(self, uids: Iterable[str]) -> str:
         """Name Services, as people know them; of many the first."""
@@ -64,28 +65,28 @@ class Occupancy:
         """Bring what is known of Services up to date; what was only tried for them is gone then."""
         for uid in uids:
             wanted = self._wanted(uid)
-            for address in self.tenancy.held_by(uid):
-                if address not in wanted:
-                    self.tenancy.leave(address, uid)
-            for address, tenant in wanted.items():
-                if self.tenancy.tenants(address).get(uid) != tenant:
-                    self.tenancy.enter(address, uid, tenant)
+            held = dict(self.sharing.held_by(uid))
+            for address in held.keys() - wanted.keys():
+                self.sharing.leave(address, held[address])
+            for address, user in wanted.items():
+                if held.get(address) != user:
+                    self.sharing.enter(address, user)
 
-    def _wanted(self, uid: str) -> dict[Address, Tenant]:
+    def build_user(self, uid: str, namespace: str, ports: frozenset[Port]) -> AddressUser[str]:
+        """Return a Service as a user of addresses, with the consent of its namespace."""
+        consents = self.keys.allows_sharing(namespace)
+        return AddressUser(Reason.RESERVED, uid, ports=ports, consents=consents)
+
+    def _wanted(self, uid: str) -> dict[Address, AddressUser[str]]:
         service, entries = self.services.by_uid(uid), self.entries_of(uid)
-        wanted: dict[Address, Tenant] = {}
+        wanted: dict[Address, AddressUser[str]] = {}
         if service is not None and service.is_holder:
-            mine = Tenant(ports=service.ports, consents=self.keys.allows_sharing(service.namespace))
-            wanted = dict.fromkeys(service.carried, mine)
+            wanted = dict.fromkeys(service.carried, self.build_user(uid, service.namespace, service.ports))
         for address, entry in entries.items():
             ports: frozenset[Port] = wanted[address].ports if address in wanted else frozenset()
             # A write that the entry stands for may be under way, with the ports that the Service had then.
-            consents = self.keys.allows_sharing(entry.namespace)
-            wanted[address] = Tenant(ports=ports | entry.ports, consents=consents)
+            wanted[address] = self.build_user(uid, entry.namespace, ports | entry.ports)
         return wanted
-
-    def _known_uids(self) -> set[str]:
-        return {service.uid for service in self.services.all()} | set(self._entries)
 
     def _name(self, uid: str) -> str:
         service = self.services.by_uid(uid)
@@ -95,6 +96,6 @@ class Occupancy:
         return f"{entry.namespace}/{entry.name}" if entry is not None else uid
 
 
-def is_shared(tenancy: Tenancy[str], address: Address) -> bool:
-    """Whether an address has more than one tenant."""
-    return address.family is Family.IPV4 and len(tenancy.tenants(address)) > 1
+def is_shared(sharing: Sharing[str], address: Address) -> bool:
+    """Return whether an IPv4 address has more than one user."""
+    return address.family is Family.IPV4 and len(sharing.users(address)) > 1

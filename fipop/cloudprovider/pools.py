@@ -16,9 +16,9 @@ from itertools import islice
 from fipop.cloudprovider.go_values import parse_bool
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family
-from fipop.ipam.assignment import AddressPool
-from fipop.ipam.guest_pool import parse_guest_pool
+from fipop.ipam.allocator import AddressPool
 from fipop.ipam.intervals import IntervalSet
+from fipop.ipam.pool import parse_guest_pool
 
 GLOBAL = "global"
 DHCP_TEXTS = frozenset({"0.0.0.0/32", "::/128"})
@@ -144,4 +144,4 @@ def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descendin
         addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips)
     except IpamError as error:
         return NamespacePool(key=key, problem=f"Key {key} is invalid: {error}.")
-    return NamespacePool(key=key, pool=AddressPool(key=key, addresses=addresses, descending=descending))
+    return NamespacePool(key=key, pool=AddressPool(name=key, addresses=addresses, descending=descending))

@@ -18,7 +18,7 @@ from fipop.api.conditions import Verdict, parse_time
 from fipop.cloudprovider.conditions import Word, read_word
 from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
-from fipop.ipam.assignment import Port
+from fipop.ipam.allocator import Port
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 
 ADDRESSES = "kube-vip.io/loadbalancerIPs"

@@ -138,7 +138,7 @@ class ProviderTerm:
 
     def _pool_samples(self) -> Iterable[PoolSample]:
         taken = {family: list[int]() for family in Family}
-        for address in self._occupancy.tenancy.addresses():
+        for address in self._occupancy.sharing.addresses():
             taken[address.family].append(address.value)
         for each in self._occupancy.keys.pools():
             if each.pool is None:

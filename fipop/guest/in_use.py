@@ -10,15 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from fipop.errors import GuestError, IpamError
-from fipop.guest.configmap.intervals import (
-    MAX_PARTS,
-    Address,
-    Interval,
-    count_parts,
-    parse_address,
-    parse_intervals,
-)
-from fipop.ipam.addresses import format_address, parse_address_key
+from fipop.ipam.addresses import Address, format_address, parse_address_key
+from fipop.ipam.pool import MAX_GUEST_PARTS, Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.texts import is_object_name
 
@@ -40,10 +33,10 @@ class Carrier:
 
 
 @dataclass(frozen=True, slots=True)
-class InUseInterval:
-    """Addresses that one object carries: a single one, or the pool that a ConfigMap describes."""
+class InUsePart:
+    """Addresses that one object carries: a single one, or a part of the pool that a ConfigMap describes."""
 
-    span: Interval
+    part: Part
     carrier: Carrier
 
 
@@ -51,27 +44,24 @@ class InUseInterval:
 class InUseAddresses:
     """All that a guest carries, in the order of its objects."""
 
-    intervals: tuple[InUseInterval, ...] = ()
+    parts: tuple[InUsePart, ...] = ()
 
-    def carrier_of(self, address: str) -> Carrier | None:
-        """Give the first object that carries the address, be it as a member of a pool."""
-        parsed = parse_address(address)
-        if parsed is None:
-            return None
-        return next((one.carrier for one in self.intervals if one.span.holds(parsed)), None)
+    def carrier_of(self, address: Address) -> Carrier | None:
+        """Return the first object that carries the address, also as a member of a pool."""
+        return next((each.carrier for each in self.parts if each.part.holds(address)), None)
 
     @property
     def single(self) -> tuple[Address, ...]:
-        """The addresses that stand there by themselves: no pool has to be counted out for them.
+        """The addresses that are written one by one, not as members of a pool.
 
         Those of ConfigMaps first, which administrators write, then those of Services; each from the lowest.
         """
         found: dict[Address, bool] = {}
-        for one in self.intervals:
-            if one.span.first == one.span.last:
-                in_service = one.carrier.kind == SERVICE
-                found[one.span.first] = found.get(one.span.first, True) and in_service
-        return tuple(sorted(found, key=lambda address: (found[address], address.version, int(address))))
+        for each in self.parts:
+            if each.part.first == each.part.last:
+                address = Address(each.part.family, each.part.first)
+                found[address] = found.get(address, True) and each.carrier.kind == SERVICE
+        return tuple(sorted(found, key=lambda address: (found[address], address)))
 
 
 class TooManyAddressesError(GuestError):
@@ -103,16 +93,16 @@ def addresses_in(
         carried = {part.strip() for text, _ in by_services for part in text.split(",")}
         entered = (text for text in _entered_in(ledger) if text not in carried)
         texts += [(text, CONFIG_MAP, ledger) for text in entered]
-    found: dict[str, tuple[InUseInterval, ...]] = {}
+    found: dict[str, tuple[InUsePart, ...]] = {}
     parts = 0
     for text, kind, item in texts:
         if text in found:
             continue
         parts += count_parts(text)
-        if parts > MAX_PARTS:
-            raise TooManyAddressesError(limit=MAX_PARTS)
+        if parts > MAX_GUEST_PARTS:
+            raise TooManyAddressesError(limit=MAX_GUEST_PARTS)
         carrier = _carrier(kind, item)
-        found[text] = tuple(InUseInterval(span, carrier) for span in parse_intervals(text))
+        found[text] = tuple(InUsePart(part, carrier) for part in parse_leniently(text))
     return InUseAddresses(tuple(chain.from_iterable(found.values())))
 
 
@@ -129,7 +119,7 @@ def parse_service(service: Json) -> Json:
         "spec": {"type": "LoadBalancer", "loadBalancerIP": spec.get("loadBalancerIP")},
         "status": {
             "loadBalancer": {
-                "ingress": [{"ip": as_mapping(one).get("ip")} for one in as_list(ingress)[:MAX_PARTS]]
+                "ingress": [{"ip": as_mapping(one).get("ip")} for one in as_list(ingress)[:MAX_GUEST_PARTS]]
             }
         },
     }

@@ -114,11 +114,6 @@ def to_ip(address: Address) -> IPv4Address | IPv6Address:
     return IPv4Address(address.value) if address.family is Family.IPV4 else IPv6Address(address.value)
 
 
-def from_ip(ip: IPv4Address | IPv6Address) -> Address:
-    """Return the address of an `ipaddress` object, by the rules of `parse_address`."""
-    return parse_address(str(ip))
-
-
 def _from_v6(value: int) -> Address:
     if MAPPED_FIRST <= value <= MAPPED_LAST:
         return Address(Family.IPV4, value - MAPPED_FIRST)

@@ -25,8 +25,6 @@ OwnerT = TypeVar("OwnerT", bound=Hashable)
 Port = tuple[int, str]
 """A port number and its protocol."""
 
-_make_address = tuple.__new__
-
 
 class Reason(enum.IntEnum):
     """Why an address is in use. The lowest reason makes its user the holder."""
@@ -53,6 +51,11 @@ class AddressUser(NamedTuple, Generic[OwnerT]):
     ports: frozenset[Port] = frozenset()
     consents: bool = False
     """Whether its namespace allows sharing."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can share the address at all; a user without ports does not share."""
+        return self.consents and bool(self.ports)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,14 @@ class Usage(NamedTuple):
         return self.used + self.free + self.quarantined
 
 
+class RangeUsage(NamedTuple):
+    """The usage of a range, whole and by family."""
+
+    whole: Usage = Usage()
+    ipv4: Usage = Usage()
+    ipv6: Usage = Usage()
+
+
 class Allocator(Generic[OwnerT, PoolT]):
     """The users of addresses, with a free list and counters for each pool and family.
 
@@ -108,13 +119,15 @@ class Allocator(Generic[OwnerT, PoolT]):
     def set_pool(self, pool: PoolT) -> None:
         """Add a pool, or change the pool of that name. Users stay as they are."""
         if self._pools.get(pool.name) != pool:
+            self.remove_pool(pool.name)
             self._pools[pool.name] = pool
-            self._drop_free_lists(pool.name)
+            self._drop_free_lists(pool)
 
     def remove_pool(self, name: str) -> None:
         """Forget a pool. Its users stay, and are not counted until it is added again."""
-        if self._pools.pop(name, None) is not None:
-            self._drop_free_lists(name)
+        former = self._pools.pop(name, None)
+        if former is not None:
+            self._drop_free_lists(former)
 
     def pool(self, name: str) -> PoolT:
         """Return a pool. Raises: RangeUnknownError."""
@@ -149,9 +162,8 @@ class Allocator(Generic[OwnerT, PoolT]):
 
         Raises: RangeUnknownError.
         """
-        free_list = self._free_lists[family].get(name) or self._free_list(name, family)
-        value = free_list.peek()
-        return None if value is None else _make_address(Address, (family, value))
+        value = self._free_list(name, family).peek()
+        return None if value is None else Address(family, value)
 
     def free_addresses(self, name: str, family: Family) -> Iterator[Address]:
         """Iterate over the free addresses of a pool in its order. Raises: RangeUnknownError."""
@@ -161,8 +173,8 @@ class Allocator(Generic[OwnerT, PoolT]):
     def enter(self, address: Address, user: AddressUser[OwnerT]) -> None:
         """Add a user to an address, in place of one with the same reason and owner."""
         before = self._users[address.family].get(address.value, ())
-        others = (each for each in before if each[:2] != user[:2])
-        self._replace(address, before, tuple(sorted((user, *others))) if before else (user,))
+        others = [each for each in before if each.owner != user.owner or each.reason is not user.reason]
+        self._replace(address, before, tuple(sorted([*others, user])) if others else (user,))
 
     def leave(self, address: Address, user: AddressUser[OwnerT]) -> bool:
         """Remove exactly this user from an address; return whether the address is free because of that."""
@@ -210,9 +222,10 @@ class Allocator(Generic[OwnerT, PoolT]):
             found = self._free_lists[family][name]
         return found
 
-    def _drop_free_lists(self, name: str) -> None:
+    def _drop_free_lists(self, changed: PoolT) -> None:
+        """Forget the free lists that a change of a pool concerns."""
         for free_lists in self._free_lists.values():
-            free_lists.pop(name, None)
+            free_lists.pop(changed.name, None)
 
 
 class _FreeList:

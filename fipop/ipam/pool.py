@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +23,11 @@ from fipop.ipam.intervals import ENDS, ORDINARY, AddressSet, IntervalSet, kind_o
 
 MAX_PARTS = 10_000
 MAX_TEXT_LENGTH = 256 * 1024
+MAX_GUEST_PARTS = 4096
+"""How many parts of the texts of one guest cluster are read at most: that takes about 50 ms."""
+
+LONGEST_WITH_ENDS = 30
+"""The longest prefix of IPv4 that has a network and a broadcast address."""
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
 _MAPPED = IntervalSet.of([(MAPPED_FIRST, MAPPED_LAST)])
@@ -71,10 +77,6 @@ class Pool:
     def __contains__(self, address: Address) -> bool:
         return address in self.addresses
 
-    def overlaps(self, other: Pool) -> bool:
-        """Return whether some address can be assigned from both."""
-        return bool(self.addresses & other.addresses)
-
     def why_withheld(self, address: Address) -> Withheld | None:
         """Return why the address is not assigned; None if it is."""
         if address in self.addresses:
@@ -97,6 +99,10 @@ class Part(NamedTuple):
     last: int
     prefix_length: int | None = None
     masked: bool = False
+
+    def holds(self, address: Address) -> bool:
+        """Return whether it has an address."""
+        return address.family is self.family and self.first <= address.value <= self.last
 
 
 def parse_pool(
@@ -149,11 +155,25 @@ def parse_parts(text: str, where: str) -> Iterator[tuple[int, str, Part]]:
             ) from None
 
 
+def count_parts(text: str) -> int:
+    """Return of how many parts a text is, which is what reading it costs."""
+    return text.count(",") + 1
+
+
+def parse_leniently(text: str) -> tuple[Part, ...]:
+    """Read a text that others write in a guest cluster, without the parts outside the grammar and those for DHCP."""
+    found = []
+    for part in text.split(","):
+        with suppress(AddressSyntaxError):
+            found.append(_parse_part(part.strip()))
+    return tuple(part for part in found if part.last > 0)
+
+
 def _check_size(text: str, where: str) -> None:
     if len(text) > MAX_TEXT_LENGTH:
         raise PoolTooLargeError(where=where, found=len(text), limit=MAX_TEXT_LENGTH, unit="characters")
-    if text.count(",") >= MAX_PARTS:
-        raise PoolTooLargeError(where=where, found=text.count(",") + 1, limit=MAX_PARTS, unit="parts")
+    if count_parts(text) > MAX_PARTS:
+        raise PoolTooLargeError(where=where, found=count_parts(text), limit=MAX_PARTS, unit="parts")
 
 
 def _parse_part(part: str) -> Part:
@@ -207,9 +227,7 @@ def parse_exclusions(texts: tuple[str, ...]) -> Iterator[Part]:
 
 
 def _without_ends(part: Part) -> Part:
-    if part.family is Family.IPV6 or part.prefix_length is None or part.prefix_length > 30:
-        return part
-    return part._replace(first=part.first + 1, last=part.last - 1)
+    return part._replace(first=part.first + 1, last=part.last - 1) if _has_ends(part) else part
 
 
 def _anycasts(parts: Iterable[Part]) -> AddressSet:
@@ -230,3 +248,48 @@ def union_of(parts: Iterable[Part]) -> AddressSet:
 
 def _cidr(part: Part) -> str:
     return f"{format_address(Address(part.family, part.first))}/{part.prefix_length}"
+
+
+# Pools of a guest cluster's ConfigMap, with the rules of kube-vip-cloud-provider
+#
+# They differ from those of a FloatingIPRange in what of a CIDR is assigned. Of an IPv6 CIDR its first address, too; of
+# an IPv4 CIDR up to /30 no x.x.x.0 and no x.x.x.255, as users write 192.168.1.0/24. With `skip_end_ips` the ends
+# go after the CIDRs were merged, so that two adjacent /30 of one /29 lose two addresses, and not four.
+
+
+def parse_guest_pool(text: str, *, exclude: str = "", skip_end_ips: bool = False) -> AddressSet:
+    """Read what a key assigns: the union of its parts, without the exclusions (a text in the same grammar).
+
+    PoolSyntaxError quotes the part and its position; PoolTooLargeError beyond the limits of `ipam.pool`.
+    """
+    parts = [part for _, _, part in parse_parts(text, "the pool")]
+    excluded = union_of(parse_exclusions((exclude,) if exclude.strip() else ()))
+    with_ends = [part for part in parts if _has_ends(part)]
+    whole = union_of(part for part in parts if not _has_ends(part))
+    merged = union_of(with_ends).v4
+    if skip_end_ips:
+        merged = IntervalSet.of(_inner(merged))
+    ordinary = IntervalSet.of(((each.first, each.last) for each in merged.intervals), ORDINARY)
+    return (whole | AddressSet(v4=ordinary)) - excluded
+
+
+def _has_ends(part: Part) -> bool:
+    """Return whether a part is a CIDR of IPv4 with a network and a broadcast address."""
+    length = part.prefix_length
+    return part.family is Family.IPV4 and length is not None and length <= LONGEST_WITH_ENDS
+
+
+def _inner(merged: IntervalSet) -> Iterator[tuple[int, int]]:
+    """Yield the CIDRs that make up a set, each without its ends."""
+    for interval in merged.intervals:
+        for first, last in _split(interval.first, interval.last):
+            yield (first + 1, last - 1) if last - first > 1 else (first, last)
+
+
+def _split(first: int, last: int) -> Iterable[tuple[int, int]]:
+    """Yield the largest aligned blocks that an interval is made of, in order."""
+    while first <= last:
+        aligned = first & -first if first else 1 << Family.IPV4.bits
+        size = min(aligned, 1 << (last + 1 - first).bit_length() - 1)
+        yield first, first + size - 1
+        first += size

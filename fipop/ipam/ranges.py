@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from fipop import errors
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.allocator import AddressPool, Allocator, OwnerT, Usage
+from fipop.ipam.allocator import AddressPool, Allocator, OwnerT, RangeUsage, Usage
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.pool import Pool
 
@@ -33,30 +32,8 @@ class Range(AddressPool):
         return self.created, self.name
 
 
-class RangeUsage(NamedTuple):
-    """The usage of a range, whole and by family."""
-
-    whole: Usage = Usage()
-    ipv4: Usage = Usage()
-    ipv6: Usage = Usage()
-
-
 class RangeAllocator(Allocator[OwnerT, Range]):
     """The ranges of one address space, and the users of its addresses."""
-
-    def set_pool(self, pool: Range) -> None:
-        """Add or change a range. Users stay as they are."""
-        if self._pools.get(pool.name) != pool:
-            self.remove_pool(pool.name)
-            super().set_pool(pool)
-            self._drop_overlapping(pool)
-
-    def remove_pool(self, name: str) -> None:
-        """Forget a range. Its users stay, and are not counted until it is added again."""
-        former = self._pools.get(name)
-        super().remove_pool(name)
-        if former is not None:
-            self._drop_overlapping(former)
 
     def conflicts(self, name: str) -> tuple[str, ...]:
         """Return the names of the older ranges, oldest first, that take addresses away from a range."""
@@ -112,25 +89,16 @@ class RangeAllocator(Allocator[OwnerT, Range]):
         older = (each for each in self._pools.values() if each.age < younger.age)
         return sorted((each for each in older if each.overlaps(younger)), key=lambda each: each.age)
 
-    def _drop_overlapping(self, changed: Range) -> None:
-        for each in self._pools.values():
+    def _drop_free_lists(self, changed: Range) -> None:
+        for each in (changed, *self._pools.values()):
             if each.overlaps(changed):
-                self._drop_free_lists(each.name)
+                super()._drop_free_lists(each)
 
     def _exhausted(self, name: str, family: Family) -> IpamError:
-        source, usage = self.pool(name).source, self.usage(name, family)
-        if family not in source.families:
-            return errors.FamilyMissingError(
-                range_name=name,
-                pool_text=source.text,
-                family=family.label,
-                families=tuple(each.label for each in source.families),
-            )
-        return errors.RangeFullError(
-            range_name=name,
-            pool_text=source.text,
-            family=family.label,
-            total=usage.total,
-            used=usage.used,
-            quarantined=usage.quarantined,
+        source = self.pool(name).source
+        if family in source.families:
+            return errors.RangeFullError(range_name=name, family=family.label)
+        families = tuple(each.label for each in source.families)
+        return errors.FamilyMissingError(
+            range_name=name, pool_text=source.text, family=family.label, families=families
         )

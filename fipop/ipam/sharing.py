@@ -6,7 +6,7 @@ trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic
 
@@ -36,24 +36,24 @@ class Sharing(Allocator[OwnerT, AddressPool]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._held_by: dict[OwnerT, set[Address]] = {}
+        self._held_by: dict[OwnerT, dict[Address, AddressUser[OwnerT]]] = {}
         self._shareable: dict[int, set[Port]] = {}
         """The IPv4 addresses all of whose users allow sharing, each with the ports that are in use there."""
 
     def enter(self, address: Address, user: AddressUser[OwnerT]) -> None:
         """Add a user to an address, or change it."""
         super().enter(address, user)
-        self._held_by.setdefault(user.owner, set()).add(address)
+        self._held_by.setdefault(user.owner, {})[address] = user
         self._update_shareable(address)
 
     def leave(self, address: Address, user: AddressUser[OwnerT]) -> bool:
-        """Remove a user from an address; return whether the address is free because of that."""
-        is_free = super().leave(address, user)
-        held = self._held_by.get(user.owner, set())
-        if self.user_of(address, user.owner) is None:
-            held.discard(address)
+        """Remove exactly this user from an address; return whether the address is free because of that."""
+        held = self._held_by.get(user.owner, {})
+        if held.get(address) == user:
+            del held[address]
         if not held:
             self._held_by.pop(user.owner, None)
+        is_free = super().leave(address, user)
         self._update_shareable(address)
         return is_free
 
@@ -62,23 +62,18 @@ class Sharing(Allocator[OwnerT, AddressPool]):
         for name in [*self._pools]:
             self.remove_pool(name)
 
-    def held_by(self, owner: OwnerT) -> tuple[Address, ...]:
-        """Return the addresses of an owner, IPv4 first."""
-        return tuple(sorted(self._held_by.get(owner, ())))
-
-    def user_of(self, address: Address, owner: OwnerT) -> AddressUser[OwnerT] | None:
-        """Return what an owner is to an address; None if it is not a user of it."""
-        return next((each for each in self.users(address) if each.owner == owner), None)
+    def held_by(self, owner: OwnerT) -> Mapping[Address, AddressUser[OwnerT]]:
+        """Return the addresses of an owner, with what it is to each of them."""
+        return self._held_by.get(owner, {})
 
     def conflicting(self, address: Address, owner: OwnerT) -> tuple[OwnerT, ...]:
         """Return the users of an address with which one of them cannot share it."""
-        mine = self.user_of(address, owner)
+        mine = self.held_by(owner).get(address)
         if mine is None:
             return ()
+        others = (each for each in self.users(address) if each.owner != owner)
         return tuple(
-            other.owner
-            for other in self.users(address)
-            if other.owner != owner and not (address.family is Family.IPV4 and can_share(mine, other))
+            each.owner for each in others if address.family is Family.IPV6 or not can_share(mine, each)
         )
 
     def choose(self, request: Request[OwnerT]) -> tuple[Address, ...]:
@@ -88,7 +83,8 @@ class Sharing(Allocator[OwnerT, AddressPool]):
         """
         held = request.held
         if held is None:
-            held = {address.family: address for address in reversed(self.held_by(request.user.owner))}
+            mine = sorted(self.held_by(request.user.owner), reverse=True)
+            held = {address.family: address for address in mine}
         found: dict[Family, Address] = {}
         failures: list[IpamError] = []
         for family in _families(request, held):
@@ -109,41 +105,32 @@ class Sharing(Allocator[OwnerT, AddressPool]):
         if not addresses:
             raise PoolFamilyMissingError(key=pool.name, family=family.label)
         self.set_pool(pool)
-        found = next(self._shared(request, family), None) or self.peek_free(pool.name, family)
+        found = self._find_shared(request, family) or self.peek_free(pool.name, family)
         if found is None:
             raise PoolExhaustedError(key=pool.name, family=family.label, total=addresses.count)
         return found
 
-    def _shared(self, request: Request[OwnerT], family: Family) -> Iterator[Address]:
-        """Yield the first address of the pool that the user can share, if there is one."""
+    def _find_shared(self, request: Request[OwnerT], family: Family) -> Address | None:
+        """Return the first address of the pool that the user can share, if there is one."""
         user, pool = request.user, request.pool
-        if family is Family.IPV4 and user.consents and user.ports:
-            values = [
-                value
-                for value, ports in self._shareable.items()
-                if user.ports.isdisjoint(ports) and value in pool.addresses.v4
-            ]
-            if values:
-                yield Address(family, max(values) if pool.descending else min(values))
+        if family is Family.IPV6 or not user.is_open:
+            return None
+        found = (value for value, ports in self._shareable.items() if user.ports.isdisjoint(ports))
+        values = [value for value in found if value in pool.addresses.v4]
+        return Address(family, (max if pool.descending else min)(values)) if values else None
 
     def _update_shareable(self, address: Address) -> None:
         if address.family is not Family.IPV4:
             return
         users = self.users(address)
         self._shareable.pop(address.value, None)
-        if users and all(each.consents and each.ports for each in users):
+        if users and all(each.is_open for each in users):
             self._shareable[address.value] = {port for each in users for port in each.ports}
 
 
 def can_share(user: AddressUser[OwnerT], other: AddressUser[OwnerT]) -> bool:
-    """Return whether both allow sharing and their ports are disjoint; a user without ports does not share."""
-    return (
-        user.consents
-        and other.consents
-        and bool(user.ports)
-        and bool(other.ports)
-        and user.ports.isdisjoint(other.ports)
-    )
+    """Return whether both allow sharing and their ports are disjoint."""
+    return user.is_open and other.is_open and user.ports.isdisjoint(other.ports)
 
 
 def _families(request: Request[OwnerT], held: Mapping[Family, Address]) -> tuple[Family, ...]:

@@ -68,12 +68,9 @@ def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> Address
     users = snapshot.cache.allocations.ranges.space(space).users(address)
     if not users:
         return _classify_unowned(snapshot, space, address)
-    named_by = (
-        snapshot.cache.floating_ips.get(*each.owner)
-        for each in users
-        if each.reason in (Reason.NAMED, Reason.WANTED)
-    )
-    claimants = [each for each in named_by if each is not None]
+    # A status or a spec names the address; reservations and claims come before them.
+    named_by = (each.owner for each in users if each.reason > Reason.CLAIMED)
+    claimants = list(filter(None, (snapshot.cache.floating_ips.get(*key) for key in named_by)))
     reservation = snapshot.cache.get_reservation(reservation_name(space, address))
     if reservation is not None:
         return _classify_reserved(snapshot, reservation, claimants, address)

@@ -258,9 +258,8 @@ def _judge_addresses(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for space in snapshot.spaces():
         allocator = snapshot.cache.allocations.ranges.space(space)
         for address in allocator.addresses():
-            users = allocator.users(address)
-            having = sorted(find_having(users))
-            if len(having) > 1 and users[0].until is None:
+            having = sorted(find_having(allocator.users(address)))
+            if len(having) > 1 and allocator.users(address)[0].until is None:
                 text, owners = format_address(address), " and ".join("/".join(each) for each in having)
                 subject = Subject(
                     section=Section.ADDRESSES,

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from fipop.api.conditions import ConditionType
 from fipop.api.models import FloatingIPRange, Reservation
 from fipop.ipam.addresses import Family
-from fipop.ipam.allocator import Usage
-from fipop.ipam.ranges import RangeUsage
+from fipop.ipam.allocator import RangeUsage, Usage
 from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
 from fipop.report.snapshot import ClusterSnapshot, Kind, read_address
 

@@ -8,7 +8,7 @@ import pytest
 from fipop import deadlines
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import ledger, occupancy, pools, services
-from fipop.guest.configmap import intervals, writer
+from fipop.guest.configmap import writer
 from fipop.guest.helm import command, door, processes
 from fipop.ipam import pool
 from fipop.kube import limits
@@ -32,7 +32,7 @@ GUEST = limits.GUEST_LIMITS
         ("Chart values", f"{MAX_YAML_BYTES // KIB} KiB"),
         ("`helmConcurrency`", f"{MAX_HELM_CONCURRENCY}"),
         ("Addresses that a guest cluster carries and no floating IP owns", f"{reach.MAX_CLAIMS} "),
-        ("Parts of a pool in the ConfigMap that are read", f"{intervals.MAX_PARTS:,}"),
+        ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
         ("Namespaces of a guest cluster that one reconciliation writes", f"{writer.MAX_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
         ("All requests of one reconciliation", f"{deadlines.GUEST_SESSION_SECONDS:g} s"),

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from fipop.guest.configmap.intervals import (
-    parse_address,
-)
+from fipop.ipam.addresses import format_address, parse_address
 
 CIDR = "cidr-"
 ALLOW_SHARE = "allow-share-"
@@ -104,11 +102,9 @@ def build_keys(wanted: Sequence[WantedAddress]) -> DesiredKeys:
 
 
 def as_cidr(address: str) -> str:
-    """Give an address as a pool of one: `10.0.0.1/32`, `fd00::1/128`."""
+    """Return an address as a pool of one: `10.0.0.1/32`, `fd00::1/128`. Raises: AddressSyntaxError."""
     parsed = parse_address(address)
-    if parsed is None:
-        raise ValueError("not an address")
-    return f"{parsed}/{parsed.max_prefixlen}"
+    return f"{format_address(parsed)}/{parsed.family.bits}"
 
 
 def _single_values(one: WantedAddress, scope: str) -> list[tuple[str, str]]:

@@ -9,21 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fipop.api import names
-from fipop.guest.configmap.intervals import (
-    MAX_PARTS,
-    Address,
-    Interval,
-    as_hosts,
-    count_parts,
-    parse_address,
-    parse_hosts,
-    parse_intervals,
-)
 from fipop.guest.configmap.keys import ALLOW_SHARE, CIDR, INTERFACE, DesiredKey, DesiredKeys
+from fipop.ipam.addresses import Address
+from fipop.ipam.pool import MAX_GUEST_PARTS, Part, count_parts, parse_leniently
 from fipop.jsons import Json
 from fipop.texts import is_namespace
 
@@ -89,7 +81,7 @@ def plan_patch(
     *,
     granted: frozenset[str],
     namespace: str,
-    max_parts: int = MAX_PARTS,
+    max_parts: int = MAX_GUEST_PARTS,
 ) -> Plan:
     """Compare a ConfigMap (None: there is none) with what is desired and give the write that settles it.
 
@@ -101,7 +93,7 @@ def plan_patch(
     book = _Book(
         data=data,
         applied=_parse_applied(applied_text),
-        granted=frozenset(address for text in granted if (address := parse_address(text)) is not None),
+        granted=_hosts(part for text in granted for part in parse_leniently(text)),
         pools=_read_pools(data, max_parts),
     )
     changes: dict[str, str | None] = {}
@@ -132,7 +124,7 @@ class _Book:
     data: Mapping[str, str]
     applied: Mapping[str, str]
     granted: frozenset[Address]
-    pools: Mapping[str, tuple[Interval, ...]]
+    pools: Mapping[str, tuple[Part, ...]]
 
     def is_ours(self, name: str) -> bool:
         value = self.data[name]
@@ -142,8 +134,9 @@ class _Book:
             return False
         if value.strip() == _PREDECESSOR_EMPTY:
             return True
-        hosts = as_hosts(self.pools.get(name, ()), count_parts(value))
-        return hosts is not None and hosts <= self.granted
+        parts = self.pools.get(name, ())
+        is_read = len(parts) == count_parts(value)
+        return is_read and all(each.first == each.last for each in parts) and _hosts(parts) <= self.granted
 
     def is_free(self, key: DesiredKey) -> bool:
         """Whether the key may be written: it is absent, ours, or we were told to overwrite it."""
@@ -156,9 +149,9 @@ class _Book:
             return True
         if not key.name.startswith(CIDR):
             return False
-        intervals = self.pools.get(key.name, ())
-        hosts = parse_hosts(key.value) or frozenset()
-        return all(any(span.holds(host) for span in intervals) for host in hosts)
+        parts = self.pools.get(key.name, ())
+        hosts = _hosts(parse_leniently(key.value))
+        return all(any(part.holds(host) for part in parts) for host in hosts)
 
     def stale(self, wanted: set[str]) -> list[str]:
         """The keys that are ours and wanted no more, in order."""
@@ -169,9 +162,14 @@ class _Book:
         ]
 
 
-def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Interval, ...]]:
+def _hosts(parts: Iterable[Part]) -> frozenset[Address]:
+    """Return the addresses of parts of one address each."""
+    return frozenset(Address(part.family, part.first) for part in parts)
+
+
+def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Part, ...]]:
     """Read the pools, the shortest first, up to a bound: whoever writes a huge one does not hide the others."""
-    pools: dict[str, tuple[Interval, ...]] = {}
+    pools: dict[str, tuple[Part, ...]] = {}
     left = max_parts
     for parts, name in sorted(
         (count_parts(value), name) for name, value in data.items() if name.startswith(CIDR)
@@ -179,7 +177,7 @@ def _read_pools(data: Mapping[str, str], max_parts: int) -> dict[str, tuple[Inte
         left -= parts
         if left < 0:
             break
-        pools[name] = parse_intervals(data[name])
+        pools[name] = parse_leniently(data[name])
     return pools
 
 

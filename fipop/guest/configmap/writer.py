@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from fipop.api import names
 from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiError, ApiNotFoundError, FipopError
-from fipop.guest.configmap.intervals import MAX_PARTS
 from fipop.guest.configmap.keys import DesiredKeys, build_keys
 from fipop.guest.configmap.plan import Patch, Plan, plan_patch
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
+from fipop.ipam.pool import MAX_GUEST_PARTS
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, NAMESPACES
@@ -54,7 +54,7 @@ async def settle_config_maps(
     by_namespace = {_namespace(item): item for item in config_maps}
     places = _find_places(by_namespace, namespace)
     # However many there are, what is read of them in one go is bounded.
-    max_parts = MAX_PARTS // len(places)
+    max_parts = MAX_GUEST_PARTS // len(places)
     permit = _Permit(task)
     changed: list[str] = []
     plan = Plan()

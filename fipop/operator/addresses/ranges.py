@@ -10,7 +10,7 @@ from fipop.api.conditions import Condition, ConditionType, Verdict, merge_condit
 from fipop.api.models import FloatingIPRange
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
-from fipop.ipam.ranges import RangeUsage
+from fipop.ipam.allocator import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES

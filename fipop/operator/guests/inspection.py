@@ -47,12 +47,12 @@ class GuestInspector:
         text = format_address(address)
         if text in self._under_way.get(guest_id, ()):
             return f"a reconciliation that can write it to guest cluster {guest_id} is running"
-        carrier = (await self.read_in_use(guest_id)).carrier_of(text)
+        carrier = (await self.read_in_use(guest_id)).carrier_of(address)
         return f"{carrier} in guest cluster {guest_id} uses {text}" if carrier else None
 
     async def carries(self, guest_id: str, address: Address) -> bool:
         """Whether a guest itself carries an address now. GuestError where it cannot be asked."""
-        return (await self.read_in_use(guest_id)).carrier_of(format_address(address)) is not None
+        return (await self.read_in_use(guest_id)).carrier_of(address) is not None
 
     async def can_be_asked(self, guest_id: str) -> bool:
         """Tell whether Rancher is connected to a guest: without a request, where its floating IPs have their ranges."""

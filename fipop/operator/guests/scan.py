@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
-from fipop.ipam.addresses import Address, from_ip
+from fipop.ipam.addresses import Address
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.unowned import LOOK_BACKOFF, UnownedAddresses
@@ -245,7 +245,7 @@ class GuestScan:
                 carried = await self._retry(lambda: self.inspector.read_in_use(guest_id))
         del self._asking[guest_id]
         if carried is not None:
-            self._seen[guest_id] = tuple(map(from_ip, carried.single))
+            self._seen[guest_id] = carried.single
             self._fresh.add(guest_id)
         # One that connects later is told of; what one answered since the last rescan stays in force.
         if is_connected is False or guest_id in self._fresh:

@@ -17,6 +17,7 @@ from fipop.errors import (
 from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, EventResult
+from fipop.ipam.addresses import parse_address
 from fipop.metrics.samples import GuestEvent
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault
@@ -263,17 +264,18 @@ async def test_services_and_config_maps_that_carry_an_address_are_named(bench: G
     bench.proxy.forget_requests()
     carried = await bench.room.look(bench.guest_id, bench.kubeconfig())
     named = {
-        address: str(carried.carrier_of(address) or "") for address in ("10.1.0.5", "10.2.0.1", "fd00::2")
+        address: str(carried.carrier_of(parse_address(address)) or "")
+        for address in ("10.1.0.5", "10.2.0.1", "fd00::2")
     }
     assert named == {
         "10.1.0.5": "ConfigMap default/kubevip",
         "10.2.0.1": "Service default/annotated",
         "fd00::2": "Service default/annotated",
     }
-    assert [str(carried.carrier_of(address)) for address in ("10.2.0.3", "10.2.0.4")] == [
+    assert [str(carried.carrier_of(parse_address(address))) for address in ("10.2.0.3", "10.2.0.4")] == [
         "Service default/legacy"
     ] * 2
-    assert carried.carrier_of("10.1.0.10") is None
+    assert carried.carrier_of(parse_address("10.1.0.10")) is None
     # Services are asked for once more if the API server cannot select them by their type, as before Kubernetes 1.31.
     paths = [each.path for each in bench.proxy.requests_of(bench.guest_id)]
     assert len([each for each in paths if each != "/api/v1/services"]) == 2

@@ -15,8 +15,7 @@ from fipop.api.rendering import (
     render_range_status,
     render_reservation,
 )
-from fipop.ipam.allocator import Usage
-from fipop.ipam.ranges import RangeUsage
+from fipop.ipam.allocator import RangeUsage, Usage
 from tests.harness.objects import build_floating_ip, build_range, build_reservation
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -538,7 +538,7 @@ async def test_of_a_service_that_names_thousands_of_addresses_sixteen_count_and_
     assert sum(map(len, entries.values())) == (33 if first == 10 else 1), (
         "what no pool gives out is not entered"
     )
-    assert len(list(provider.occupancy.tenancy.addresses())) == 17
+    assert len(list(provider.occupancy.sharing.addresses())) == 17
     assert len(memory.objects[LEDGER]["data"].__repr__()) < 8192
     told = [(name, message) for name, reason, message in provider.said.events if reason == "TooManyAddresses"]
     assert [name for name, _ in told] == ["crowd", "crowd-too"]

@@ -37,25 +37,25 @@ def other(**meta: str) -> dict[str, Any]:
 
 def test_what_a_service_carries_counts_whoever_wrote_it_and_goes_with_it() -> None:
     found, store = occupancy(build("10.0.0.1", "10.0.0.1", marked=True, finalized=True))
-    assert set(found.tenancy.tenants(X)) == {"u"}
+    assert [each.owner for each in found.sharing.users(X)] == ["u"]
     take(found, store, build(meta={"resourceVersion": "8"}))
-    assert not found.tenancy.tenants(X)
+    assert not found.sharing.users(X)
 
 
 def test_an_entry_counts_beside_the_service_for_a_write_may_be_under_way() -> None:
     found, _ = occupancy(build())
     found.take_ledger(Ledger(uid="l", version="1", entries={X: {"u": ENTRY}}))
-    assert set(found.tenancy.tenants(X)) == {"u"}
+    assert [each.owner for each in found.sharing.users(X)] == ["u"]
     assert found.entries_of("u") == {X: ENTRY}
     assert found.take_ledger(None) == {"u"}, "whose address is gone from there is told"
-    assert not found.tenancy.tenants(X)
+    assert not found.sharing.users(X)
 
 
 def test_two_may_share_where_their_ports_differ_and_their_namespaces_allow_it() -> None:
     found, _ = occupancy(build("10.0.0.1", "10.0.0.1", marked=True, finalized=True), other())
     assert found.has_clash("u", X)
     assert found.names({"o", "nobody"}) == "nobody, shop/other"
-    assert is_shared(found.tenancy, X)
+    assert is_shared(found.sharing, X)
     found.take_keys(PoolKeys({"allow-share-shop": "true"}))
     assert found.has_clash("u", X), "both want port 80"
 

@@ -8,6 +8,7 @@ import pytest
 from fipop.errors import ApiServerError, FipopError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.limits import GuestLimits
+from fipop.ipam.addresses import parse_address
 from localfleet.proxy import Fault, RancherProxy
 from localfleet.simulated import SimulatedGuest
 from tests.unit.guest.passes import add_guest
@@ -25,7 +26,7 @@ async def test_an_old_api_server_that_cannot_select_services_is_asked_for_all_of
     }
     guest.put("services", manifest)
     carried = await GuestSessions(limits).look("c-m-old", task.kubeconfig)
-    assert str(carried.carrier_of("10.0.0.9")) == "Service prod/web"
+    assert str(carried.carrier_of(parse_address("10.0.0.9"))) == "Service prod/web"
 
 
 async def test_a_look_that_gets_no_answer_says_so_and_not_that_nothing_is_carried(

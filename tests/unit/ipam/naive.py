@@ -1,4 +1,4 @@
-"""The rules of pools and ledgers over plain enumerated sets: slow, obvious, and written without the core's code."""
+"""The rules of pools and allocators over plain enumerated sets: slow, obvious, and written without the core's code."""
 
 from __future__ import annotations
 
@@ -86,18 +86,17 @@ class NaiveRange:
 
 
 @dataclass
-class NaiveRecord:
-    owner: str | None
-    range_name: str | None
+class NaiveUser:
+    pool: str
     until: datetime | None = None
 
 
 @dataclass
-class NaiveLedger:
-    """What each operation of a ledger means, by enumeration."""
+class NaiveAllocator:
+    """What each operation of an allocator means, by enumeration; users are by reason and owner."""
 
     ranges: dict[str, NaiveRange] = field(default_factory=dict)
-    records: dict[Address, NaiveRecord] = field(default_factory=dict)
+    users: dict[Address, dict[tuple[int, str], NaiveUser]] = field(default_factory=dict)
 
     def older(self, name: str) -> list[str]:
         mine = self.ranges[name]
@@ -113,21 +112,18 @@ class NaiveLedger:
         return self.ranges[name].pool - taken
 
     def next(self, name: str, family: Family) -> Address | None:
-        """The address that a claim gets; None: it is refused."""
+        """The address that is assigned next; None: there is none."""
         if self.ranges[name].draining:
             return None
         mine = [each for each in self.given_by(name) if each.family is family]
-        candidates = [each for each in mine if each not in self.records]
+        candidates = [each for each in mine if each not in self.users]
         pick = max if self.ranges[name].descending else min
         return pick(candidates, default=None)
 
     def usage(self, name: str, family: Family) -> tuple[int, int, int, int]:
         given = {each for each in self.given_by(name) if each.family is family}
-        mine = {
-            each: record
-            for each, record in self.records.items()
-            if record.range_name == name and each.family is family
-        }
-        used = sum(each in given and record.until is None for each, record in mine.items())
-        quarantined = sum(each in given and record.until is not None for each, record in mine.items())
-        return used, len(given - self.records.keys()), quarantined, len(mine.keys() - given)
+        holders = {each: users[min(users)] for each, users in self.users.items() if each.family is family}
+        mine = {each: holder for each, holder in holders.items() if holder.pool == name}
+        used = sum(each in given and holder.until is None for each, holder in mine.items())
+        quarantined = sum(each in given and holder.until is not None for each, holder in mine.items())
+        return used, len(given - self.users.keys()), quarantined, len(mine.keys() - given)

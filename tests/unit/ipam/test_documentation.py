@@ -8,9 +8,9 @@ import pytest
 
 from fipop.errors import PoolSyntaxError
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.assignment import AddressPool, Request, Tenancy, Tenant
-from fipop.ipam.guest_pool import parse_guest_pool
-from fipop.ipam.pool import parse_pool
+from fipop.ipam.allocator import AddressPool, AddressUser, Reason
+from fipop.ipam.pool import parse_guest_pool, parse_pool
+from fipop.ipam.sharing import Request, Sharing
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "pool-syntax.md").read_text(encoding="utf-8")
 
@@ -67,14 +67,14 @@ def test_each_wrong_pool_gets_the_message_that_the_page_shows(row: list[str]):
 
 
 def test_services_share_addresses_as_the_page_shows():
-    tenancy: Tenancy[str] = Tenancy()
-    pool = AddressPool(key="range-global", addresses=parse_guest_pool("10.0.0.1-10.0.0.9"))
+    sharing: Sharing[str] = Sharing()
+    pool = AddressPool(name="range-global", addresses=parse_guest_pool("10.0.0.1-10.0.0.9"))
     rows = table("| owner | ports |")
     assert len(rows) == 6
     for owner, ports_text, expected in rows:
         pairs = (port.split("/") for port in ports_text.split())
         ports = frozenset((int(number), protocol) for number, protocol in pairs)
-        tenant = Tenant(ports=ports, consents=True)
-        (address,) = tenancy.choose(Request(owner=owner, pool=pool, tenant=tenant))
-        tenancy.enter(address, owner, tenant)
+        user = AddressUser(Reason.RESERVED, owner, ports=ports, consents=True)
+        (address,) = sharing.choose(Request(user=user, pool=pool))
+        sharing.enter(address, user)
         assert format_address(address) == expected

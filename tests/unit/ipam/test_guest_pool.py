@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fipop.errors import PoolSyntaxError
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.guest_pool import parse_guest_pool
 from fipop.ipam.intervals import AddressSet
+from fipop.ipam.pool import parse_guest_pool
 from tests.unit.ipam.naive import UNIVERSE, enumerate_part, parts, text_of
 
 

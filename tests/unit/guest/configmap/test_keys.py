@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from fipop.errors import AddressSyntaxError
 from fipop.guest.configmap.keys import Contradiction, DesiredKeys, WantedAddress, as_cidr, build_keys
 from tests.unit.guest.configmap.keys import FIRST, START
 
@@ -15,7 +16,7 @@ def keys(*wanted: WantedAddress) -> dict[str, str]:
 
 def test_an_address_is_a_pool_of_one() -> None:
     assert [as_cidr(text) for text in ("10.0.0.1", "fd00::1")] == ["10.0.0.1/32", "fd00::1/128"]
-    with pytest.raises(ValueError, match="not an address"):
+    with pytest.raises(AddressSyntaxError):
         as_cidr("junk")
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api import names
-from fipop.guest.configmap.intervals import MAX_PARTS
 from fipop.guest.configmap.keys import DesiredKeys, WantedAddress, build_keys
 from fipop.guest.configmap.plan import Plan, parse_config_map, plan_patch
+from fipop.ipam.pool import MAX_GUEST_PARTS
 from localfleet.simulated import merge_patch
 from tests.unit.guest.configmap.keys import FIRST, START
 
@@ -215,7 +215,7 @@ def test_what_is_not_blocked_holds_every_wanted_address(data: Object, wanted: li
 
 
 def test_a_pool_too_long_to_be_read_is_somebody_elses_and_hides_no_other() -> None:
-    long = ",".join(["10.0.0.1/32"] * (MAX_PARTS + 1))
+    long = ",".join(["10.0.0.1/32"] * (MAX_GUEST_PARTS + 1))
     current = config_map({"cidr-a": long, "cidr-old": "10.0.0.1/32", "cidr-global": long})
     found = plan(current, replace(FIRST, update_config_map=False))
     assert found.patch is not None

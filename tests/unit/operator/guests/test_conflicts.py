@@ -4,7 +4,7 @@ import pytest
 
 from fipop.errors import AddressConflictError
 from fipop.guest.in_use import InUseAddresses, addresses_in
-from fipop.ipam.addresses import Address, format_address, from_ip
+from fipop.ipam.addresses import Address, format_address
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.reach import Reach
 from fipop.state.cache import ClusterCache
@@ -30,7 +30,7 @@ class Guests:
             self.learn(guest_id)
 
     def learn(self, guest_id: str) -> None:
-        self.conflicts.learn(guest_id, [from_ip(each) for each in self.around(guest_id).single])
+        self.conflicts.learn(guest_id, self.around(guest_id).single)
 
     def around(self, guest_id: str) -> InUseAddresses:
         metadata = {"name": "kubevip", "namespace": "kube-system"}
@@ -41,11 +41,11 @@ class Guests:
         return guest_id not in self.gone
 
     async def carries(self, guest_id: str, address: Address) -> bool:
-        return self.around(guest_id).carrier_of(format_address(address)) is not None
+        return self.around(guest_id).carrier_of(address) is not None
 
     async def find_carrier(self, guest_id: str, address: Address) -> str | None:
         self.asked.append(guest_id)
-        carrier = self.around(guest_id).carrier_of(format_address(address))
+        carrier = self.around(guest_id).carrier_of(address)
         return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
 
 
