@@ -20,7 +20,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.addresses.facts import FactSource
-from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard, Surroundings
+from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard
 from fipop.operator.addresses.ranges import RangeReconciler
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
@@ -168,17 +168,15 @@ class LeaderTerm:
             cache=cache,
             reservation_store=self.reservation_store,
             guests=self.guests,
-            surroundings=Surroundings(
-                look=self.inspector.find_carrier,
-                look_at_conflicts=self.conflicts.carriers_of,
-                waiting=self.router.waiting_by_name,
-                were_looked_at=lambda: self.gate.looked,
-                may_release=self.mass_release.may_release,
-                clean=self.router.add_pass,
-                owner_changed=self.router.add_floating_ip,
-                still_carried=self.router.wake_waiting,
-            ),
             now=client.server_now,
+            find_carrier=self.inspector.find_carrier,
+            find_other_carriers=self.conflicts.carriers_of,
+            waiting=self.router.waiting_by_name,
+            were_scanned=lambda: self.gate.looked,
+            may_release=self.mass_release.may_release,
+            clean=self.router.add_pass,
+            owner_changed=self.router.add_floating_ip,
+            still_carried=self.router.wake_waiting,
         )
         self.pass_triggers = PassTriggers(cache=cache, add_pass=self.router.add_pass)
         self.floating_ips = self._build_floating_ips(estate)

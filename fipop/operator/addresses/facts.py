@@ -31,7 +31,6 @@ from fipop.operator.addresses.values import (
     read_addresses,
     read_request,
     space_named,
-    wanted_families,
 )
 from fipop.rancher.discovery import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
@@ -144,29 +143,14 @@ class FactSource:
             is_moved = isinstance(problem, AddressSpaceChangedError)
             reason = "AddressSpaceChanged" if is_moved else "RangeInvalid"
             return Blocker(reason=reason, message=describe_problem(found.name, problem))
-        families = ranges.families(found.name)
-        by_family = {
-            family: [each for each in held if address_of(each).family is family] for family in Family
-        }
-        wanted = wanted_families(
-            request, families, frozenset(family for family in Family if by_family[family])
-        )
         return RangeFacts(
             name=found.name,
             space=found.address_space,
-            families=families,
+            families=ranges.families(found.name),
             draining=found.draining,
             restricted=find_restriction(found, guest),
             quota=self._read_quota(found, floating_ip.namespace),
-            free={
-                family: self._choose(family, owner, found)
-                for family in wanted
-                if not by_family[family]
-                or any(
-                    (each.space, each.range) != (found.address_space, found.name)
-                    for each in by_family[family]
-                )
-            },
+            free={family: self._choose(family, owner, found) for family in Family},
         )
 
     def _read_quota(self, found: FloatingIPRange, namespace: str) -> Quota | None:

@@ -245,15 +245,7 @@ def _may_write_back(facts: Facts) -> bool:
 
 
 def _write_status(facts: Facts, holdings: Holdings, blockers: tuple[Blocker, ...]) -> WriteStatus | None:
-    wanted = build_status(
-        facts.floating_ip,
-        held=holdings.held,
-        blockers=blockers,
-        binding=facts.binding,
-        observation=facts.observation,
-        removal=facts.removal,
-        now=facts.now,
-    )
+    wanted = build_status(facts, holdings.held, blockers)
     return WriteStatus(wanted) if wanted != facts.floating_ip.status else None
 
 
