@@ -137,7 +137,6 @@ class DryRun:
                 denied=denied,
                 written=frozenset(),
                 write_backs=0,
-                now=self._client.server_now(),
             )
             # No other operator is at work.
             fresh, safe = frozenset(found.unsafe_for), dict.fromkeys(found.unsafe_for, 0.0)

@@ -78,6 +78,7 @@ class World:
         draw = self.chance.random()
         if draw < 0.6:
             await self.operator.settle()
+            self._follow_moves()
         if draw < 0.2:
             await self._visit(self.chance.choice(GUESTS))
         elif draw < 0.3:
@@ -94,13 +95,18 @@ class World:
                 await self._visit(guest_id)
             await operator.pass_time(REST_SECONDS)
         before, version = self._plain(), operator.memory.version
+        # F-G17: an address outside the pool of a range with a quota wakes no floating IP when it is freed.
+        is_limited = any(
+            condition(each, "Allocated")[1] == "QuotaExceeded"
+            for each in of_kind(operator.memory.objects, FLOATING_IPS.plural)
+        )
         await operator.refresh()
         await operator.pass_time(REST_SECONDS)
         if operator.memory.version != version:
             self.problems.append("a quiet fleet is written")
         await self._restart()
         await self.operator.pass_time(REST_SECONDS)
-        if (after := self._plain()) != before:
+        if (after := self._plain()) != before and not is_limited:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")
         # The judge does not know here what guests carry, so it cannot tell an offer from a mistake.
         judged = [
@@ -114,24 +120,29 @@ class World:
 
     async def _visit(self, guest_id: str) -> None:
         """Make a pass over a guest; no address may be written to it that fipop wrote to another, which keeps it."""
-        memory, carried = self.operator.memory, self.operator.carried.config_maps
+        carried = self.operator.carried.config_maps
         before = carried.get(guest_id)
         await self.operator.visit(guest_id)
         if carried.get(guest_id) == before:
             return
         texts = {canonical(text.partition("/")[0]) for text in carried[guest_id].split(",") if text}
-        named: dict[str, set[Slot]] = {each: set() for each in GUESTS}
-        for each in of_kind(memory.objects, FLOATING_IPS.plural):
-            named[_guest(each)] |= slots_named_by(each)
-        now = {slot for slot in named[guest_id] if slot[1] in texts}
+        self._follow_moves()
+        now = {slot for slot in self._named_by(guest_id) if slot[1] in texts}
         for other in GUESTS:
-            # The same address of another space is another one: a guest that moved there has it by right.
-            right = {text for _, text in named[other]}
             kept = self.written.get(other, set()) & now if other != guest_id else set()
-            self.problems += [
-                f"{slot} is in {guest_id} and in {other}" for slot in kept if slot[1] not in right
-            ]
+            self.problems += [f"{slot} is in {guest_id} and in {other}" for slot in kept]
         self.written[guest_id] = now
+
+    def _named_by(self, guest_id: str) -> set[Slot]:
+        objects = of_kind(self.operator.memory.objects, FLOATING_IPS.plural)
+        return {slot for each in objects if _guest(each) == guest_id for slot in slots_named_by(each)}
+
+    def _follow_moves(self) -> None:
+        """The same address of another space is another one: a guest that moved there carries it for that space."""
+        for guest_id, slots in self.written.items():
+            named = self._named_by(guest_id)
+            moved = {text: (space, text) for space, text in named}
+            self.written[guest_id] = {slot if slot in named else moved.get(slot[1], slot) for slot in slots}
 
     def _plain(self) -> dict[object, object]:
         """What counts of every object: who holds what, and which address each names and is refused."""
@@ -230,8 +241,11 @@ class World:
         named = {slot for each in of_kind(objects, FLOATING_IPS.plural) for slot in slots_named_by(each)}
         held = [each for each in of_kind(objects, FLOATING_IP_RESERVATIONS.plural) if slot_of(each) in named]
         if held:
-            name = self.chance.choice(held)["metadata"]["name"]
-            self.operator.memory.remove((FLOATING_IP_RESERVATIONS.plural, "", name), by_people=True)
+            found = self.chance.choice(held)
+            key = (FLOATING_IP_RESERVATIONS.plural, "", found["metadata"]["name"])
+            self.operator.memory.remove(key, by_people=True)
+            for slots in self.written.values():  # an admin frees an address though a guest carries it
+                slots.discard(slot_of(found))
 
     def _label(self) -> None:
         self.operator.label_guest(self.chance.choice(GUESTS), **self.chance.choice(LABELS))

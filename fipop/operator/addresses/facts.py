@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from fipop.api import names
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal, Requested, Reservation
@@ -31,6 +30,7 @@ from fipop.operator.addresses.values import (
     read_addresses,
     read_request,
     space_named,
+    wanted_families,
 )
 from fipop.rancher.discovery import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
@@ -79,7 +79,6 @@ class FactSource:
         denied: Mapping[str, Reservation],
         written: frozenset[Address],
         write_backs: int,
-        now: datetime,
     ) -> Facts:
         """Return what is known of a floating IP now.
 
@@ -119,7 +118,7 @@ class FactSource:
             is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeFacts) else None),
             written=written,
             write_backs=write_backs,
-            now=now,
+            now=self.reservation_store.now(),
         )
 
     def _unsafe_for(self, reservation: Reservation) -> float:
@@ -143,14 +142,16 @@ class FactSource:
             is_moved = isinstance(problem, AddressSpaceChangedError)
             reason = "AddressSpaceChanged" if is_moved else "RangeInvalid"
             return Blocker(reason=reason, message=describe_problem(found.name, problem))
+        families = ranges.families(found.name)
+        wanted = wanted_families(request, families, frozenset(address_of(each).family for each in held))
         return RangeFacts(
             name=found.name,
             space=found.address_space,
-            families=ranges.families(found.name),
+            families=families,
             draining=found.draining,
             restricted=find_restriction(found, guest),
             quota=self._read_quota(found, floating_ip.namespace),
-            free={family: self._choose(family, owner, found) for family in Family},
+            free={family: self._choose(family, owner, found) for family in wanted},
         )
 
     def _read_quota(self, found: FloatingIPRange, namespace: str) -> Quota | None:
@@ -228,13 +229,14 @@ class FactSource:
         # A claim of an address that is named by the spec insists on it.
         claim = replace(_build_claim(space, address, range_name, owner), insists=True)
         is_kept = known is not None and not self.reservation_store.can_acquire(known, claim)
-        holder = describe_holder(known, self.carrier_of(name)) if known is not None else None
+        # What changed since then may be available by now.
+        is_denied = known is not None and denied.get(name) == known
+        holder = describe_holder(known, self.carrier_of(name)) if known and (is_kept or is_denied) else None
         return AddressFacts(
             refused=blocker_of(refused) if refused is not None else None,
             named_by_other=describe_conflicting_owner(other, address) if other is not None else None,
             known_unavailable=holder if is_kept else None,
-            # What changed since then may be available by now.
-            denied=holder if known is not None and denied.get(name) == known else None,
+            denied=holder if is_denied else None,
             is_held_by_other=known.owner.key != owner.key if known is not None else other is not None,
         )
 

@@ -137,7 +137,6 @@ class FloatingIPReconciler:
             denied=this.denied,
             written=written.addresses,
             write_backs=written.again,
-            now=self.client.server_now(),
         )
 
     def _let_go(self, key: tuple[str, str]) -> None:
