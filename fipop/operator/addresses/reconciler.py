@@ -18,10 +18,9 @@ from fipop.ipam.addresses import Address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
-from fipop.operator.addresses.decision import decide
-from fipop.operator.addresses.ownership import read_addresses
-from fipop.operator.addresses.reservations import Denied, ReservationStore
-from fipop.operator.addresses.steps import (
+from fipop.operator.addresses.facts import FactSource
+from fipop.operator.addresses.holdings import plan
+from fipop.operator.addresses.next_step import (
     Confirm,
     MakeClaim,
     ReadAgain,
@@ -30,8 +29,10 @@ from fipop.operator.addresses.steps import (
     Wait,
     WriteSpec,
     WriteStatus,
+    next_step,
 )
-from fipop.operator.addresses.view_building import Observed, ViewBuilder
+from fipop.operator.addresses.reservations import ReservationStore, Taken
+from fipop.operator.addresses.values import Facts, read_addresses
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
@@ -90,36 +91,29 @@ class _SpecWrites:
     again: int = 0
 
 
+@dataclass(slots=True, kw_only=True)
 class FloatingIPReconciler:
     """Brings reservations, spec and status of a floating IP in line with what it asks for."""
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
-        reservation_store: ReservationStore,
-        views: ViewBuilder,
-        callbacks: Callbacks,
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._reservation_store = reservation_store
-        self._views = views
-        self._callbacks = callbacks
-        self._written: dict[tuple[str, str], _SpecWrites] = {}
+    client: KubeClient
+    cache: ClusterCache
+    reservation_store: ReservationStore
+    facts: FactSource
+    callbacks: Callbacks
+    _written: dict[tuple[str, str], _SpecWrites] = field(default_factory=dict)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
         this = _Round()
         try:
             for _ in range(MAX_STEPS):
-                self._callbacks.deciding(key)
-                floating_ip = self._cache.floating_ips.get(*key)
+                self.callbacks.deciding(key)
+                floating_ip = self.cache.floating_ips.get(*key)
                 if floating_ip is None:
                     self._let_go(key)
                     return None
-                step = decide(self._views.build(floating_ip, self._observe(floating_ip, this)))
+                facts = self._gather(floating_ip, this)
+                step = next_step(facts, plan(facts))
                 if isinstance(step, Wait):
                     return self._end(floating_ip, step)
                 await self._take(step, floating_ip, this)
@@ -128,7 +122,7 @@ class FloatingIPReconciler:
             return RetryAfter(CONTENTION_SECONDS)
         raise ContendedError(floating_ip=key)
 
-    def _observe(self, floating_ip: FloatingIP, this: _Round) -> Observed:
+    def _gather(self, floating_ip: FloatingIP, this: _Round) -> Facts:
         named = read_addresses(floating_ip.ipaddress.split(","))
         written = self._written.get(floating_ip.meta.key, _SpecWrites())
         is_new_wish = named - written.addresses - read_addresses(floating_ip.status.addresses)
@@ -137,29 +131,29 @@ class FloatingIPReconciler:
             # Nor has anybody emptied the spec of one that was made again under the name.
             self._written.pop(floating_ip.meta.key, None)
             written = _SpecWrites()
-        return Observed(
+        return self.facts.gather(
+            floating_ip,
             is_live=this.live_version == floating_ip.resource_version,
             denied=this.denied,
             written=written.addresses,
             write_backs=written.again,
-            now=self._client.server_now(),
         )
 
     def _let_go(self, key: tuple[str, str]) -> None:
         self._written.pop(key, None)
-        self._cache.allocations.cancel_claims(key)
-        for reservation in self._cache.reservations_of(key):
-            self._callbacks.gone(reservation)
+        self.cache.allocations.cancel_claims(key)
+        for reservation in self.cache.reservations_of(key):
+            self.callbacks.gone(reservation)
 
     def _end(self, floating_ip: FloatingIP, wait: Wait) -> RetryAfter | None:
         for blocker in wait.blockers:
-            self._callbacks.blocked(blocker.reason)
+            self.callbacks.blocked(blocker.reason)
         if wait.is_settled:
             # A claim that is still open was made for a wish that is no more.
-            self._cache.allocations.cancel_claims(floating_ip.meta.key)
-        self._callbacks.waiting(floating_ip, bool(wait.blockers) or not wait.is_settled)
+            self.cache.allocations.cancel_claims(floating_ip.meta.key)
+        self.callbacks.waiting(floating_ip, bool(wait.blockers) or not wait.is_settled)
         if wait.is_settled:
-            self._callbacks.settled(floating_ip)
+            self.callbacks.settled(floating_ip)
         return RetryAfter(wait.seconds) if wait.seconds is not None else None
 
     async def _take(self, step: Step, floating_ip: FloatingIP, this: _Round) -> None:
@@ -168,36 +162,36 @@ class FloatingIPReconciler:
             case ReadAgain():
                 await self._read_again(floating_ip.meta.key)
                 # What was read is in the cache, or something younger: then that one is to be read.
-                found = self._cache.floating_ips.get(*floating_ip.meta.key)
+                found = self.cache.floating_ips.get(*floating_ip.meta.key)
                 this.live_version = found.resource_version if found is not None else None
             case MakeClaim(claim):
                 await self._claim(claim, floating_ip, this)
             case Confirm(reservation):
-                await self._reservation_store.confirm(reservation)
+                await self.reservation_store.confirm(reservation)
             case WriteSpec():
                 await self._write_spec(step, floating_ip)
             case WriteStatus(status):
                 await self._patch(
                     floating_ip, {"status": render_floating_ip_status(status)}, subresource="status"
                 )
-                self._callbacks.recorded(floating_ip, status)
+                self.callbacks.recorded(floating_ip, status)
             case Release(reservation):
-                seconds = self._cache.quarantine_seconds(reservation.range)
-                await self._reservation_store.quarantine(reservation, seconds=seconds)
+                seconds = self.cache.quarantine_seconds(reservation.range)
+                await self.reservation_store.quarantine(reservation, seconds=seconds)
 
     async def _claim(self, claim: Claim, floating_ip: FloatingIP, this: _Round) -> None:
-        self._cache.allocations.begin_claim(claim)
+        self.cache.allocations.begin_claim(claim)
         try:
-            answer = await self._reservation_store.claim(claim)
+            answer = await self.reservation_store.claim(claim)
         except FipopError as error:
             if not (isinstance(error, ApiError) and error.outcome_unknown):
-                self._cache.allocations.finish_claim(claim)
+                self.cache.allocations.finish_claim(claim)
             raise
-        self._cache.allocations.finish_claim(claim)
-        if isinstance(answer, Denied):
+        self.cache.allocations.finish_claim(claim)
+        if isinstance(answer, Taken):
             this.denied[claim.name] = answer.reservation
         elif answer is not None and answer.is_new:
-            self._callbacks.allocated(floating_ip, answer.reservation)
+            self.callbacks.allocated(floating_ip, answer.reservation)
 
     async def _write_spec(self, step: WriteSpec, floating_ip: FloatingIP) -> None:
         patch: Json = {"spec": {"ipaddress": step.ipaddress}}
@@ -213,16 +207,16 @@ class FloatingIPReconciler:
         """Patch the floating IP that was decided on, and no younger one."""
         tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
         body = {**patch, "metadata": {**patch.get("metadata", {}), **tested}}
-        answer = await self._client.merge_patch(
+        answer = await self.client.merge_patch(
             FLOATING_IPS, floating_ip.name, body, namespace=floating_ip.namespace, subresource=subresource
         )
-        self._cache.observe(FLOATING_IPS, answer)
+        self.cache.observe(FLOATING_IPS, answer)
 
     async def _read_again(self, key: tuple[str, str]) -> None:
         namespace, name = key
-        known = self._cache.floating_ips.get(*key)
-        live = await self._client.get(FLOATING_IPS, name, namespace=namespace)
+        known = self.cache.floating_ips.get(*key)
+        live = await self.client.get(FLOATING_IPS, name, namespace=namespace)
         if live is not None:
-            self._cache.observe(FLOATING_IPS, live)
+            self.cache.observe(FLOATING_IPS, live)
         elif known is not None:
-            self._cache.forget(FLOATING_IPS, known)
+            self.cache.forget(FLOATING_IPS, known)
