@@ -130,7 +130,7 @@ class DryRun:
         denied: dict[str, Reservation] = {}
         for number in range(MAX_STEPS):
             floating_ip = self.cache.floating_ips.get(*key)
-            assert floating_ip is not None, "nobody deletes it here"
+            assert floating_ip is not None, "a dry run deletes no FloatingIP"
             found = self._facts.gather(
                 floating_ip,
                 is_live=True,

@@ -105,6 +105,8 @@ class World:
         if operator.memory.version != version:
             self.problems.append("a quiet fleet is written")
         await self._restart()
+        for guest_id in GUESTS:  # what a guest carries of another's quarantine is known by a pass over it
+            await self._visit(guest_id)
         await self.operator.pass_time(REST_SECONDS)
         if (after := self._plain()) != before and not is_limited:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")

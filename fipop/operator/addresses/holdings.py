@@ -391,7 +391,7 @@ def _acquire(
             return found
         if not desired.is_preference:
             return denied
-    assert isinstance(facts.range, RangeFacts), "what is lost is no preference"
+    assert isinstance(facts.range, RangeFacts), "an address that was lost is never a preference"
     free = facts.range.free[desired.family]
     return free if isinstance(free, Blocker) else build(free)
 
