@@ -26,8 +26,8 @@ import yaml
 
 from fipop.cli.main import main as program
 from fipop.errors import PoolSyntaxError
-from fipop.ipam.pool import parse_pool
 from fipop.ipam.allocator import Usage
+from fipop.ipam.pool import parse_pool
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample, RolloutSample
 from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot

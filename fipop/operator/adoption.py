@@ -11,7 +11,7 @@ from functools import partial
 from fipop.api.models import FloatingIP
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
-from fipop.operator.addresses.ownership import is_settled
+from fipop.operator.addresses.values import is_settled
 from fipop.runtime.retry import retry_passing
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate

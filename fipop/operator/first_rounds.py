@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fipop.operator.addresses.ownership import is_settled
+from fipop.operator.addresses.values import is_settled
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router
 from fipop.runtime.workqueue import Priority

@@ -10,8 +10,8 @@ from fipop.api.models import FloatingIP, FloatingIPStatus, Removal, Reservation
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
 from fipop.kube.resources import FLOATING_IPS
 from fipop.metrics.exposition import Metrics
-from fipop.operator.addresses.guest_binding import bind_guest
-from fipop.operator.addresses.range_choice import describe_mismatch
+from fipop.operator.addresses.facts import bind_guest
+from fipop.operator.addresses.range_selection import describe_mismatch
 from fipop.operator.addresses.status import REMOVAL_PENDING, own_releases
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.discovery import reference_to_cluster

@@ -19,12 +19,11 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.addresses.mass_release import MassReleaseGuard
-from fipop.operator.addresses.quarantine import QuarantineReconciler, Surroundings
+from fipop.operator.addresses.facts import FactSource
+from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard, Surroundings
 from fipop.operator.addresses.ranges import RangeReconciler
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.view_building import ViewBuilder
 from fipop.operator.adoption import Adoption
 from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
@@ -158,7 +157,7 @@ class LeaderTerm:
 
     def _build_addresses(self, estate: Estate) -> None:
         client, cache = estate.client, self.cache
-        self.mass_release = MassReleaseGuard(
+        self.mass_release = ReleaseGuard(
             cache=cache,
             guests=self.guests,
             confirmed=self.notices.confirmed_releases,
@@ -191,7 +190,7 @@ class LeaderTerm:
             client=estate.client,
             cache=self.cache,
             reservation_store=self.reservation_store,
-            views=ViewBuilder(
+            facts=FactSource(
                 cache=self.cache,
                 reservation_store=self.reservation_store,
                 gate=self.gate,

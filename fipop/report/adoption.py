@@ -11,7 +11,7 @@ from enum import StrEnum
 from fipop.api.conditions import Condition, ConditionType
 from fipop.api.models import FloatingIP
 from fipop.ipam.addresses import Address, format_address
-from fipop.operator.addresses.ownership import read_addresses
+from fipop.operator.addresses.values import read_addresses
 from fipop.report.guests import GuestReport
 from fipop.report.ranges import report_ranges
 from fipop.report.snapshot import ClusterSnapshot, Unread

@@ -159,7 +159,7 @@ BUGS = (
         _CLAIMS,
         "out of the quarantine",
         Edit(
-            scope="ReservationStore.may_take",
+            scope="ReservationStore.can_acquire",
             before="former.key == claim.owner.key",
             after="former.key == claim.owner.key or not known.is_held",
         ),
@@ -169,7 +169,9 @@ BUGS = (
         "a reservation that exists already counts as one's own",
         _CLAIMS,
         "chapter 2 does not end: /floatingips/c-m-steady03/late/conditions: [] instead of",
-        Edit(scope="ReservationStore.may_take", before="former.key == claim.owner.key", after="former.key"),
+        Edit(
+            scope="ReservationStore.can_acquire", before="former.key == claim.owner.key", after="former.key"
+        ),
     ),
     _bug(
         "owner-by-uid-alone",
@@ -185,7 +187,7 @@ BUGS = (
             "/floatingips/c-m-steady00/dynamic/conditions: [] instead of",
         ),
         Edit(
-            scope="ReservationStore.may_take",
+            scope="ReservationStore.can_acquire",
             before="former.key == claim.owner.key",
             after="former.uid == claim.owner.uid",
         ),

@@ -106,7 +106,7 @@ UNIT_BUGS = (
         Edit(
             scope="ReservationStore._take",
             before="return None",
-            after="return Granted(reservation=await self._create(claim), is_new=True)",
+            after="return Acquired(reservation=await self._create(claim), is_new=True)",
         ),
         "scenarios/test_missing_reservations.py",
         "test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",
@@ -127,7 +127,7 @@ UNIT_BUGS = (
         "contested-is-given",
         "a guest gets what it had, or carries, though another was seen to carry it too",
         Edit(
-            scope="ReservationStore.may_take",
+            scope="ReservationStore.can_acquire",
             before="self._is_contested(address_of(known), owner.key)",
             after="False",
         ),

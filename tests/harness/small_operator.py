@@ -261,7 +261,7 @@ class SmallOperator(SmallCluster):
         return term
 
     def _hear(self, change: Change) -> None:
-        self._revision = change.revision
+        self._revision = max(self._revision, change.revision)
         resource = _resource_of(change)
         if self._deaf or resource is None:
             return

@@ -18,10 +18,9 @@ from fipop.ipam.addresses import Address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
-from fipop.operator.addresses.decision import decide
-from fipop.operator.addresses.ownership import read_addresses
-from fipop.operator.addresses.reservations import Denied, ReservationStore
-from fipop.operator.addresses.steps import (
+from fipop.operator.addresses.facts import FactSource
+from fipop.operator.addresses.holdings import plan
+from fipop.operator.addresses.next_step import (
     Confirm,
     MakeClaim,
     ReadAgain,
@@ -30,8 +29,10 @@ from fipop.operator.addresses.steps import (
     Wait,
     WriteSpec,
     WriteStatus,
+    next_step,
 )
-from fipop.operator.addresses.view_building import Observed, ViewBuilder
+from fipop.operator.addresses.reservations import ReservationStore, Taken
+from fipop.operator.addresses.values import Facts, read_addresses
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
@@ -99,13 +100,13 @@ class FloatingIPReconciler:
         client: KubeClient,
         cache: ClusterCache,
         reservation_store: ReservationStore,
-        views: ViewBuilder,
+        facts: FactSource,
         callbacks: Callbacks,
     ) -> None:
         self._client = client
         self._cache = cache
         self._reservation_store = reservation_store
-        self._views = views
+        self._facts = facts
         self._callbacks = callbacks
         self._written: dict[tuple[str, str], _SpecWrites] = {}
 
@@ -119,7 +120,8 @@ class FloatingIPReconciler:
                 if floating_ip is None:
                     self._let_go(key)
                     return None
-                step = decide(self._views.build(floating_ip, self._observe(floating_ip, this)))
+                facts = self._gather(floating_ip, this)
+                step = next_step(facts, plan(facts))
                 if isinstance(step, Wait):
                     return self._end(floating_ip, step)
                 await self._take(step, floating_ip, this)
@@ -128,7 +130,7 @@ class FloatingIPReconciler:
             return RetryAfter(CONTENTION_SECONDS)
         raise ContendedError(floating_ip=key)
 
-    def _observe(self, floating_ip: FloatingIP, this: _Round) -> Observed:
+    def _gather(self, floating_ip: FloatingIP, this: _Round) -> Facts:
         named = read_addresses(floating_ip.ipaddress.split(","))
         written = self._written.get(floating_ip.meta.key, _SpecWrites())
         is_new_wish = named - written.addresses - read_addresses(floating_ip.status.addresses)
@@ -137,7 +139,8 @@ class FloatingIPReconciler:
             # Nor has anybody emptied the spec of one that was made again under the name.
             self._written.pop(floating_ip.meta.key, None)
             written = _SpecWrites()
-        return Observed(
+        return self._facts.gather(
+            floating_ip,
             is_live=this.live_version == floating_ip.resource_version,
             denied=this.denied,
             written=written.addresses,
@@ -194,7 +197,7 @@ class FloatingIPReconciler:
                 self._cache.allocations.finish_claim(claim)
             raise
         self._cache.allocations.finish_claim(claim)
-        if isinstance(answer, Denied):
+        if isinstance(answer, Taken):
             this.denied[claim.name] = answer.reservation
         elif answer is not None and answer.is_new:
             self._callbacks.allocated(floating_ip, answer.reservation)

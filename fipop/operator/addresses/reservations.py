@@ -19,12 +19,11 @@ from fipop.api.models import Meta, Owner, PastOwner, Reservation
 from fipop.api.rendering import render_reservation
 from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
-from fipop.ipam.addresses import Address, explode_address
+from fipop.ipam.addresses import Address, explode_address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
-from fipop.operator.addresses.history_log import log_history
-from fipop.operator.addresses.ownership import address_of, is_former_owner
+from fipop.operator.addresses.values import address_of
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 
@@ -34,7 +33,7 @@ MAX_HISTORY = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class Acquired:
     """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before."""
 
     reservation: Reservation
@@ -42,7 +41,7 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Denied:
+class Taken:
     """Another owner holds the address, or it waits in quarantine after another."""
 
     reservation: Reservation
@@ -79,7 +78,7 @@ class ReservationStore:
         self._written: dict[str, tuple[int, float]] = {}
         self._monotonic = monotonic
 
-    def may_take(self, known: Reservation, claim: Claim) -> bool:
+    def can_acquire(self, known: Reservation, claim: Claim) -> bool:
         """Tell whether a claim may have a reservation that exists: the claimant's own, or one that it had before.
 
         Or one that it names: if its guest had it and no other was seen to carry it, or if its guest was offered it.
@@ -108,7 +107,7 @@ class ReservationStore:
     def _is_offer_old(self, known: Reservation) -> bool:
         return self._monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS
 
-    async def claim(self, claim: Claim) -> Granted | Denied | None:
+    async def claim(self, claim: Claim) -> Acquired | Taken | None:
         """Make the address the claimant's, or tell who has it.
 
         None where the reservation is gone by the live read: a floating IP whose status names the address may be about
@@ -119,38 +118,38 @@ class ReservationStore:
         known = self._known.get_reservation(claim.name)
         if known is None:
             try:
-                return self._grant(await self._create(claim), is_new=True)
+                return self._acquire(await self._create(claim), is_new=True)
             except ApiAlreadyExistsError:
                 known = await self._read(claim.name)
                 if known is None:  # it went away between the two answers: the next round decides afresh
                     raise
         return await self._take(known, claim)
 
-    async def _take(self, known: Reservation, claim: Claim) -> Granted | Denied | None:
+    async def _take(self, known: Reservation, claim: Claim) -> Acquired | Taken | None:
         """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
-        if not self.may_take(known, claim):
+        if not self.can_acquire(known, claim):
             # The store may lag behind a release: the API server has the last word before anybody is refused.
             live = await self._read(claim.name)
             if live is None:
                 return None
-            if not self.may_take(live, claim):
-                return Denied(reservation=live)
+            if not self.can_acquire(live, claim):
+                return Taken(reservation=live)
             known = live
         if self._is_offered(known, claim.owner.namespace) and self._is_offer_old(known):
             await self._look_again(known)
-            if not self.may_take(known, claim):
-                return Denied(reservation=known)
+            if not self.can_acquire(known, claim):
+                return Taken(reservation=known)
         wanted = _granted(known, claim, self._now())
         if wanted == known:
-            return Granted(reservation=known, is_new=False)
+            return Acquired(reservation=known, is_new=False)
         is_new = not (known.is_held and known.owner.key == claim.owner.key)
-        return self._grant(await self._replace(wanted), is_new=is_new)
+        return self._acquire(await self._replace(wanted), is_new=is_new)
 
     @staticmethod
-    def _grant(reservation: Reservation, *, is_new: bool) -> Granted:
+    def _acquire(reservation: Reservation, *, is_new: bool) -> Acquired:
         if is_new:
-            log_history("assigned", reservation)
-        return Granted(reservation=reservation, is_new=is_new)
+            _log_history("assigned", reservation)
+        return Acquired(reservation=reservation, is_new=is_new)
 
     async def confirm(self, reservation: Reservation) -> Reservation:
         """Write a held reservation anew as it is, before a status newly names its address.
@@ -181,7 +180,7 @@ class ReservationStore:
         )
         quarantined = await self._replace(released)
         self._count_release("quarantined")
-        log_history("released", reservation)
+        _log_history("released", reservation)
         return quarantined
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
@@ -295,4 +294,35 @@ def _new_reservation(claim: Claim, now: datetime) -> Reservation:
         owner=claim.owner,
         requested=claim.requested,
         since=now,
+    )
+
+
+def _log_history(event: str, reservation: Reservation) -> None:
+    """Log who had an address when, for longer than a reservation remembers: a public contract."""
+    owner = reservation.owner
+    logger.info(
+        "Address history",
+        extra={
+            "event": event,
+            "address": format_address(address_of(reservation)),
+            "space": reservation.space,
+            "range": reservation.range,
+            "namespace": owner.namespace,
+            "floating_ip": owner.name,
+            "cluster": owner.cluster,
+        },
+    )
+
+
+def is_former_owner(reservation: Reservation, owner: Owner, range_name: str) -> bool:
+    """Return whether a quarantined address goes back to this owner at once: same cluster, floating IP and range.
+
+    The namespace may differ: a guest cluster that is created again gets another one.
+    """
+    former = reservation.owner
+    return (
+        bool(former.cluster)
+        and former.cluster == owner.cluster
+        and former.name == owner.name
+        and reservation.range == range_name
     )

@@ -10,9 +10,7 @@ from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus, Removal, Reservation
 from fipop.ipam.addresses import Family, format_address
-from fipop.operator.addresses.blockers import Blocker
-from fipop.operator.addresses.guest_binding import GuestBinding
-from fipop.operator.addresses.ownership import address_of
+from fipop.operator.addresses.values import Blocker, GuestBinding, address_of
 from fipop.state.observations import Finding, GuestObservation
 
 PENDING = Finding(

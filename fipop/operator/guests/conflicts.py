@@ -16,7 +16,7 @@ from itertools import islice
 from fipop.api.models import Reservation
 from fipop.errors import AddressConflictError, GuestError
 from fipop.ipam.addresses import Address, format_address
-from fipop.operator.addresses.ownership import address_of, read_addresses
+from fipop.operator.addresses.values import address_of, read_addresses
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache

@@ -12,7 +12,7 @@ from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
 from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
-from fipop.operator.addresses.range_choice import choose_for_guest
+from fipop.operator.addresses.range_selection import choose_for_guest
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest, RangeChoice
 from fipop.runtime.workqueue import RetryAfter

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fipop.api.models import FloatingIPRange, Reservation
-from fipop.operator.addresses.ownership import address_of
+from fipop.operator.addresses.values import address_of
 from fipop.rancher.matching import fits_guest
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory

@@ -8,8 +8,8 @@ from fipop.api.models import FloatingIP, Reservation
 from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address
-from fipop.operator.addresses.guest_binding import bind_guest
-from fipop.operator.addresses.ownership import address_of
+from fipop.operator.addresses.facts import bind_guest
+from fipop.operator.addresses.values import address_of
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority
 from fipop.state.cache import ClusterCache

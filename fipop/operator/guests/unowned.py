@@ -11,8 +11,8 @@ from fipop.api.models import FloatingIPRange, Owner, Requested
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
 from fipop.ipam.addresses import Address
-from fipop.operator.addresses.ownership import read_addresses
 from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.values import read_addresses
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.runtime.retry import retry_passing

@@ -8,7 +8,7 @@ from random import Random
 from fipop.api.parsing import parse_floating_ip
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.operator.addresses.request import SpecError, read_request, wanted_families
+from fipop.operator.addresses.values import SpecError, read_request, wanted_families
 from tests.harness.memory import Json, Key, Memory
 from tests.harness.stored import Owner, is_held, is_seen, owner_of, slot_of, slots_named_by
 

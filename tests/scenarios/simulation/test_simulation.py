@@ -34,7 +34,7 @@ def test_a_longer_life_gives_no_address_to_two_and_leaks_none(seed: int) -> None
 
 
 def test_the_simulation_shows_a_protocol_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReservationStore, "may_take", lambda *_: True)
+    monkeypatch.setattr(ReservationStore, "can_acquire", lambda *_: True)
     simulation = Simulation(Random(1))
     simulation.run(300)
     assert simulation.memory.judge.found

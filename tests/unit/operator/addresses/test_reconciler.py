@@ -4,8 +4,8 @@ import pytest
 
 from fipop.errors import ApiServerError
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.operator.addresses.next_step import ReadAgain
 from fipop.operator.addresses.reconciler import ContendedError
-from fipop.operator.addresses.steps import ReadAgain
 from fipop.operator.queues import Kind
 from tests.harness.small_operator import SmallOperator
 
@@ -99,7 +99,7 @@ async def test_a_status_is_written_only_to_the_object_that_was_decided_on() -> N
 async def test_a_round_that_does_not_come_to_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = await leading()
     operator.ask(A)
-    monkeypatch.setattr("fipop.operator.addresses.reconciler.decide", lambda _view: ReadAgain())
+    monkeypatch.setattr("fipop.operator.addresses.reconciler.next_step", lambda *_: ReadAgain())
     with pytest.raises(ContendedError) as caught:
         await operator.term.floating_ips.reconcile(KEY)
     assert caught.value.floating_ip == ("c-m-a", "web")

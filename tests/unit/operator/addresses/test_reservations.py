@@ -14,8 +14,7 @@ from fipop.api.models import Owner
 from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiUnreachableError
 from fipop.ipam.addresses import parse_address
-from fipop.operator.addresses.ownership import is_former_owner
-from fipop.operator.addresses.reservations import Denied, Granted
+from fipop.operator.addresses.reservations import Acquired, Taken, is_former_owner
 from fipop.state.claims import reservation_name
 from tests.harness.objects import NOW, Json
 from tests.harness.reservation_store import Reservations
@@ -39,9 +38,9 @@ async def test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_tol
     api = Reservations()
     first = await Operator(api).reservation_store.claim(claim(owner("first")))
     second = await Operator(api).reservation_store.claim(claim(owner("second")))
-    assert isinstance(first, Granted)
+    assert isinstance(first, Acquired)
     assert first.is_new
-    assert isinstance(second, Denied)
+    assert isinstance(second, Taken)
     assert second.reservation.owner.name == "first"
     assert held(api) == {"default.10.0.0.1": owner("first")}
 
@@ -53,8 +52,8 @@ async def test_what_is_mine_is_granted_again_without_a_write() -> None:
     api.writes.clear()
     again = await operator.reservation_store.claim(claim(owner()))
     other = await Operator(api).reservation_store.claim(claim(owner()))
-    assert isinstance(again, Granted)
-    assert isinstance(other, Granted)
+    assert isinstance(again, Acquired)
+    assert isinstance(other, Acquired)
     assert (again.is_new, other.is_new, api.writes) == (False, False, [])
 
 
@@ -65,7 +64,7 @@ async def test_a_lost_answer_is_asked_for_again_under_the_same_name_and_found_gr
     with pytest.raises(ApiUnreachableError) as error:
         await operator.reservation_store.claim(claim(owner()))
     assert error.value.outcome_unknown
-    assert isinstance(await operator.reservation_store.claim(claim(owner())), Granted)
+    assert isinstance(await operator.reservation_store.claim(claim(owner())), Acquired)
     assert api.writes == ["create default.10.0.0.1"]
 
 
@@ -74,7 +73,7 @@ async def test_an_owner_that_was_made_again_takes_its_address_over_by_a_swap() -
     await Operator(api).reservation_store.claim(claim(owner(uid="uid-1")))
     before = parse_reservation(api.objects["default.10.0.0.1"])
     answer = await Operator(api, NOW + timedelta(days=1)).reservation_store.claim(claim(owner(uid="uid-2")))
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, Acquired)
     assert answer.reservation.owner.uid == "uid-2"
     assert (answer.reservation.uid, answer.reservation.since) == (before.uid, before.since)
     assert not answer.is_new
@@ -90,7 +89,7 @@ async def test_nobody_is_refused_on_the_word_of_a_store_that_may_be_behind() -> 
     assert await behind.reservation_store.claim(claim(owner("second"))) is None, (
         "its owner may still name it: look again"
     )
-    assert isinstance(await behind.reservation_store.claim(claim(owner("second"))), Granted)
+    assert isinstance(await behind.reservation_store.claim(claim(owner("second"))), Acquired)
     assert held(api) == {"default.10.0.0.1": owner("second")}
 
 
@@ -103,7 +102,7 @@ async def test_a_release_keeps_who_had_it_and_for_how_long_nobody_else_gets_it()
     assert [(past.name, past.cluster, past.released_at) for past in released.history] == [
         ("web", "demo", NOW)
     ]
-    assert isinstance(await operator.reservation_store.claim(claim(owner("other"))), Denied)
+    assert isinstance(await operator.reservation_store.claim(claim(owner("other"))), Taken)
 
 
 async def test_a_quarantine_is_never_shorter_than_its_range_says_though_written_in_whole_seconds() -> None:
@@ -135,7 +134,7 @@ async def test_a_quarantined_address_goes_back_to_the_floating_ip_of_that_name_o
     granted = await operator.reservation_store.claim(claim(owner()))
     await operator.reservation_store.quarantine(granted.reservation, seconds=600)
     answer = await operator.reservation_store.claim(claim(who, range_name=range_name))
-    assert isinstance(answer, Granted) is returns
+    assert isinstance(answer, Acquired) is returns
 
 
 def test_who_has_no_cluster_is_nobodys_former_owner() -> None:
@@ -189,7 +188,7 @@ async def test_an_address_found_in_a_guest_is_quarantined_unless_it_is_on_the_bo
     assert quarantined is not None
     assert quarantined.quarantined_until == NOW + timedelta(seconds=60)
     assert await operator.reservation_store.quarantine_unowned(found, seconds=60) is None
-    assert isinstance(await operator.reservation_store.claim(claim(owner("other", cluster="shop"))), Denied)
+    assert isinstance(await operator.reservation_store.claim(claim(owner("other", cluster="shop"))), Taken)
 
 
 class ManyDesks(RuleBasedStateMachine):
@@ -226,7 +225,7 @@ class ManyDesks(RuleBasedStateMachine):
         wanted = claim(owner(name, uid=uid), f"10.0.0.{host}")
         answer = self._run(self.operators[index].reservation_store.claim(wanted))
         # What it held before rests on what it knows; what it is given now is its own.
-        if isinstance(answer, Granted) and answer.is_new:
+        if isinstance(answer, Acquired) and answer.is_new:
             assert held(self.api)[wanted.name] == wanted.owner
 
     @rule(index=st.integers(0, 2), host=st.integers(1, 2), ends=st.booleans())
@@ -292,8 +291,26 @@ async def test_an_address_in_quarantine_returns_to_a_namesake_only_when_the_form
     operator.reservation_store._lives = lambda guest_id: lives and guest_id == "c-m-1"
     former = replace(owner(), imported=imported)
     granted = await operator.reservation_store.claim(claim(former))
-    assert isinstance(granted, Granted)
+    assert isinstance(granted, Acquired)
     await operator.reservation_store.quarantine(granted.reservation, seconds=600)
 
     answer = await operator.reservation_store.claim(claim(owner(namespace=namespace, uid="uid-2")))
-    assert isinstance(answer, Granted) is returns
+    assert isinstance(answer, Acquired) is returns
+
+
+async def test_each_assignment_and_release_is_one_line_with_fields_that_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """docs/reference/cli.md shows the query: the names of the fields are a contract."""
+    caplog.set_level("INFO", logger="fipop")
+    store = Operator(Reservations()).reservation_store
+    granted = await store.claim(claim(owner()))
+    assert isinstance(granted, Acquired)
+    await store.claim(claim(owner()))
+    await store.quarantine(granted.reservation, seconds=60)
+    fields = ("event", "address", "space", "range", "namespace", "floating_ip", "cluster")
+    lines = [{name: vars(record)[name] for name in fields} for record in caplog.records]
+    assert [line.pop("event") for line in lines] == ["assigned", "released"]
+    assert lines[0] == lines[1]
+    assert lines[0]["address"] == "10.0.0.1"
+    assert (lines[0]["namespace"], lines[0]["floating_ip"], lines[0]["cluster"]) == ("c-m-1", "web", "demo")

@@ -6,9 +6,8 @@ import pytest
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.models import FloatingIP, FloatingIPStatus, ReleaseStatus
 from fipop.ipam.addresses import Family
-from fipop.operator.addresses.blockers import Blocker
-from fipop.operator.addresses.guest_binding import GuestBinding
 from fipop.operator.addresses.status import build_status
+from fipop.operator.addresses.values import Blocker, GuestBinding
 from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.state.observations import Finding, GuestObservation, unreachable
 from tests.harness.objects import NOW, floating_ip, reservation

@@ -4,7 +4,7 @@ import pytest
 
 from fipop.api.models import Reservation
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
-from fipop.operator.addresses.mass_release import MassReleaseGuard
+from fipop.operator.addresses.quarantine import ReleaseGuard
 from fipop.runtime.relist import EventType
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
@@ -31,7 +31,7 @@ class Fleet:
         if self.with_cluster:
             self.cache.observe(MANAGEMENT_CLUSTERS, CLUSTER)
         guests = GuestDirectory(cache=self.cache, client=None)  # type: ignore[arg-type] # asked for nothing
-        self.mass_release = MassReleaseGuard(
+        self.mass_release = ReleaseGuard(
             cache=self.cache, guests=guests, confirmed=lambda: self.confirmed, tell=self.told.append
         )
 

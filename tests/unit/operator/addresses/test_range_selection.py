@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fipop.ipam.addresses import parse_address
-from fipop.operator.addresses.blockers import Blocker
-from fipop.operator.addresses.range_choice import choose_for_guest, find_range
+from fipop.operator.addresses.range_selection import choose_for_guest, find_range
+from fipop.operator.addresses.values import Blocker
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
 from fipop.state.cache import ClusterCache

@@ -1,18 +1,25 @@
+"""Requests, blockers and owners: what values alone say."""
+
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fipop.errors import RangeDrainingError
 from fipop.ipam.addresses import Family, parse_address
-from fipop.operator.addresses.request import (
+from fipop.operator.addresses.values import (
     SpecError,
-    in_order,
+    blocker_of,
+    describe_conflicting_owner,
+    describe_holder,
+    is_made_by_us,
     needs_every_family,
+    read_addresses,
     read_request,
     wanted_families,
 )
-from tests.harness.objects import floating_ip
+from tests.harness.objects import floating_ip, reservation
 
 V4, V6 = Family.IPV4, Family.IPV6
 BOTH = frozenset({V4, V6})
@@ -105,13 +112,39 @@ def test_every_wish_that_can_be_read_wants_some_family_ipv4_first_and_every_addr
         assert wanted == (V4, V6)
 
 
+# Blockers
+
+
+def test_who_stands_in_the_way_is_named_with_the_time_or_with_who_carries_the_address() -> None:
+    holder = describe_holder(reservation("10.0.0.1", cluster="demo"))
+    assert holder.reason == "AddressInUse"
+    assert all(named in holder.message for named in ("10.0.0.1", "c-m-1/web", '"demo"'))
+    waiting = reservation("fd00::1", quarantined_until="2026-03-01T12:10:00Z")
+    assert describe_holder(waiting).reason == "AddressQuarantined"
+    assert all(
+        named in describe_holder(waiting).message for named in ("fd00::1", "2026-03-01 12:10:00", "c-m-1/web")
+    )
+    carried = describe_holder(waiting, "Service default/web in guest c-m-1 carries fd00::1")
+    assert "Service default/web in guest c-m-1 carries fd00::1" in carried.message
+
+
+def test_the_reason_is_that_of_the_error_or_that_the_address_is_in_use() -> None:
+    assert blocker_of(RangeDrainingError(range_name="pool")).reason == "RangeDraining"
+    missing = describe_conflicting_owner(("c-m-2", "web"), parse_address("10.0.0.1"))
+    assert missing.reason == "AddressInUse"
+    assert all(named in missing.message for named in ("10.0.0.1", "c-m-2/web"))
+
+
+# Owners
+
+
 @pytest.mark.parametrize(
-    ("families", "order"),
-    [([], [V4, V6]), (["IPv4"], [V4, V6]), (["IPv6"], [V6, V4]), (["IPv6", "IPv4"], [V6, V4])],
+    ("name", "ours"), [("demo-kubevip", True), ("demo-vip", False), ("shop-kubevip", False)]
 )
-def test_addresses_are_written_in_the_order_of_the_families_that_the_spec_names(
-    families: list[str], order: list[Family]
-) -> None:
-    held = {V4: parse_address("10.0.0.1"), V6: parse_address("fd00::1")}
-    request = read(ipFamilies=families, ipFamilyPolicy="PreferDualStack")
-    assert [address.family for address in in_order(request, held)] == order
+def test_what_is_named_after_its_cluster_was_made_for_a_new_guest(name: str, ours: bool) -> None:
+    assert is_made_by_us(floating_ip(name, annotations={"clustername": "demo"})) is ours
+    assert not is_made_by_us(floating_ip(name))
+
+
+def test_what_cannot_be_read_is_passed_over_and_spellings_are_one() -> None:
+    assert read_addresses(["", "x", "FD00::0:1", "fd00::1"]) == {parse_address("fd00::1")}

@@ -1,22 +1,32 @@
-"""The rules in their order, each with the view that calls for it: values in, a step out."""
+"""The rules in their order, each with the facts that call for it: values in, a step out."""
 
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from fipop.api.models import FloatingIP, Reservation
-from fipop.operator.addresses.blockers import Blocker
-from fipop.operator.addresses.decision import MAX_WRITE_BACKS, SPEC_REVERTED, decide
-from fipop.operator.addresses.steps import (
+from fipop.operator.addresses.holdings import plan
+from fipop.operator.addresses.next_step import (
+    MAX_WRITE_BACKS,
+    SPEC_REVERTED,
     Confirm,
     MakeClaim,
     ReadAgain,
     Release,
+    Step,
     Wait,
     WriteSpec,
     WriteStatus,
+    next_step,
 )
+from fipop.operator.addresses.values import Blocker, Facts
+from tests.harness.facts import facts_of, range_facts
 from tests.harness.objects import floating_ip, held_by, reservation
-from tests.harness.views import FakeHolders, view_of
+
+
+def decide(facts: Facts) -> Step:
+    return next_step(facts, plan(facts))
 
 
 def mine(address: str, **fields: Any) -> Reservation:
@@ -26,39 +36,39 @@ def mine(address: str, **fields: Any) -> Reservation:
 def settled(*addresses: str, own: tuple[Reservation, ...], **spec: Any) -> FloatingIP:
     """Give a floating IP whose status says all there is to say, by the product's own words."""
     subject = floating_ip(status=held_by(list(addresses)), ipaddress=",".join(addresses), **spec)
-    step = decide(view_of(subject, *own))
+    step = decide(facts_of(subject, *own))
     return replace(subject, status=step.status) if isinstance(step, WriteStatus) else subject
 
 
 def test_1_before_anything_is_inherited_the_floating_ip_is_read() -> None:
     former = mine("10.0.0.7", uid="uid-of-the-dead")
-    assert decide(view_of(floating_ip(), former)) == ReadAgain()
-    step = decide(view_of(floating_ip(), former, is_live=True))
+    assert decide(facts_of(floating_ip(), former)) == ReadAgain()
+    step = decide(facts_of(floating_ip(), former, is_live=True))
     assert isinstance(step, MakeClaim), "who is alive takes it over"
     assert step.claim.owner.uid == "uid-c-m-1-web"
 
 
 def test_2_nothing_new_is_given_out_while_the_gate_is_closed_and_the_status_stays_as_it_was() -> None:
-    waits = decide(view_of(is_gate_open=False))
+    waits = decide(facts_of(is_gate_open=False))
     assert isinstance(waits, Wait)
     assert not waits.is_settled
     before = floating_ip(status=held_by(["10.0.0.7"]))
-    assert isinstance(decide(view_of(before, is_gate_open=False)), MakeClaim), "but what it had before"
+    assert isinstance(decide(facts_of(before, is_gate_open=False)), MakeClaim), "but what it had before"
     blocker = Blocker(reason="GuestNotFound", message="not known yet")
-    waits = decide(view_of(where=blocker, is_guest_known=False, is_gate_open=False))
+    waits = decide(facts_of(where=blocker, is_guest_known=False, is_gate_open=False))
     assert isinstance(waits, Wait), "all guests are found out before the gate opens"
-    assert isinstance(decide(view_of(where=blocker, is_guest_known=False)), WriteStatus)
+    assert isinstance(decide(facts_of(where=blocker, is_guest_known=False)), WriteStatus)
 
 
 def test_3_what_is_missing_is_claimed() -> None:
-    step = decide(view_of(floating_ip(ipaddress="10.0.0.7")))
+    step = decide(facts_of(floating_ip(ipaddress="10.0.0.7")))
     assert isinstance(step, MakeClaim)
     assert (step.claim.name, step.claim.range) == ("default.10.0.0.7", "pool")
 
 
 def test_4_the_owner_is_written_as_it_is_now() -> None:
     unknown = reservation("10.0.0.7")  # the cluster was not known when it was made
-    step = decide(view_of(floating_ip(status=held_by(["10.0.0.7"])), unknown))
+    step = decide(facts_of(floating_ip(status=held_by(["10.0.0.7"])), unknown))
     assert isinstance(step, MakeClaim)
     assert (step.claim.owner.cluster, step.claim.requested) == ("demo", unknown.requested)
 
@@ -66,24 +76,36 @@ def test_4_the_owner_is_written_as_it_is_now() -> None:
 def test_5_an_address_is_confirmed_before_a_status_names_it_that_others_may_be_releasing() -> None:
     held = mine("10.0.0.7")
     asks = floating_ip(ipaddress="10.0.0.7")
-    assert decide(view_of(asks, held, fresh=frozenset())) == Confirm(held)
-    assert isinstance(decide(view_of(asks, held)), WriteStatus), "this process wrote it just now"
+    assert decide(facts_of(asks, held, fresh=frozenset())) == Confirm(held)
+    assert isinstance(decide(facts_of(asks, held)), WriteStatus), "this process wrote it just now"
     told = floating_ip(ipaddress="10.0.0.7", status=held_by(["10.0.0.7"]))
-    assert not isinstance(decide(view_of(told, held, fresh=frozenset())), Confirm)
+    assert not isinstance(decide(facts_of(told, held, fresh=frozenset())), Confirm)
 
 
 def test_6_the_spec_is_written_before_the_status() -> None:
     held = mine("10.0.0.7")
-    assert decide(view_of(floating_ip(), held)) == WriteSpec("10.0.0.7", None, is_write_back=False)
+    assert decide(facts_of(floating_ip(), held)) == WriteSpec("10.0.0.7", None, is_write_back=False)
     ours = floating_ip("demo-kubevip", annotations={"clustername": "demo"})
-    step = decide(view_of(ours, reservation("10.0.0.7", "demo-kubevip", cluster="demo")))
+    step = decide(facts_of(ours, reservation("10.0.0.7", "demo-kubevip", cluster="demo")))
     assert step == WriteSpec("10.0.0.7", "pool", is_write_back=False), "and the range that was chosen"
+
+
+@pytest.mark.parametrize(
+    ("families", "expected"),
+    [([], "10.0.0.1,fd00::1"), (["IPv6"], "fd00::1,10.0.0.1"), (["IPv6", "IPv4"], "fd00::1,10.0.0.1")],
+)
+def test_6_addresses_are_written_in_the_order_of_the_families_that_the_spec_names(
+    families: list[str], expected: str
+) -> None:
+    subject = floating_ip(ipFamilies=families, ipFamilyPolicy="PreferDualStack")
+    step = decide(facts_of(subject, mine("10.0.0.1"), mine("fd00::1")))
+    assert step == WriteSpec(expected, None, is_write_back=False)
 
 
 def test_6_a_wish_is_not_written_over() -> None:
     held, taken = mine("10.0.0.7"), reservation("10.0.0.9", "other")
     asks = floating_ip(ipaddress="10.0.0.9", status=held_by(["10.0.0.7"]))
-    step = decide(view_of(asks, held, denied=(taken,)))
+    step = decide(facts_of(asks, held, denied=(taken,)))
     assert isinstance(step, WriteStatus)
     assert step.status.addresses == ("10.0.0.7",)
 
@@ -91,12 +113,12 @@ def test_6_a_wish_is_not_written_over() -> None:
 def test_6_who_empties_the_spec_again_and_again_is_left_alone_and_told() -> None:
     held = mine("10.0.0.7")
     emptied = floating_ip(status=held_by(["10.0.0.7"]))
-    step = decide(view_of(emptied, held, write_backs=MAX_WRITE_BACKS - 1))
+    step = decide(facts_of(emptied, held, write_backs=MAX_WRITE_BACKS - 1))
     assert step == WriteSpec("10.0.0.7", None, is_write_back=True)
-    step = decide(view_of(emptied, held, write_backs=MAX_WRITE_BACKS))
+    step = decide(facts_of(emptied, held, write_backs=MAX_WRITE_BACKS))
     assert isinstance(step, WriteStatus)
-    assert SPEC_REVERTED in [each.reason for each in step.status.conditions]
-    again = decide(view_of(replace(emptied, status=step.status), held))
+    assert SPEC_REVERTED.reason in [each.reason for each in step.status.conditions]
+    again = decide(facts_of(replace(emptied, status=step.status), held))
     assert again == Wait(blockers=(next(iter(_blockers(again))),)), "also after a restart, which counts anew"
 
 
@@ -109,7 +131,7 @@ def test_7_then_the_status_says_so_and_nothing_is_left() -> None:
     held = mine("10.0.0.7")
     subject = settled("10.0.0.7", own=(held,))
     assert subject.status.addresses == ("10.0.0.7",)
-    assert decide(view_of(subject, held)) == Wait()
+    assert decide(facts_of(subject, held)) == Wait()
 
 
 def test_8_what_is_held_beyond_that_is_released_by_the_live_object_when_nobody_can_be_about_to_name_it() -> (
@@ -117,29 +139,29 @@ def test_8_what_is_held_beyond_that_is_released_by_the_live_object_when_nobody_c
 ):
     held, old, older = mine("10.0.0.7"), mine("10.0.0.8"), mine("10.0.0.9")
     subject = settled("10.0.0.7", own=(held,))
-    assert decide(view_of(subject, held, old)) == ReadAgain()
-    assert decide(view_of(subject, held, old, is_live=True)) == Release(old)
+    assert decide(facts_of(subject, held, old)) == ReadAgain()
+    assert decide(facts_of(subject, held, old, is_live=True)) == Release(old)
     unsafe = {held.name: 0.0, old.name: 9.0, older.name: 4.0}
-    waits = decide(view_of(subject, held, old, older, is_live=True, unsafe_for=unsafe))
+    waits = decide(facts_of(subject, held, old, older, is_live=True, unsafe_for=unsafe))
     assert waits == Wait(seconds=4.0)
-    step = decide(view_of(subject, held, old, older, is_live=True, unsafe_for=unsafe | {old.name: -1.0}))
+    step = decide(facts_of(subject, held, old, older, is_live=True, unsafe_for=unsafe | {old.name: -1.0}))
     assert step == Release(old), "one does not wait for the other"
 
 
 def test_8_what_was_begun_in_vain_is_released_too() -> None:
     begun = mine("10.0.0.7")
     subject = floating_ip(ipFamilyPolicy="RequireDualStack")
-    nothing = FakeHolders(free=[])
-    told = decide(view_of(subject, begun, others=nothing))
+    nothing = range_facts(free=())
+    told = decide(facts_of(subject, begun, where=nothing))
     assert isinstance(told, WriteStatus)
     assert told.status.addresses == ()
     subject = replace(subject, status=told.status)
-    assert decide(view_of(subject, begun, others=nothing, is_live=True)) == Release(begun)
+    assert decide(facts_of(subject, begun, where=nothing, is_live=True)) == Release(begun)
 
 
 def test_9_who_waits_says_for_what() -> None:
     subject = floating_ip(ipaddress="10.0.0.99")
-    told = decide(view_of(subject))
+    told = decide(facts_of(subject))
     assert isinstance(told, WriteStatus)
-    waits = decide(view_of(replace(subject, status=told.status)))
+    waits = decide(facts_of(replace(subject, status=told.status)))
     assert [each.reason for each in _blockers(waits)] == ["AddressOutOfRange"]

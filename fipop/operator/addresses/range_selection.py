@@ -7,7 +7,7 @@ from collections.abc import Collection
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.ipam.addresses import Address
-from fipop.operator.addresses.blockers import Blocker
+from fipop.operator.addresses.values import Blocker
 from fipop.rancher.matching import (
     Guest,
     NoRange,

@@ -1,0 +1,288 @@
+"""Gathers from the cluster cache what a decision about a floating IP rests on: the only reader of the cache for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from fipop.api import names
+from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal, Requested, Reservation
+from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
+from fipop.errors import AddressSpaceChangedError, IpamError
+from fipop.ipam.addresses import Address, Family
+from fipop.operator.addresses.range_selection import find_range, find_restriction
+from fipop.operator.addresses.ranges import describe_problem
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.values import (
+    AddressFacts,
+    Blocker,
+    Facts,
+    GuestBinding,
+    Quota,
+    RangeFacts,
+    Request,
+    SpecError,
+    address_of,
+    blocker_of,
+    describe_conflicting_owner,
+    describe_holder,
+    read_addresses,
+    read_request,
+    space_named,
+    wanted_families,
+)
+from fipop.rancher.discovery import choose_cluster
+from fipop.rancher.objects import ProvisioningCluster
+from fipop.state.cache import BY_FORMER_OWNER, BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.claims import Claim, reservation_name
+from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestDirectory
+
+
+def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
+    """Find the guest cluster by the namespace alone; the annotation `clustername` can only object, never steer."""
+    namespace = floating_ip.namespace
+    cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
+    if cluster is None:
+        message = (
+            f'Namespace "{namespace}" belongs to no guest cluster: no Cluster names it in status.clusterName.'
+        )
+        return GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message=message))
+    if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
+        message = (
+            f'Annotation {names.ANNOTATION_CLUSTER} must be "{cluster.name}", the cluster of namespace {namespace}: it '
+            f'is "{floating_ip.cluster[:253]}", so fipop writes no guest cluster. Correct or remove it.'
+        )
+        return GuestBinding(cluster=cluster, blocker=Blocker(reason="ClusterMismatch", message=message))
+    return GuestBinding(cluster=cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactSource:
+    """Where facts come from."""
+
+    cache: ClusterCache
+    reservation_store: ReservationStore
+    gate: AllocationGate
+    guests: GuestDirectory
+    carrier_of: Callable[[str], str | None]
+    """Returns who still carries an address in quarantine, by the name of its reservation."""
+    removal_of: Callable[[FloatingIP, ProvisioningCluster], Removal | None]
+    """Returns what a status records of the removal of the releases in its guest cluster."""
+
+    def gather(
+        self,
+        floating_ip: FloatingIP,
+        *,
+        is_live: bool,
+        denied: Mapping[str, Reservation],
+        written: frozenset[Address],
+        write_backs: int,
+        now: datetime,
+    ) -> Facts:
+        """Return what is known of a floating IP now.
+
+        The arguments are what only this reconciliation, or this process, knows: see `Facts`. `denied`: by name, the
+        reservations that the API server named as the reason why a claim failed.
+        """
+        own = self.cache.reservations_of(floating_ip.meta.key)
+        held = _inherit(tuple(each for each in own if each.is_held), floating_ip)
+        binding = bind_guest(self.cache, floating_ip)
+        owner = _build_owner(floating_ip, binding, held)
+        request: Request | Blocker
+        found: RangeFacts | Blocker
+        try:
+            request = read_request(floating_ip)
+            found = self._find_range(floating_ip, held, request, owner)
+        except SpecError as error:
+            request = found = Blocker(reason="InvalidSpec", message=f"The FloatingIP is invalid: {error}.")
+        known = self.guests.known(floating_ip.namespace)
+        return Facts(
+            floating_ip=floating_ip,
+            is_live=is_live,
+            is_inherited=self.cache.inheritance.is_inherited(floating_ip),
+            owner=owner,
+            own=own,
+            held=held,
+            fresh=frozenset(
+                each.name for each in own if self.reservation_store.seconds_since_write(each) < NAMING_SECONDS
+            ),
+            unsafe_for={each.name: self._unsafe_for(each) for each in own},
+            request=request,
+            range=found,
+            addresses=self._read_addresses(floating_ip, owner, held, request, found, denied),
+            binding=binding,
+            is_guest_known=known is not None or self.guests.glimpse(floating_ip.namespace) is None,
+            observation=self.guests.observation(floating_ip.namespace),
+            removal=self.removal_of(floating_ip, binding.cluster) if binding.cluster is not None else None,
+            is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeFacts) else None),
+            written=written,
+            write_backs=write_backs,
+            now=now,
+        )
+
+    def _unsafe_for(self, reservation: Reservation) -> float:
+        """Return for how many seconds a status that relies on a reservation may still be under way elsewhere."""
+        if not math.isinf(self.reservation_store.seconds_since_write(reservation)):
+            return 0.0
+        return UNDER_WAY_SECONDS - self.cache.age_of(reservation)
+
+    # The range
+
+    def _find_range(
+        self, floating_ip: FloatingIP, held: tuple[Reservation, ...], request: Request, owner: Owner
+    ) -> RangeFacts | Blocker:
+        guest = self.guests.known(floating_ip.namespace)
+        found = find_range(self.cache, floating_ip, held, guest, static=request.static.values())
+        if isinstance(found, Blocker):
+            return found
+        ranges = self.cache.allocations.ranges
+        problem = ranges.problem_of(found.name)
+        if problem is not None:
+            is_moved = isinstance(problem, AddressSpaceChangedError)
+            reason = "AddressSpaceChanged" if is_moved else "RangeInvalid"
+            return Blocker(reason=reason, message=describe_problem(found.name, problem))
+        families = ranges.families(found.name)
+        by_family = {
+            family: [each for each in held if address_of(each).family is family] for family in Family
+        }
+        wanted = wanted_families(
+            request, families, frozenset(family for family in Family if by_family[family])
+        )
+        return RangeFacts(
+            name=found.name,
+            space=found.address_space,
+            families=families,
+            draining=found.draining,
+            restricted=find_restriction(found, guest),
+            quota=self._read_quota(found, floating_ip.namespace),
+            free={
+                family: self._choose(family, owner, found)
+                for family in wanted
+                if not by_family[family]
+                or any(
+                    (each.space, each.range) != (found.address_space, found.name)
+                    for each in by_family[family]
+                )
+            },
+        )
+
+    def _read_quota(self, found: FloatingIPRange, namespace: str) -> Quota | None:
+        if found.max_per_guest is None:
+            return None
+        reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
+        return Quota(
+            limit=found.max_per_guest,
+            reserved=frozenset(each.name for each in reserved if each.range == found.name),
+            claimed=self.cache.allocations.open_claims(namespace, found.name),
+        )
+
+    def _choose(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | Blocker:
+        """Choose an address for a new claim: the one asked for before, the one that the owner had, or the next free."""
+        allocations = self.cache.allocations
+        asked = allocations.unsettled(owner.key, found.name, family)
+        former = asked if asked is not None else self._find_former(family, owner, found)
+        if former is not None:
+            return former
+        try:
+            return allocations.ranges.peek_free(found.name, family)
+        except IpamError as error:
+            return blocker_of(error)
+
+    def _find_former(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | None:
+        """Return the address that the owner had from the range; of several, the one that was released last."""
+        own = self.cache.reservations_of(owner.key)
+        of_name = self.cache.reservations.by_index(BY_FORMER_OWNER, (owner.cluster, owner.name, found.name))
+        former = {each.name: each for each in (*own, *(of_name if owner.cluster else ())) if not each.is_held}
+        for each in sorted(former.values(), key=lambda each: each.quarantined_until or EPOCH, reverse=True):
+            address = address_of(each)
+            if (
+                address.family is family
+                and (each.space, each.range) == (found.address_space, found.name)
+                and self.cache.allocations.ranges.why_refused(found.name, address) is None
+                and self.reservation_store.can_acquire(
+                    each, _build_claim(each.space, address, found.name, owner)
+                )
+            ):
+                return address
+        return None
+
+    # Addresses
+
+    def _read_addresses(
+        self,
+        floating_ip: FloatingIP,
+        owner: Owner,
+        held: tuple[Reservation, ...],
+        request: Request | Blocker,
+        where: RangeFacts | Blocker,
+        denied: Mapping[str, Reservation],
+    ) -> dict[str, AddressFacts]:
+        named = read_addresses(floating_ip.status.addresses)
+        places = [(space_named(floating_ip.status), each) for each in named]
+        if isinstance(where, RangeFacts):
+            asked = request.static.values() if isinstance(request, Request) else ()
+            free = (each for each in where.free.values() if isinstance(each, Address))
+            mine = (address_of(each) for each in held)
+            places += [(where.space, each) for each in {*named, *asked, *free, *mine}]
+        range_name = where.name if isinstance(where, RangeFacts) else ""
+        return {
+            reservation_name(space, address): self._read_address(space, address, range_name, owner, denied)
+            for space, address in places
+        }
+
+    def _read_address(
+        self, space: str, address: Address, range_name: str, owner: Owner, denied: Mapping[str, Reservation]
+    ) -> AddressFacts:
+        allocations = self.cache.allocations
+        name = reservation_name(space, address)
+        refused = allocations.ranges.why_refused(range_name, address) if range_name else None
+        other = allocations.named_by_another(space, address, owner.key)
+        known = self.cache.reservations.get("", name)
+        # A claim of an address that is named by the spec insists on it.
+        claim = replace(_build_claim(space, address, range_name, owner), insists=True)
+        is_kept = known is not None and not self.reservation_store.can_acquire(known, claim)
+        holder = describe_holder(known, self.carrier_of(name)) if known is not None else None
+        return AddressFacts(
+            refused=blocker_of(refused) if refused is not None else None,
+            named_by_other=describe_conflicting_owner(other, address) if other is not None else None,
+            known_unavailable=holder if is_kept else None,
+            # What changed since then may be available by now.
+            denied=holder if known is not None and denied.get(name) == known else None,
+            is_held_by_other=known.owner.key != owner.key if known is not None else other is not None,
+        )
+
+
+def _build_claim(space: str, address: Address, range_name: str, owner: Owner) -> Claim:
+    return Claim(space=space, address=address, range=range_name, owner=owner, requested=Requested.DYNAMIC)
+
+
+def _build_owner(floating_ip: FloatingIP, binding: GuestBinding, held: tuple[Reservation, ...]) -> Owner:
+    """Return the owner to write; what was known of the guest cluster stays known while Rancher takes it apart."""
+    cluster = binding.cluster
+    if cluster is None and held:
+        return replace(held[0].owner, uid=floating_ip.uid)
+    return Owner(
+        namespace=floating_ip.namespace,
+        name=floating_ip.name,
+        uid=floating_ip.uid,
+        cluster=cluster.name if cluster is not None else "",
+        imported=cluster.is_imported if cluster is not None else False,
+    )
+
+
+def _inherit(held: tuple[Reservation, ...], floating_ip: FloatingIP) -> tuple[Reservation, ...]:
+    """Return what is held as the floating IP of today sees it.
+
+    An address that only a deleted object of its name asked for by name counts as chosen. One that fipop chose stays
+    chosen though the spec names it: fipop wrote it there, and a restored backup brings it back.
+    """
+    named = read_addresses(floating_ip.ipaddress.split(","))
+    return tuple(
+        replace(each, requested=Requested.DYNAMIC)
+        if each.owner.uid != floating_ip.uid and address_of(each) not in named
+        else each
+        for each in held
+    )
