@@ -1,8 +1,9 @@
 """How fast the IPAM core is, beside `netaddr.IPSet` and plain `ipaddress` with a dict, in the same run.
 
-Every figure is taken through the calls of the product: peek at the next free address, then enter its user. The others
-keep the owner in a dict. What is slower than its budget of 5 seconds is stopped, and its rate so far is compared. Seconds are
-of processor time: on an idle machine they are those of the clock, on a busy one the neighbours do not count.
+Every figure is taken through the calls of the product: peek at the next free address, then enter its user. The
+others keep the owner in a dict. What is slower than its budget of 5 seconds is stopped, and its rate so far is
+compared. Seconds are of processor time: on an idle machine they are those of the clock, on a busy one the neighbours
+do not count.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Round:
 
     def _choose(self, service: Service, state: State) -> Choice | Refused:
         occupancy, sharing = self.occupancy, self.occupancy.sharing
-        user = occupancy.user_for(service)
+        user = occupancy.build_user(service.uid, service.namespace, service.ports)
         wanted = service.requested if state is State.MOVING else None
         if is_overwritten(service, occupancy.entries_of(service.uid)):
             state, wanted = State.STRIPPED, service.requested

@@ -35,7 +35,7 @@ class Occupancy:
         """Take in what the ConfigMap says now."""
         self.keys = keys
         self.sharing.forget_pools()
-        self.refresh(self._known_uids())
+        self.refresh({service.uid for service in self.services.all()} | set(self._entries))
 
     def take_ledger(self, ledger: Ledger | None) -> frozenset[str]:
         """Take in the ledger; gives the uids that an address was taken from there."""
@@ -66,32 +66,27 @@ class Occupancy:
         for uid in uids:
             wanted = self._wanted(uid)
             held = dict(self.sharing.held_by(uid))
-            for address, user in held.items():
-                if address not in wanted:
-                    self.sharing.leave(address, user)
+            for address in held.keys() - wanted.keys():
+                self.sharing.leave(address, held[address])
             for address, user in wanted.items():
                 if held.get(address) != user:
                     self.sharing.enter(address, user)
 
-    def user_for(self, service: Service) -> AddressUser[str]:
-        """Return a Service as a user of addresses, with its ports and the consent of its namespace."""
-        consents = self.keys.allows_sharing(service.namespace)
-        return AddressUser(Reason.RESERVED, service.uid, ports=service.ports, consents=consents)
+    def build_user(self, uid: str, namespace: str, ports: frozenset[Port]) -> AddressUser[str]:
+        """Return a Service as a user of addresses, with the consent of its namespace."""
+        consents = self.keys.allows_sharing(namespace)
+        return AddressUser(Reason.RESERVED, uid, ports=ports, consents=consents)
 
     def _wanted(self, uid: str) -> dict[Address, AddressUser[str]]:
         service, entries = self.services.by_uid(uid), self.entries_of(uid)
         wanted: dict[Address, AddressUser[str]] = {}
         if service is not None and service.is_holder:
-            wanted = dict.fromkeys(service.carried, self.user_for(service))
+            wanted = dict.fromkeys(service.carried, self.build_user(uid, service.namespace, service.ports))
         for address, entry in entries.items():
             ports: frozenset[Port] = wanted[address].ports if address in wanted else frozenset()
             # A write that the entry stands for may be under way, with the ports that the Service had then.
-            consents = self.keys.allows_sharing(entry.namespace)
-            wanted[address] = AddressUser(Reason.RESERVED, uid, ports=ports | entry.ports, consents=consents)
+            wanted[address] = self.build_user(uid, entry.namespace, ports | entry.ports)
         return wanted
-
-    def _known_uids(self) -> set[str]:
-        return {service.uid for service in self.services.all()} | set(self._entries)
 
     def _name(self, uid: str) -> str:
         service = self.services.by_uid(uid)

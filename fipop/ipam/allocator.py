@@ -25,8 +25,6 @@ OwnerT = TypeVar("OwnerT", bound=Hashable)
 Port = tuple[int, str]
 """A port number and its protocol."""
 
-_make_address = tuple.__new__
-
 
 class Reason(enum.IntEnum):
     """Why an address is in use. The lowest reason makes its user the holder."""
@@ -164,9 +162,8 @@ class Allocator(Generic[OwnerT, PoolT]):
 
         Raises: RangeUnknownError.
         """
-        free_list = self._free_lists[family].get(name) or self._free_list(name, family)
-        value = free_list.peek()
-        return None if value is None else _make_address(Address, (family, value))
+        value = self._free_list(name, family).peek()
+        return None if value is None else Address(family, value)
 
     def free_addresses(self, name: str, family: Family) -> Iterator[Address]:
         """Iterate over the free addresses of a pool in its order. Raises: RangeUnknownError."""

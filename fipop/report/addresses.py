@@ -68,8 +68,9 @@ def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> Address
     users = snapshot.cache.allocations.ranges.space(space).users(address)
     if not users:
         return _classify_unowned(snapshot, space, address)
-    named_by = (snapshot.cache.floating_ips.get(*key) for key in find_named(users))
-    claimants = [each for each in named_by if each is not None]
+    # A status or a spec names the address; reservations and claims come before them.
+    named_by = (each.owner for each in users if each.reason > Reason.CLAIMED)
+    claimants = list(filter(None, (snapshot.cache.floating_ips.get(*key) for key in named_by)))
     reservation = snapshot.cache.get_reservation(reservation_name(space, address))
     if reservation is not None:
         return _classify_reserved(snapshot, reservation, claimants, address)
@@ -126,11 +127,6 @@ def report_all(snapshot: ClusterSnapshot, range_name: str = "") -> Iterator[Addr
             report = classify(snapshot, space, address)
             if range_name in ("", report.range):
                 yield report
-
-
-def find_named(users: Iterable[AddressUser[OwnerKey]]) -> list[OwnerKey]:
-    """Return the floating IPs that name an address, those whose status does first."""
-    return [each.owner for each in users if each.reason in (Reason.NAMED, Reason.WANTED)]
 
 
 def find_having(users: Iterable[AddressUser[OwnerKey]]) -> set[OwnerKey]:

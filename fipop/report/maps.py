@@ -10,7 +10,6 @@ from itertools import islice
 
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.intervals import Interval, IntervalSet
-from fipop.ipam.pool import Pool
 from fipop.report.addresses import AddressState, classify, find_having
 from fipop.report.snapshot import ClusterSnapshot
 
@@ -115,9 +114,7 @@ class _Board:
         ranges = snapshot.cache.allocations.ranges
         self._space = ranges.space_of(range_name) or ""
         self._allocator = ranges.allocator_of(range_name)
-        self._pool: Pool = self._allocator.pool(range_name).source
-        self._is_draining = self._allocator.pool(range_name).draining
-        self._given = {each: self._allocator.assigned(range_name, each) for each in Family}
+        self._range = self._allocator.pool(range_name)
 
     def size_for(self, span: Interval | None) -> int:
         """Choose the smallest blocks of which there are not too many."""
@@ -128,7 +125,7 @@ class _Board:
     def numbers(self, size: int, span: Interval | None) -> Iterator[int]:
         """Yield the numbers of the blocks of a size in which the range's text has addresses, in their order."""
         last = -1
-        for each in self._pool.written.of(Family.IPV4).intervals:
+        for each in self._range.source.written.of(Family.IPV4).intervals:
             first, end = each.first, each.last
             if span is not None:
                 first, end = max(first, span.first), min(end, span.last)
@@ -149,7 +146,7 @@ class _Board:
 
     def is_given(self, address: Address) -> bool:
         """Whether the range gives out an address, whoever has it now."""
-        return address.value in self._given[address.family]
+        return address.value in self._allocator.assigned(self._name, address.family)
 
     def _tally(self, size: int) -> Mapping[int, Counter[CellState]]:
         tallies: dict[int, Counter[CellState]] = {}
@@ -163,8 +160,8 @@ class _Board:
 
     def _block(self, span: Interval, tally: Mapping[CellState, int]) -> Block:
         here = IntervalSet((span,))
-        total = (self._given[Family.IPV4] & here).count
-        conflicts = (self._pool.addresses.of(Family.IPV4) & here).count - total
+        total = (self._allocator.assigned(self._name, Family.IPV4) & here).count
+        conflicts = (self._range.addresses.of(Family.IPV4) & here).count - total
         held, quarantined = tally.get(CellState.HELD, 0), tally.get(CellState.QUARANTINED, 0)
         length = 32 - (span.size - 1).bit_length()
         taken = held + quarantined
@@ -173,7 +170,7 @@ class _Board:
             total=total,
             held=held,
             quarantined=quarantined,
-            free=0 if self._is_draining else max(0, total - taken),
+            free=0 if self._range.draining else max(0, total - taken),
             conflicts=conflicts,
             percent=round(100 * taken / total, 1) if total else 0.0,
         )
@@ -189,10 +186,10 @@ class _Board:
                 state = CellState.QUARANTINED
         elif found.state is AddressState.FREE and found.range == self._name:
             state = CellState.FREE
-        elif address in self._pool and (found.owner or not self.is_given(address)):
+        elif address in self._range.addresses and (found.owner or not self.is_given(address)):
             state = CellState.CONFLICT
         else:
-            state = CellState.EXCLUDED if address in self._pool.written else CellState.OUTSIDE
+            state = CellState.EXCLUDED if address in self._range.source.written else CellState.OUTSIDE
         return Cell(address=found.address, state=state, owner=owner)
 
 

@@ -6,7 +6,7 @@ long as addresses of its name are used in a space that it had: they may be addre
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from fipop.api.models import FloatingIPRange, SearchOrder
 from fipop.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
@@ -22,19 +22,16 @@ class RangeIndex:
     """What the ranges can assign, and why some cannot."""
 
     def __init__(self) -> None:
-        self._spaces: dict[str, RangeAllocator[OwnerKey]] = {}
+        self._spaces: defaultdict[str, RangeAllocator[OwnerKey]] = defaultdict(RangeAllocator)
         self._ranges: dict[str, FloatingIPRange] = {}
         self._pools: dict[str, Pool] = {}
         self._problems: dict[str, IpamError] = {}
-        self._used_in: dict[str, Counter[str]] = {}
+        self._used_in: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """How many addresses of a range's name are used in which spaces."""
 
     def space(self, name: str) -> RangeAllocator[OwnerKey]:
         """Return the allocator of an address space."""
-        space = self._spaces.get(name)
-        if space is None:
-            space = self._spaces[name] = RangeAllocator()
-        return space
+        return self._spaces[name]
 
     def spaces(self) -> tuple[str, ...]:
         """Return the names of the known address spaces."""
@@ -44,19 +41,16 @@ class RangeIndex:
         """Enter, change or forget a range; return whether its name means another space, or none, because of that."""
         is_moved = old is None or new is None or old.address_space != new.address_space
         if old is not None and is_moved:
-            self.space(old.address_space).remove_pool(old.name)
+            self._forget(old)
             del self._ranges[old.name]
         if new is not None:
             self._ranges[new.name] = new
             self._enter(new)
-        elif old is not None:
-            self._pools.pop(old.name, None)
-            self._problems.pop(old.name, None)
         return is_moved
 
     def use(self, range_name: str, space: str, count: int) -> None:
         """Count addresses of a range's name in a space: in another than the range's own they keep it closed."""
-        used = self._used_in.setdefault(range_name, Counter())
+        used = self._used_in[range_name]
         was_used = used[space] > 0
         used[space] += count
         if not used[space]:
@@ -134,19 +128,22 @@ class RangeIndex:
         """Count a range; None if it cannot be read."""
         return self.allocator_of(range_name).count(range_name) if range_name in self._pools else None
 
+    def _forget(self, former: FloatingIPRange) -> None:
+        """Assign nothing from a range any more; what it assigned before stays held."""
+        self._pools.pop(former.name, None)
+        self._problems.pop(former.name, None)
+        self.space(former.address_space).remove_pool(former.name)
+
     def _enter(self, new: FloatingIPRange) -> None:
-        allocator = self.space(new.address_space)
         try:
             pool = self._read_pool(new)
         except IpamError as error:
-            # A range that cannot be read assigns nothing; what it assigned before stays held.
+            self._forget(new)
             self._problems[new.name] = error
-            self._pools.pop(new.name, None)
-            allocator.remove_pool(new.name)
             return
         self._problems.pop(new.name, None)
         self._pools[new.name] = pool
-        allocator.set_pool(
+        self.space(new.address_space).set_pool(
             Range(
                 name=new.name,
                 addresses=pool.addresses,
@@ -158,7 +155,7 @@ class RangeIndex:
         )
 
     def _read_pool(self, new: FloatingIPRange) -> Pool:
-        former = min(self._used_in.get(new.name, Counter()).keys() - {new.address_space}, default=None)
+        former = min(self._used_in[new.name].keys() - {new.address_space}, default=None)
         if former is not None:
             raise AddressSpaceChangedError(range_name=new.name, former=former, space=new.address_space)
         return parse_pool(
