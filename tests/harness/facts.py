@@ -52,15 +52,14 @@ def range_facts(
         name=name,
         space=space,
         families=frozenset(pool.families),
-        free={family: _free(family, free, name, text) for family in Family},
+        free={family: _free(family, free, name) for family in Family},
         **(known | fields),
     )
 
 
-def _free(family: Family, free: tuple[str, ...], name: str, text: str) -> Address | Blocker:
+def _free(family: Family, free: tuple[str, ...], name: str) -> Address | Blocker:
     found = (each for each in map(parse_address, free) if each.family is family)
-    counts = {"total": 0, "used": 0, "quarantined": 0}
-    full = RangeFullError(range_name=name, pool_text=text, family=family.label, **counts)
+    full = RangeFullError(range_name=name, family=family.label)
     return next(found, blocker_of(full))
 
 
