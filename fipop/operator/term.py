@@ -81,7 +81,7 @@ class LeaderTerm:
             monotonic=self.cache.monotonic,
             look_again=lambda reservation: self.quarantine.look(reservation),
             lives=self.guests.exists,
-            is_contested=lambda address, floating_ip: self.conflicts.is_contested(address, floating_ip),
+            is_contested=lambda known, floating_ip: self.conflicts.is_contested(known, floating_ip),
             count_release=estate.metrics.count_release,
         )
         self.rollout = build_rollout(estate, cache=self.cache, guests=self.guests, router=self.router)

@@ -19,7 +19,7 @@ from fipop.api.models import Meta, Owner, PastOwner, Reservation
 from fipop.api.rendering import render_reservation
 from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
-from fipop.ipam.addresses import Address, explode_address, format_address
+from fipop.ipam.addresses import explode_address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
@@ -64,7 +64,7 @@ class ReservationStore:
         monotonic: Callable[[], float],
         look_again: Callable[[Reservation], Awaitable[object]],
         lives: Callable[[str], bool] = lambda _guest_id: False,
-        is_contested: Callable[[Address, tuple[str, str]], bool] = lambda _address, _floating_ip: False,
+        is_contested: Callable[[Reservation, tuple[str, str]], bool] = lambda _known, _floating_ip: False,
         count_release: Callable[[str], None] = lambda _result: None,
     ) -> None:
         self._client = client
@@ -89,7 +89,7 @@ class ReservationStore:
             return is_own
         is_near = former.namespace == owner.namespace or self._is_offered(known, owner.namespace)
         if is_own or (is_near and claim.insists):
-            return not self._is_contested(address_of(known), owner.key)
+            return not self._is_contested(known, owner.key)
         # A guest of the same name elsewhere, and an imported one that left Rancher and goes on, still carry it.
         is_gone = not (former.imported or self._lives(former.namespace))
         return is_gone and is_former_owner(known, owner, claim.range)

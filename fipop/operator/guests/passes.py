@@ -14,11 +14,12 @@ from fipop.errors import PASSING_ERRORS
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
-from fipop.ipam.addresses import parse_address
+from fipop.ipam.addresses import format_address
 from fipop.kube.client import KubeClient
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import GuestEvent
 from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.values import address_of
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.inspection import GuestInspector
@@ -254,7 +255,7 @@ class PassController:
         retry = self._record(guest, report, schedule, deep=deep)
         if task.leaving and report.has_ours:
             retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
-        contested = self._contested(guest.id, task.granted)
+        contested = self._contested(guest.id)
         observation = observe(
             report, served, installs=task.opted_in, contested=contested, unknown_options=unknown
         )
@@ -278,10 +279,13 @@ class PassController:
         elif report is None:
             self.departures.note(guest.id, None)
 
-    def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    def _contested(self, guest_id: str) -> dict[str, tuple[str, ...]]:
         """Return the guests that claim addresses which this one holds, by address."""
-        found = {each: self.conflicts.claimants(parse_address(each), but=guest_id) for each in addresses}
-        return {address: claimants for address, claimants in found.items() if claimants}
+        return {
+            format_address(address_of(each)): claimants
+            for each in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+            if each.is_held and (claimants := self.conflicts.claimants(each, but=guest_id))
+        }
 
     def _record(
         self, guest: Guest, report: PassReport, schedule: PassSchedule, *, deep: bool
