@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 4,
+    f"floatingipranges.{names.GROUP}": 5,
     f"floatingips.{names.GROUP}": 4,
     f"floatingipreservations.{names.GROUP}": 1,
 }
