@@ -328,6 +328,8 @@ class PassController:
             if each.is_held and each.owner.uid == floating_ip.uid
         ]
         granted = text_of(held)
+        # A reservation that is missing is made again; until then its address stays as it is in the guest.
+        is_complete = all(granted.issuperset(each.status.addresses) for each in floating_ips)
         settings = self.settings()
         opted_in = self._installs(guest, floating_ips)
         gate = self.rollout.gate(guest) if opted_in else ReleaseGate()
@@ -343,7 +345,7 @@ class PassController:
             granted=granted,
             retired=retired - granted,
             settings=settings if gate.aim is None else gate.aim.settings,
-            before_write=lambda: self._confirm(guest.id, held),
+            before_write=lambda: self._confirm(guest.id, held, is_complete=is_complete),
             gate=gate,
             on_helm=lambda: self.rollout.note_helm(guest.id),
             leaving=leaving,
@@ -351,8 +353,10 @@ class PassController:
             reported=reported_releases(self.cache, guest.id),
         )
 
-    async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
+    async def _confirm(self, guest_id: str, held: list[Reservation], *, is_complete: bool) -> bool:
         """Ask right before a guest is written whether all of it is still its owners', and no other guest carries it."""
+        if not is_complete:
+            return False
         if self.gate.is_shut or not all(map(self.gate.may_write, held)):
             self._held_up.add(guest_id)
             return False
