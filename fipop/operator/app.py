@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -258,6 +259,11 @@ class Operator:
             identity=self._options.identity,
             duration_seconds=self._options.lease_times.duration_seconds,
             monotonic=boottime,
+            annotations=lambda: {
+                names.ANNOTATION_WAITS: json.dumps(
+                    self._term.describe_waits() if self._term is not None else {}
+                )
+            },
         )
 
     def _health(self) -> HealthFacts:

@@ -245,6 +245,8 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"
         message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
         yield point(subject, severity, each.state, message, advice)
+    if each.reason == "WaitingForGuests":
+        yield point(subject, Severity.INFO, each.reason, each.message, "Check that the guest cluster answers")
     if each.reason == "HarvesterNotFound":
         yield point(subject, Severity.WARNING, each.reason, each.message, describe)
     if each.conflict:
