@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -259,11 +258,7 @@ class Operator:
             identity=self._options.identity,
             duration_seconds=self._options.lease_times.duration_seconds,
             monotonic=boottime,
-            annotations=lambda: {
-                names.ANNOTATION_WAITS: json.dumps(
-                    self._term.describe_waits() if self._term is not None else {}
-                )
-            },
+            annotations=lambda: {names.ANNOTATION_WAITS: self._term.describe_waits() if self._term else ""},
         )
 
     def _health(self) -> HealthFacts:

@@ -267,17 +267,15 @@ class LeaderTerm:
         finally:
             self._tracer.note_round()
 
-    def describe_waits(self) -> dict[str, str]:
-        """Return a sentence for each range, up to MAX_WAITS, that waits for a guest cluster."""
+    def describe_waits(self) -> str:
+        """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
         elapsed, now = asyncio.get_running_loop().time(), self._estate.client.server_now()
-        waits = {}
-        for name, guest_id in islice(self.gate.waits().items(), MAX_WAITS):
-            until = format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - elapsed))
-            waits[name] = (
-                f'Range "{name}" assigns no new addresses until {until}, or until guest cluster {guest_id} reports '
-                "which addresses it uses."
-            )
-        return waits
+        return "\n".join(
+            f'Range "{name}" assigns no new addresses until '
+            f"{format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - elapsed))}, or until guest cluster "
+            f"{guest_id} reports which addresses it uses."
+            for name, guest_id in islice(self.gate.waits().items(), MAX_WAITS)
+        )
 
     def check_owners(self) -> None:
         """Look at every reservation whose floating IP is not known; after a round of lists."""

@@ -150,6 +150,10 @@ def _judge_operator(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield _judge_pods(found, leads=leads)
     if "the operator's Lease" not in unread and lease is not None and leads:
         yield point(_OPERATOR, Severity.OK, "Leading", f"replica {lease.holder} leads")
+        for each in lease.waits:
+            yield point(
+                _OPERATOR, Severity.INFO, "RangeWaiting", each, "Check that the guest cluster answers"
+            )
     elif "the operator's Lease" not in unread:
         what = f"Lease {names.LEASE_NAME} in namespace {namespace}"
         message = f"{what} does not exist" if lease is None else f"no pod has renewed {what} in time"
@@ -245,8 +249,6 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"
         message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
         yield point(subject, severity, each.state, message, advice)
-    if each.reason == "WaitingForGuests":
-        yield point(subject, Severity.INFO, each.reason, each.message, "Check that the guest cluster answers")
     if each.reason == "HarvesterNotFound":
         yield point(subject, Severity.WARNING, each.reason, each.message, describe)
     if each.conflict:

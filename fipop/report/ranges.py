@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fipop.api.conditions import ConditionType
 from fipop.api.models import FloatingIPRange, Reservation
 from fipop.ipam.addresses import Family
 from fipop.ipam.allocator import RangeUsage, Usage
-from fipop.jsons import as_text
 from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
 from fipop.report.snapshot import ClusterSnapshot, Kind, read_address
 
@@ -103,10 +102,6 @@ def _report(
     unknown = describe_unknown_harvester(snapshot.cache, found) if is_rancher_read else ""
     conditions = {each.type: each for each in build_conditions(found, allocations, usage, unknown)}
     ready, conflict = conditions[ConditionType.READY], conditions[ConditionType.CONFLICT]
-    lease = snapshot.installation.leadership
-    wait = as_text(lease.waits.get(found.name)) if lease is not None and lease.holds(snapshot.now) else ""
-    if wait and ready.is_true:
-        ready = replace(ready, reason="WaitingForGuests", message=wait)
     families = {}
     if usage is not None:
         counts = {Family.IPV4: usage.ipv4, Family.IPV6: usage.ipv6}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.errors import ApiError, ApiForbiddenError, ApiNotFoundError, ApiUnreachableError
-from fipop.jsons import Json, JsonView, as_list, as_mapping, as_text
+from fipop.jsons import Json, as_list, as_mapping, as_text
 from fipop.kube.reader import KubeReader
 from fipop.kube.resources import (
     CONFIG_MAPS,
@@ -170,20 +169,14 @@ _UNAUTHORIZED = 401
 def read_leadership(lease: Json) -> Leadership:
     """Read the operator's Lease."""
     spec = as_mapping(lease.get("spec"))
+    annotations = as_mapping(as_mapping(lease.get("metadata")).get("annotations"))
     duration = spec.get("leaseDurationSeconds")
     return Leadership(
         holder=as_text(spec.get("holderIdentity")),
         renewed=parse_time(spec.get("renewTime")),
         duration_seconds=float(duration) if isinstance(duration, int) else 0.0,
-        waits=_read_waits(as_mapping(as_mapping(lease.get("metadata")).get("annotations"))),
+        waits=tuple(as_text(annotations.get(names.ANNOTATION_WAITS)).splitlines()),
     )
-
-
-def _read_waits(annotations: JsonView) -> JsonView:
-    try:
-        return as_mapping(json.loads(as_text(annotations.get(names.ANNOTATION_WAITS))))
-    except ValueError:
-        return {}
 
 
 def read_workload(deployment: Json) -> Workload:

@@ -13,7 +13,6 @@ from fipop.api import names
 from fipop.api.models import FloatingIP
 from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
-from fipop.jsons import JsonView
 from fipop.operator.rollout.progress import RolloutState
 from fipop.settings.options import DEFAULTS, BadOption, Settings
 from fipop.state.cache import ClusterCache
@@ -53,8 +52,8 @@ class Leadership:
     holder: str
     renewed: datetime | None
     duration_seconds: float
-    waits: JsonView = field(default_factory=dict)
-    """A sentence by range for those that wait for a guest cluster."""
+    waits: tuple[str, ...] = ()
+    """A sentence for each range that waits for a guest cluster."""
 
     def holds(self, now: datetime) -> bool:
         """Whether it was renewed in its time. Another machine wrote that time: a few seconds more are granted."""

@@ -180,17 +180,13 @@ def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_kn
 
 
 def test_a_range_that_waits_for_a_guest_is_reported_while_its_leader_works() -> None:
-    def reported(iprange: str, renewed: datetime) -> list[str]:
-        lease = Leadership(
-            holder="x", renewed=renewed, duration_seconds=15.0, waits={"pool": "Waits for c-m-1."}
-        )
-        pool = build_range("pool", iprange)
-        judged = findings(snapshot(ranges=[pool], installation=healthy_installation(leadership=lease)))
-        return [each.message for each in judged if each.reason == "WaitingForGuests"]
+    def reported(renewed: datetime) -> list[str]:
+        lease = Leadership(holder="x", renewed=renewed, duration_seconds=15.0, waits=("It waits.",))
+        judged = findings(snapshot(installation=healthy_installation(leadership=lease)))
+        return [each.message for each in judged if each.reason == "RangeWaiting"]
 
-    assert reported("10.0.0.1-10.0.0.10", NOW) == ["Waits for c-m-1."]
-    assert reported("10.0.0.1-10.0.0.10", NOW - timedelta(minutes=5)) == []
-    assert reported("nonsense", NOW) == []
+    assert reported(NOW) == ["It waits."]
+    assert reported(NOW - timedelta(minutes=5)) == []
 
 
 def test_how_full_a_range_is_is_not_known_while_reservations_could_not_be_read() -> None:
