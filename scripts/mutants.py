@@ -1,7 +1,7 @@
 """Change a module in many small ways, and name the changes that its own tests do not notice.
 
-    python -m scripts.mutants fipop/operator/addresses/decision.py               print the mutants that survive
-    python -m scripts.mutants --record fipop/operator/addresses/decision.py      and note what each mutant came to
+    python -m scripts.mutants fipop/operator/addresses/next_step.py              print the mutants that survive
+    python -m scripts.mutants --record fipop/operator/addresses/next_step.py     and note what each mutant came to
 
 mutmut makes the mutants and runs the tests, in a copy of the repository: the unit tests of the module's room and the
 scenarios of that room, but for the long ones. A mutant is caught if a test fails or runs into the time limit.

@@ -22,7 +22,7 @@ from fipop.cli.reading import (
 from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
-from fipop.operator.rehearsal import rehearse
+from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, AdoptionResult, report_adoption
 from fipop.report.guests import GuestReport, read_guests
 from fipop.report.reading import read_snapshot
@@ -86,17 +86,19 @@ def adopt(
 
 async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> AdoptionReport:
     async with reading.connect() as client:
+        _show_progress("reading")
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
-        after = await rehearse(
-            client,
-            namespace=reading.operator_namespace,
-            ours_since=await _our_age(client),
-            ask_guests=ask_guests,
-            allow_loopback=allow_loopback,
-            progress=lambda step: click.echo(f"{step} …", err=True),
-        )
         asked = await _ask(client, before, allow_loopback) if ask_guests else []
-    return report_adoption(before, after, asked, asked_guests=ask_guests)
+        carried = {each.guest: sorted(each.in_use()) for each in asked}
+        after = await DryRun(client, await _our_age(client)).run(carried, _show_progress)
+    known = {each.namespace for each in before.cache.floating_ips.all()}
+    return report_adoption(
+        before, after, [each for each in asked if each.guest in known], asked_guests=ask_guests
+    )
+
+
+def _show_progress(step: str) -> None:
+    click.echo(f"{step} …", err=True)
 
 
 async def _our_age(client: KubeClient) -> datetime | None:
@@ -106,8 +108,8 @@ async def _our_age(client: KubeClient) -> datetime | None:
 
 
 async def _ask(client: KubeClient, snapshot: ClusterSnapshot, allow_loopback: bool) -> list[GuestReport]:
-    known = {each.namespace for each in snapshot.cache.floating_ips.all()}
-    guests = sorted(each for each in known if snapshot.cache.guest_clusters(each))
+    _show_progress("Reading the guest clusters")
+    guests = sorted({each.cluster_name for each in snapshot.cache.clusters.all() if each.cluster_name})
     return await read_guests(client, snapshot, guests, allow_loopback=allow_loopback)
 
 

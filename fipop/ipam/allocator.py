@@ -173,8 +173,8 @@ class Allocator(Generic[OwnerT, PoolT]):
     def enter(self, address: Address, user: AddressUser[OwnerT]) -> None:
         """Add a user to an address, in place of one with the same reason and owner."""
         before = self._users[address.family].get(address.value, ())
-        others = (each for each in before if each[:2] != user[:2])
-        self._replace(address, before, tuple(sorted((user, *others))) if before else (user,))
+        others = [each for each in before if each.owner != user.owner or each.reason is not user.reason]
+        self._replace(address, before, tuple(sorted([*others, user])) if others else (user,))
 
     def leave(self, address: Address, user: AddressUser[OwnerT]) -> bool:
         """Remove exactly this user from an address; return whether the address is free because of that."""

@@ -22,7 +22,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.addresses.facts import FactSource
-from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard, Surroundings
+from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard
 from fipop.operator.addresses.ranges import RangeReconciler
 from fipop.operator.addresses.reconciler import Callbacks, FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
@@ -111,7 +111,6 @@ class LeaderTerm:
         self.unowned = UnownedAddresses(
             cache=self.cache,
             reservation_store=self.reservation_store,
-            conflicts=self.conflicts,
             reach=self.reach,
             over_limit=self.notices.tell_over_limit,
         )
@@ -173,35 +172,34 @@ class LeaderTerm:
             cache=cache,
             reservation_store=self.reservation_store,
             guests=self.guests,
-            surroundings=Surroundings(
-                look=self.inspector.find_carrier,
-                look_at_conflicts=self.conflicts.carriers_of,
-                waiting=self.router.waiting_by_name,
-                were_looked_at=lambda: self.gate.looked,
-                may_release=self.mass_release.may_release,
-                clean=self.router.add_pass,
-                owner_changed=self.router.add_floating_ip,
-                still_carried=self.router.wake_waiting,
-            ),
             now=client.server_now,
+            find_carrier=self.inspector.find_carrier,
+            find_other_carriers=self.conflicts.carriers_of,
+            waiting=self.router.waiting_by_name,
+            were_scanned=lambda: self.gate.looked,
+            may_release=self.mass_release.may_release,
+            clean=self.router.add_pass,
+            owner_changed=self.router.add_floating_ip,
+            still_carried=self.router.wake_waiting,
         )
         self.pass_triggers = PassTriggers(cache=cache, add_pass=self.router.add_pass)
         self.floating_ips = self._build_floating_ips(estate)
         self.ranges = RangeReconciler(client=client, cache=cache, monotonic=cache.monotonic)
 
     def _build_floating_ips(self, estate: Estate) -> FloatingIPReconciler:
+        self.facts = FactSource(
+            cache=self.cache,
+            reservation_store=self.reservation_store,
+            gate=self.gate,
+            guests=self.guests,
+            carrier_of=self.quarantine.carrier_of,
+            removal_of=self.departures.next_record,
+        )
         return FloatingIPReconciler(
             client=estate.client,
             cache=self.cache,
             reservation_store=self.reservation_store,
-            facts=FactSource(
-                cache=self.cache,
-                reservation_store=self.reservation_store,
-                gate=self.gate,
-                guests=self.guests,
-                carrier_of=self.quarantine.carrier_of,
-                removal_of=self.departures.next_record,
-            ),
+            facts=self.facts,
             callbacks=Callbacks(
                 deciding=self.router.note_decided_on,
                 settled=self.pass_triggers.note_settled,

@@ -65,6 +65,11 @@ class GuestReport:
         found = (read_address(text.strip().removesuffix("/32").removesuffix("/128")) for text in texts)
         return frozenset(each for each in found if each is not None)
 
+    def in_use(self) -> frozenset[Address]:
+        """Return the single addresses that its ConfigMaps name or its Services have."""
+        found = (read_address(text) for each in self.services for text in each.addresses)
+        return self.addresses().union(each for each in found if each is not None)
+
 
 async def read_guest(
     client: KubeReader, snapshot: ClusterSnapshot, guest_id: str, *, allow_loopback: bool = False

@@ -77,7 +77,7 @@ _RETURNS, _RANGES, _CAREFUL, _APPEAR = (
 )
 _NO_LIVE_READ = Edit(
     scope="QuarantineReconciler._check_owner",
-    before="await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
+    before="await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
     after="None",
 )
 _WRITES_UNCHANGED = Edit(
@@ -142,8 +142,8 @@ BUGS = (
         "is freed while guest",
         Edit(
             scope="QuarantineReconciler._check_owner",
-            before="self._reservation_store.quarantine(reservation, seconds=seconds)",
-            after="self._reservation_store.free(reservation)",
+            before="self.reservation_store.quarantine(reservation, seconds=seconds)",
+            after="self.reservation_store.free(reservation)",
         ),
     ),
     _bug(
@@ -151,7 +151,7 @@ BUGS = (
         "quarantine ends by the clock, whoever still carries the address",
         undisturbed("lingering"),
         "chapter 2 does not end: c-m-steady01/second has 10.10.0.15",
-        Edit(scope="QuarantineReconciler.look", before="self._guests.exists(guest_id)", after="False"),
+        Edit(scope="QuarantineReconciler.look", before="self.guests.exists(guest_id)", after="False"),
     ),
     _bug(
         "quarantine-for-nobody",
@@ -199,12 +199,12 @@ BUGS = (
         "whose status names it",
         Edit(
             scope="FloatingIPReconciler._claim",
-            before="self._cache.allocations.begin_claim(claim)",
+            before="self.cache.allocations.begin_claim(claim)",
             after=(
-                "for old in self._cache.reservations_of(claim.owner.key):\n"
+                "for old in self.cache.reservations_of(claim.owner.key):\n"
                 "    if old.is_held and old.name != claim.name:\n"
-                "        await self._reservation_store.quarantine(old, seconds=1)\n"
-                "self._cache.allocations.begin_claim(claim)"
+                "        await self.reservation_store.quarantine(old, seconds=1)\n"
+                "self.cache.allocations.begin_claim(claim)"
             ),
         ),
     ),
@@ -213,7 +213,7 @@ BUGS = (
         "after a write whose outcome is unknown another address is tried",
         _DARK,
         "more were given out",
-        Edit(scope="_Holders.choose", before="unsettled is not None", after="unsettled == ()"),
+        Edit(scope="FactSource._choose", before="asked is not None", after="asked == ()"),
     ),
     _bug(
         "half-a-dual-stack",
@@ -221,14 +221,8 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        Edit(scope="_Case._follow", before="facts.is_had(each)", after="True"),
-        with_guards_off=(
-            Edit(
-                scope="_Case._follow",
-                before="target.claims = [each for each in target.claims if each.is_own]",
-                after="pass",
-            ),
-        ),
+        Edit(scope="_Wish.acquire", before="not self.is_had(each.keep)", after="False"),
+        with_guards_off=(Edit(scope="_Wish.acquire", before="not each.is_own", after="False"),),
     ),
     _bug(
         "annotation-steers",
@@ -385,7 +379,7 @@ BUGS = (
         _APPEAR,
         "chapter 2 does not end: /floatingips/c-m-applexxx/apple-kubevip/finalizers: [",
         Edit(
-            scope="GuestReconciler._create",
+            scope="build_floating_ip",
             before='"namespace": guest.id',
             after='"namespace": guest.id, "finalizers": [f"{names.GROUP}/held"]',
         ),
@@ -398,7 +392,7 @@ BUGS = (
         _WRITES_UNCHANGED,
         Edit(
             scope="RangeReconciler._write",
-            before=("self._cache.observe(FLOATING_IP_RANGES, answer)\nreturn None"),
+            before=("self.cache.observe(FLOATING_IP_RANGES, answer)\nreturn None"),
             after="return RetryAfter(1.0)",
         ),
     ),

@@ -70,14 +70,14 @@ UNIT_BUGS = (
     _unit_bug(
         "stale-confirmation",
         "a status newly names an address by a write of its reservation that is long ago",
-        Edit(scope="ViewBuilder.build", before="NAMING_SECONDS", after="math.inf"),
-        "unit/operator/addresses/test_view_building.py",
+        Edit(scope="FactSource.gather", before="NAMING_SECONDS", after="math.inf"),
+        "unit/operator/addresses/test_facts.py",
         "test_what_this_process_wrote_is_fresh_for_a_while_and_safe_to_release",
     ),
     _unit_bug(
         "no-confirmation",
         "a status newly names an address that another operator may be releasing",
-        Edit(scope="decide", before="_confirm(view, target)", after="None"),
+        Edit(scope="next_step", before="_confirm(facts, holdings)", after="None"),
         "scenarios/test_two_writers.py",
         "test_what_is_found_reserved_is_written_anew_before_a_status_names_it",
     ),
@@ -85,7 +85,7 @@ UNIT_BUGS = (
         "released-under-way",
         "a reservation that another operator is about to name is released",
         Edit(
-            scope="ViewBuilder._unsafe_for",
+            scope="FactSource._unsafe_for",
             before="UNDER_WAY_SECONDS - self.cache.age_of(reservation)",
             after="0.0",
         ),
@@ -96,7 +96,7 @@ UNIT_BUGS = (
     _unit_bug(
         "wish-before-possession",
         "a reservation that vanished is not made again before its owner's wish is looked at",
-        Edit(scope="_Case.find_target", before="self._find_lost()", after="()"),
+        Edit(scope="plan", before="_find_lost(facts)", after="()"),
         "scenarios/test_missing_reservations.py",
         "test_a_reservation_that_vanishes_while_its_owner_waits_for_another_space_is_made_where_it_was",
     ),
@@ -116,8 +116,8 @@ UNIT_BUGS = (
         "an address is freed for the guest that carries it and waits for it, so that anybody may have it",
         Edit(
             scope="QuarantineReconciler.look",
-            before='self._reservation_store.offer(reservation, only if asking else "")',
-            after="await self._reservation_store.free(reservation) if asking else None",
+            before='self.reservation_store.offer(reservation, only if asking else "")',
+            after="await self.reservation_store.free(reservation) if asking else None",
         ),
         "scenarios/test_carried_by_claimant.py",
         ("test_it_does_not_go_to_who_waits_for_any_address_while_the_guest_that_names_it_carries_it"),
@@ -128,7 +128,7 @@ UNIT_BUGS = (
         "a guest gets what it had, or carries, though another was seen to carry it too",
         Edit(
             scope="ReservationStore.can_acquire",
-            before="self._is_contested(known, owner.key)",
+            before="self.is_contested(known, owner.key)",
             after="False",
         ),
         "scenarios/test_carried_by_claimant.py",
@@ -140,7 +140,7 @@ UNIT_BUGS = (
         "what a look found to be carried by one guest alone is given to it at any later time",
         Edit(
             scope="ReservationStore._is_offer_old",
-            before="self._monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS",
+            before="self.monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS",
             after="False",
         ),
         "scenarios/test_carried_by_claimant.py",
@@ -150,7 +150,7 @@ UNIT_BUGS = (
         "half-of-a-quota",
         "of two addresses that are asked for together the first is claimed though the limit allows no second",
         Edit(
-            scope="find_quota_excess",
+            scope="_exceeds_quota",
             before="{each.name for each in beside}",
             after="set()",
         ),
@@ -174,7 +174,7 @@ UNIT_BUGS = (
         Edit(
             scope="_release",
             before="each.name not in kept",
-            after="each.name not in kept and not target.is_standstill",
+            after="each.name not in kept and not holdings.standstill",
         ),
         "scenarios/test_unfulfillable_wishes.py",
         (
@@ -257,7 +257,7 @@ UNIT_BUGS = (
     _unit_bug(
         "one-family-goes-alone",
         "of two families one follows its range to another address space without the other",
-        Edit(scope="_relocates", before="len(families) > 1", after="False"),
+        Edit(scope="_follow", before="len(families) > 1", after="False"),
         "scenarios/test_one_space.py",
         "test_both_families_stay_where_one_is_not_to_be_had_in_the_new_space[PreferDualStack]",
         "test_a_second_family_comes_after_the_move_and_not_into_another_space",
@@ -265,7 +265,7 @@ UNIT_BUGS = (
     _unit_bug(
         "any-space-is-known",
         "an address counts as named by a status that names the same one of another space",
-        Edit(scope="AllocationView.is_had", before="reservation.space == self.had_in", after="True"),
+        Edit(scope="_Wish.is_had", before="reservation.space == space", after="True"),
         "scenarios/test_one_space.py",
         (
             "test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is_not_given_back_yet"
@@ -275,8 +275,8 @@ UNIT_BUGS = (
     _unit_bug(
         "no-second-choice",
         "a chosen address that another has in the space of the range that is named by now is waited for",
-        Edit(scope="_decide", before="wanted_range.is_anothers(address)", after="False"),
-        "unit/operator/addresses/test_allocation.py",
+        Edit(scope="_Wish._desire", before="there.is_held_by_other", after="False"),
+        "unit/operator/addresses/test_holdings.py",
         "test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new_one",
     ),
     _unit_bug(
@@ -294,12 +294,12 @@ UNIT_BUGS = (
         "emptied-is-renumbered",
         "an emptied spec brings another address",
         Edit(
-            scope="_decide",
-            before="address = address_of(held)",
+            scope="_Wish._desire",
+            before="held, address = mine[0], address_of(mine[0])",
             after=(
-                "address = address_of(held)\n"
+                "held, address = mine[0], address_of(mine[0])\n"
                 "if static is None:\n"
-                "    return DesiredAddress(family=family, address=None, requested=held.requested, replaces=held)"
+                "    return _Desired(family=family, address=None, requested=held.requested, replaces=held)"
             ),
         ),
         "scenarios/test_emptied_specs.py",
@@ -331,8 +331,8 @@ UNIT_BUGS = (
         "an address counts as reserved before anybody asked for it",
         Edit(
             scope="ReservationStore._create",
-            before="self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
-            after="_new_reservation(claim, self._now())",
+            before="self._note(await self.client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
+            after="build_acquired(None, claim, self.now())",
         ),
         "unit/operator/addresses/test_reservations.py",
         "test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_told_whose_it_is",

@@ -59,8 +59,7 @@ def range_facts(
 
 def _free(family: Family, free: tuple[str, ...], name: str) -> Address | Blocker:
     found = (each for each in map(parse_address, free) if each.family is family)
-    full = RangeFullError(range_name=name, family=family.label)
-    return next(found, blocker_of(full))
+    return next(found, blocker_of(RangeFullError(range_name=name, family=family.label)))
 
 
 def facts_of(

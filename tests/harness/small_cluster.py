@@ -229,9 +229,10 @@ class SmallCluster:
         space: str = "default",
         name: str = "web",
         guest: dict[str, object] | None = None,
+        range_name: str = "pool",
         **spec: object,
     ) -> None:
-        """Make a floating IP of range "pool" for a guest; `has` is the address that its status names already.
+        """Make a floating IP for a guest, of no range if `range_name` is ""; `has` is what its status names already.
 
         `guest` is what the status says of the guest.
         """
@@ -241,7 +242,7 @@ class SmallCluster:
             FLOATING_IPS,
             guest_id,
             name,
-            annotations={names.ANNOTATION_RANGE: "pool"},
+            annotations={names.ANNOTATION_RANGE: range_name} if range_name else {},
             spec={"ipaddress": ipaddress or has, **spec},
             **({"status": status} if has else {}),
         )

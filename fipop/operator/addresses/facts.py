@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from fipop.api import names
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal, Requested, Reservation
@@ -80,7 +79,6 @@ class FactSource:
         denied: Mapping[str, Reservation],
         written: frozenset[Address],
         write_backs: int,
-        now: datetime,
     ) -> Facts:
         """Return what is known of a floating IP now.
 
@@ -120,7 +118,7 @@ class FactSource:
             is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeFacts) else None),
             written=written,
             write_backs=write_backs,
-            now=now,
+            now=self.reservation_store.now(),
         )
 
     def _unsafe_for(self, reservation: Reservation) -> float:
@@ -145,12 +143,7 @@ class FactSource:
             reason = "AddressSpaceChanged" if is_moved else "RangeInvalid"
             return Blocker(reason=reason, message=describe_problem(found.name, problem))
         families = ranges.families(found.name)
-        by_family = {
-            family: [each for each in held if address_of(each).family is family] for family in Family
-        }
-        wanted = wanted_families(
-            request, families, frozenset(family for family in Family if by_family[family])
-        )
+        wanted = wanted_families(request, families, frozenset(address_of(each).family for each in held))
         return RangeFacts(
             name=found.name,
             space=found.address_space,
@@ -158,15 +151,7 @@ class FactSource:
             draining=found.draining,
             restricted=find_restriction(found, guest),
             quota=self._read_quota(found, floating_ip.namespace),
-            free={
-                family: self._choose(family, owner, found)
-                for family in wanted
-                if not by_family[family]
-                or any(
-                    (each.space, each.range) != (found.address_space, found.name)
-                    for each in by_family[family]
-                )
-            },
+            free={family: self._choose(family, owner, found) for family in wanted},
         )
 
     def _read_quota(self, found: FloatingIPRange, namespace: str) -> Quota | None:
@@ -244,13 +229,14 @@ class FactSource:
         # A claim of an address that is named by the spec insists on it.
         claim = replace(_build_claim(space, address, range_name, owner), insists=True)
         is_kept = known is not None and not self.reservation_store.can_acquire(known, claim)
-        holder = describe_holder(known, self.carrier_of(name)) if known is not None else None
+        # What changed since then may be available by now.
+        is_denied = known is not None and denied.get(name) == known
+        holder = describe_holder(known, self.carrier_of(name)) if known and (is_kept or is_denied) else None
         return AddressFacts(
             refused=blocker_of(refused) if refused is not None else None,
             named_by_other=describe_conflicting_owner(other, address) if other is not None else None,
             known_unavailable=holder if is_kept else None,
-            # What changed since then may be available by now.
-            denied=holder if known is not None and denied.get(name) == known else None,
+            denied=holder if is_denied else None,
             is_held_by_other=known.owner.key != owner.key if known is not None else other is not None,
         )
 

@@ -369,37 +369,31 @@ def _acquire(
 
     That another has an address is believed if the API server said so, or in advance (`is_foreseen`).
     """
+
+    def build(address: Address) -> Acquire | Blocker:
+        claim = Claim(
+            space=space,
+            address=address,
+            range=range_name,
+            owner=facts.owner,
+            requested=desired.requested,
+            renames=desired.renames,
+            insists=desired.address is not None and not desired.is_preference,
+        )
+        refusal = facts.addresses[claim.name].named_by_other
+        refusal = refusal or (None if desired.confirms else _exceeds_quota(facts, claim, beside))
+        return refusal or Acquire(claim=claim, is_own=desired.confirms, else_keep=desired.else_keep)
+
     if desired.address is not None:
-        claim = _claim(desired, facts, space, range_name, desired.address)
-        known = facts.addresses[claim.name]
-        refusal = known.named_by_other or (None if desired.confirms else _exceeds_quota(facts, claim, beside))
-        if refusal is not None:
-            return refusal
-        is_foreseen = is_foreseen and not desired.confirms
-        denied = known.denied or (known.known_unavailable if is_foreseen else None)
-        if denied is None:
-            return Acquire(claim=claim, is_own=desired.confirms, else_keep=desired.else_keep)
+        found, known = build(desired.address), facts.addresses[reservation_name(space, desired.address)]
+        denied = known.denied or (known.known_unavailable if is_foreseen and not desired.confirms else None)
+        if isinstance(found, Blocker) or denied is None:
+            return found
         if not desired.is_preference:
             return denied
     assert isinstance(facts.range, RangeFacts), "what is lost is no preference"
-    address = facts.range.free[desired.family]
-    if isinstance(address, Blocker):
-        return address
-    claim = _claim(desired, facts, space, range_name, address)
-    refusal = facts.addresses[claim.name].named_by_other or _exceeds_quota(facts, claim, beside)
-    return refusal or Acquire(claim=claim, is_own=False, else_keep=desired.else_keep)
-
-
-def _claim(desired: _Desired, facts: Facts, space: str, range_name: str, address: Address) -> Claim:
-    return Claim(
-        space=space,
-        address=address,
-        range=range_name,
-        owner=facts.owner,
-        requested=desired.requested,
-        renames=desired.renames,
-        insists=desired.address is not None and not desired.is_preference,
-    )
+    free = facts.range.free[desired.family]
+    return free if isinstance(free, Blocker) else build(free)
 
 
 def _exceeds_quota(facts: Facts, claim: Claim, beside: Collection[Claim]) -> Blocker | None:

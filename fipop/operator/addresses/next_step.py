@@ -128,7 +128,7 @@ def next_step(facts: Facts, holdings: Holdings) -> Step:
     blockers = (*holdings.blockers, SPEC_REVERTED) if is_stopped else holdings.blockers
     return (
         _wait_for_gate(facts, holdings)
-        or _claim(holdings)
+        or (MakeClaim(holdings.claims[0].claim) if holdings.claims else None)
         or _rewrite_owner(facts, holdings)
         or _confirm(facts, holdings)
         or (spec if not is_stopped else None)
@@ -152,10 +152,6 @@ def _wait_for_gate(facts: Facts, holdings: Holdings) -> Wait | None:
     if not stays and (facts.is_gate_open or not is_early):
         return None
     return Wait(seconds=CLOSED_GATE_SECONDS, is_settled=False)
-
-
-def _claim(holdings: Holdings) -> MakeClaim | None:
-    return MakeClaim(holdings.claims[0].claim) if holdings.claims else None
 
 
 def _rewrite_owner(facts: Facts, holdings: Holdings) -> MakeClaim | None:
@@ -245,15 +241,7 @@ def _may_write_back(facts: Facts) -> bool:
 
 
 def _write_status(facts: Facts, holdings: Holdings, blockers: tuple[Blocker, ...]) -> WriteStatus | None:
-    wanted = build_status(
-        facts.floating_ip,
-        held=holdings.held,
-        blockers=blockers,
-        binding=facts.binding,
-        observation=facts.observation,
-        removal=facts.removal,
-        now=facts.now,
-    )
+    wanted = build_status(facts, holdings.held, blockers)
     return WriteStatus(wanted) if wanted != facts.floating_ip.status else None
 
 

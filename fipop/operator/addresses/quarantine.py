@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fipop.api.models import FloatingIP, Reservation
@@ -42,50 +42,33 @@ SUSPICIOUS_SHARE = 0.1
 COUNT_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the end of a quarantine asks of the rest of the operator.
-
-    `look` asks a guest: it gives a sentence that says who there carries an address, None where nobody does, FipopError
-    where the guest cannot be asked. `look_at_conflicts` asks, beside the former owner's guest, those that were seen to
-    carry the address without right, and those of floating IPs that wait for it (`waiting`); it gives a sentence of
-    each that carries it, by guest. No quarantine ends before the guests `were_looked_at`: until then nobody knows who
-    carries what without right. `may_release` is the mass-release guard. `clean` wants a pass over a guest, which
-    takes our keys out of it. `owner_changed` wants a round over a floating IP, `still_carried` rounds over all floating
-    IPs that wait for an address, whose conditions name who carries it.
-    """
-
-    look: Callable[[str, Address], Awaitable[str | None]]
-    look_at_conflicts: Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
-    waiting: Callable[[Address], Sequence[FloatingIP]]
-    were_looked_at: Callable[[], bool]
-    may_release: Callable[[Reservation], bool]
-    clean: Callable[[str], None]
-    owner_changed: Callable[[tuple[str, str]], None]
-    still_carried: Callable[[], None]
-
-
+@dataclass(slots=True, kw_only=True)
 class QuarantineReconciler:
     """Does one round over one reservation, by its name."""
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
-        reservation_store: ReservationStore,
-        guests: GuestDirectory,
-        surroundings: Surroundings,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._reservation_store = reservation_store
-        self._guests = guests
-        self._surroundings = surroundings
-        self._now = now
-        self._carriers: dict[str, str] = {}
-        self._gone_since: dict[str, datetime] = {}
+    client: KubeClient
+    cache: ClusterCache
+    reservation_store: ReservationStore
+    guests: GuestDirectory
+    now: Callable[[], datetime]
+    find_carrier: Callable[[str, Address], Awaitable[str | None]]
+    """Asks a guest cluster what uses an address: returns a sentence. Raises FipopError if it cannot be asked."""
+    find_other_carriers: Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
+    """Asks those that were seen to use it without right, and those of `waiting`; returns sentences by guest cluster."""
+    waiting: Callable[[Address], Sequence[FloatingIP]]
+    """Returns the floating IPs that wait for an address by name."""
+    were_scanned: Callable[[], bool]
+    """No quarantine ends before all guest clusters were scanned: until then it is unknown which uses what."""
+    may_release: Callable[[Reservation], bool]
+    """The guard against a mass release."""
+    clean: Callable[[str], None]
+    """Requests a visit of a guest cluster, which takes our keys out of it."""
+    owner_changed: Callable[[tuple[str, str]], None]
+    """Requests a reconciliation of a floating IP."""
+    still_carried: Callable[[], None]
+    """Requests reconciliations of all floating IPs that wait: their conditions name what uses the address."""
+    _carriers: dict[str, str] = field(default_factory=dict)
+    _gone_since: dict[str, datetime] = field(default_factory=dict)
 
     def carrier_of(self, name: str) -> str | None:
         """Say who still carries an address in quarantine, as the last look found."""
@@ -93,7 +76,7 @@ class QuarantineReconciler:
 
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Do one round."""
-        reservation = self._cache.reservations.get("", name)
+        reservation = self.cache.reservations.get("", name)
         if reservation is None:
             self._carriers.pop(name, None)
             return None
@@ -108,36 +91,36 @@ class QuarantineReconciler:
         """Quarantine a held address whose floating IP does not exist: the store suspects, the live read decides."""
         self._carriers.pop(reservation.name, None)
         owner = reservation.owner
-        if self._cache.floating_ips.get(*owner.key) is not None:
+        if self.cache.floating_ips.get(*owner.key) is not None:
             return None
-        if not self._surroundings.may_release(reservation):
+        if not self.may_release(reservation):
             return RetryAfter(GUARDED_RETRY_SECONDS)
-        live = await self._client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
+        live = await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
         if live is not None:
-            self._cache.observe(FLOATING_IPS, live)
-            self._surroundings.owner_changed(owner.key)
+            self.cache.observe(FLOATING_IPS, live)
+            self.owner_changed(owner.key)
             return None
-        seconds = self._cache.quarantine_seconds(reservation.range)
-        await self._reservation_store.quarantine(reservation, seconds=seconds)
+        seconds = self.cache.quarantine_seconds(reservation.range)
+        await self.reservation_store.quarantine(reservation, seconds=seconds)
         logger.info(
             "Moved address to quarantine",
             extra={"address": reservation.address, "range": reservation.range, "cluster": owner.cluster},
         )
-        self._surroundings.clean(owner.namespace)
+        self.clean(owner.namespace)
         return RetryAfter(seconds)
 
     async def _end_quarantine(self, reservation: Reservation) -> RetryAfter | None:
         """Free the address when its time has passed and nobody carries it."""
         assert reservation.quarantined_until is not None
-        rest = (self._until(reservation) - self._now()).total_seconds()
+        rest = (self._until(reservation) - self.now()).total_seconds()
         if rest > 0:
             return RetryAfter(rest)
-        if not self._surroundings.were_looked_at():
+        if not self.were_scanned():
             return RetryAfter(LEAST_LOOK_SECONDS)
         if await self.look(reservation) is not None:
             return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
         self._carriers.pop(reservation.name, None)
-        if not await self._reservation_store.free(reservation):
+        if not await self.reservation_store.free(reservation):
             return RetryAfter(0.0)
         logger.info("Freed address", extra={"address": reservation.address, "range": reservation.range})
         return None
@@ -149,14 +132,14 @@ class QuarantineReconciler:
         """
         assert reservation.quarantined_until is not None
         until, guest_id = reservation.quarantined_until, reservation.owner.namespace
-        if self._guests.exists(guest_id):
+        if self.guests.exists(guest_id):
             self._gone_since.pop(guest_id, None)
             return until
         if not reservation.owner.imported:
             return until
         released = reservation.history[0].released_at if reservation.history else reservation.since
         # What is noted of an earlier absence of the guest is older than the release.
-        since = max(released, self._gone_since.setdefault(guest_id, self._now()))
+        since = max(released, self._gone_since.setdefault(guest_id, self.now()))
         return max(until, since + timedelta(hours=IMPORTED_HOURS))
 
     async def look(self, reservation: Reservation) -> str | None:
@@ -165,14 +148,14 @@ class QuarantineReconciler:
         It is offered to the only one that carries it and waits for it.
         """
         address, guest_id = address_of(reservation), reservation.owner.namespace
-        waiting = self._surroundings.waiting(address)
+        waiting = self.waiting(address)
         carriers: dict[str, str] = {}
         try:
-            if self._guests.exists(guest_id) and not await self._is_ours_again(reservation):
-                own = await self._surroundings.look(guest_id, address)
+            if self.guests.exists(guest_id) and not await self._is_ours_again(reservation):
+                own = await self.find_carrier(guest_id, address)
                 carriers = {guest_id: own} if own is not None else {}
             others = dict.fromkeys(each.namespace for each in waiting if each.namespace != guest_id)
-            carriers |= await self._surroundings.look_at_conflicts(reservation, others)
+            carriers |= await self.find_other_carriers(reservation, others)
             carrier = "; ".join(sorted(carriers.values())[:MAX_NAMED])
         except FipopError as error:
             is_told = isinstance(error, GuestUnreadableError)
@@ -180,9 +163,9 @@ class QuarantineReconciler:
             carriers = {}
         only = next(iter(carriers)) if len(carriers) == 1 else ""
         asking = [each.meta.key for each in waiting if each.namespace == only]
-        self._reservation_store.offer(reservation, only if asking else "")
+        self.reservation_store.offer(reservation, only if asking else "")
         for key in asking:
-            self._surroundings.owner_changed(key)
+            self.owner_changed(key)
         if not carrier:
             return None
         if only:
@@ -193,8 +176,8 @@ class QuarantineReconciler:
                 "Address stays in quarantine",
                 extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
             )
-            self._surroundings.clean(guest_id)
-            self._surroundings.still_carried()
+            self.clean(guest_id)
+            self.still_carried()
         return carrier
 
     async def _is_ours_again(self, reservation: Reservation) -> bool:
@@ -203,9 +186,9 @@ class QuarantineReconciler:
         The API server is asked. Only a held reservation counts: two in quarantine would otherwise rely on each other,
         and both would end while the guest still carries the address.
         """
-        for other in self._cache.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace):
+        for other in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace):
             if other.is_held and other.address == reservation.address and other.name != reservation.name:
-                return await self._reservation_store.is_held_by(other.name, other.owner)
+                return await self.reservation_store.is_held_by(other.name, other.owner)
         return False
 
 

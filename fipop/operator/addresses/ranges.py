@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.models import FloatingIPRange
@@ -25,33 +25,33 @@ WRITE_INTERVAL_SECONDS = 1.0
 """A burst of allocations is one write: the status of a range is written at most once in this time."""
 
 
+@dataclass(slots=True, kw_only=True)
 class RangeReconciler:
     """Writes the status of ranges, when it changed. `monotonic` is this process's clock, in seconds."""
 
-    def __init__(self, *, client: KubeClient, cache: ClusterCache, monotonic: Callable[[], float]) -> None:
-        self._client = client
-        self._cache = cache
-        self._monotonic = monotonic
-        self._written_at: dict[str, float] = {}
+    client: KubeClient
+    cache: ClusterCache
+    monotonic: Callable[[], float]
+    _written_at: dict[str, float] = field(default_factory=dict)
 
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Do one round."""
-        found = self._cache.ranges.get("", name)
+        found = self.cache.ranges.get("", name)
         if found is None:
             self._written_at.pop(name, None)
             return None
-        counted = self._cache.allocations.ranges.usage(name)
+        counted = self.cache.allocations.ranges.usage(name)
         capacity = render_capacity(counted) if counted is not None else None
-        unknown = describe_unknown_harvester(self._cache, found)
+        unknown = describe_unknown_harvester(self.cache, found)
         wanted = merge_conditions(
             found.conditions,
-            build_conditions(found, self._cache.allocations, counted, unknown),
-            self._client.server_now(),
+            build_conditions(found, self.cache.allocations, counted, unknown),
+            self.client.server_now(),
         )
         unchanged = found.status_capacity == capacity and found.conditions == wanted
         if unchanged and found.observed_generation == found.meta.generation:
             return None
-        rest = self._written_at.get(name, float("-inf")) + WRITE_INTERVAL_SECONDS - self._monotonic()
+        rest = self._written_at.get(name, float("-inf")) + WRITE_INTERVAL_SECONDS - self.monotonic()
         if rest > 0:
             return RetryAfter(rest)
         return await self._write(found, capacity, wanted)
@@ -63,19 +63,19 @@ class RangeReconciler:
             "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
             "status": render_range_status(capacity, conditions, found.meta.generation),
         }
-        self._written_at[found.name] = self._monotonic()
+        self._written_at[found.name] = self.monotonic()
         try:
-            answer = await self._client.merge_patch(
+            answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"
             )
         except ApiNotFoundError:
             return None  # deleted meanwhile: the event tells
         except ApiConflictError:
-            live = await self._client.get(FLOATING_IP_RANGES, found.name)
+            live = await self.client.get(FLOATING_IP_RANGES, found.name)
             if live is not None:
-                self._cache.observe(FLOATING_IP_RANGES, live)
+                self.cache.observe(FLOATING_IP_RANGES, live)
             return RetryAfter(0.0)
-        self._cache.observe(FLOATING_IP_RANGES, answer)
+        self.cache.observe(FLOATING_IP_RANGES, answer)
         return None
 
 

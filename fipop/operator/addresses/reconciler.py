@@ -91,32 +91,24 @@ class _SpecWrites:
     again: int = 0
 
 
+@dataclass(slots=True, kw_only=True)
 class FloatingIPReconciler:
     """Brings reservations, spec and status of a floating IP in line with what it asks for."""
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
-        reservation_store: ReservationStore,
-        facts: FactSource,
-        callbacks: Callbacks,
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._reservation_store = reservation_store
-        self._facts = facts
-        self._callbacks = callbacks
-        self._written: dict[tuple[str, str], _SpecWrites] = {}
+    client: KubeClient
+    cache: ClusterCache
+    reservation_store: ReservationStore
+    facts: FactSource
+    callbacks: Callbacks
+    _written: dict[tuple[str, str], _SpecWrites] = field(default_factory=dict)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
         this = _Round()
         try:
             for _ in range(MAX_STEPS):
-                self._callbacks.deciding(key)
-                floating_ip = self._cache.floating_ips.get(*key)
+                self.callbacks.deciding(key)
+                floating_ip = self.cache.floating_ips.get(*key)
                 if floating_ip is None:
                     self._let_go(key)
                     return None
@@ -139,30 +131,29 @@ class FloatingIPReconciler:
             # Nor has anybody emptied the spec of one that was made again under the name.
             self._written.pop(floating_ip.meta.key, None)
             written = _SpecWrites()
-        return self._facts.gather(
+        return self.facts.gather(
             floating_ip,
             is_live=this.live_version == floating_ip.resource_version,
             denied=this.denied,
             written=written.addresses,
             write_backs=written.again,
-            now=self._client.server_now(),
         )
 
     def _let_go(self, key: tuple[str, str]) -> None:
         self._written.pop(key, None)
-        self._cache.allocations.cancel_claims(key)
-        for reservation in self._cache.reservations_of(key):
-            self._callbacks.gone(reservation)
+        self.cache.allocations.cancel_claims(key)
+        for reservation in self.cache.reservations_of(key):
+            self.callbacks.gone(reservation)
 
     def _end(self, floating_ip: FloatingIP, wait: Wait) -> RetryAfter | None:
         for blocker in wait.blockers:
-            self._callbacks.blocked(blocker.reason)
+            self.callbacks.blocked(blocker.reason)
         if wait.is_settled:
             # A claim that is still open was made for a wish that is no more.
-            self._cache.allocations.cancel_claims(floating_ip.meta.key)
-        self._callbacks.waiting(floating_ip, bool(wait.blockers) or not wait.is_settled)
+            self.cache.allocations.cancel_claims(floating_ip.meta.key)
+        self.callbacks.waiting(floating_ip, bool(wait.blockers) or not wait.is_settled)
         if wait.is_settled:
-            self._callbacks.settled(floating_ip)
+            self.callbacks.settled(floating_ip)
         return RetryAfter(wait.seconds) if wait.seconds is not None else None
 
     async def _take(self, step: Step, floating_ip: FloatingIP, this: _Round) -> None:
@@ -171,36 +162,36 @@ class FloatingIPReconciler:
             case ReadAgain():
                 await self._read_again(floating_ip.meta.key)
                 # What was read is in the cache, or something younger: then that one is to be read.
-                found = self._cache.floating_ips.get(*floating_ip.meta.key)
+                found = self.cache.floating_ips.get(*floating_ip.meta.key)
                 this.live_version = found.resource_version if found is not None else None
             case MakeClaim(claim):
                 await self._claim(claim, floating_ip, this)
             case Confirm(reservation):
-                await self._reservation_store.confirm(reservation)
+                await self.reservation_store.confirm(reservation)
             case WriteSpec():
                 await self._write_spec(step, floating_ip)
             case WriteStatus(status):
                 await self._patch(
                     floating_ip, {"status": render_floating_ip_status(status)}, subresource="status"
                 )
-                self._callbacks.recorded(floating_ip, status)
+                self.callbacks.recorded(floating_ip, status)
             case Release(reservation):
-                seconds = self._cache.quarantine_seconds(reservation.range)
-                await self._reservation_store.quarantine(reservation, seconds=seconds)
+                seconds = self.cache.quarantine_seconds(reservation.range)
+                await self.reservation_store.quarantine(reservation, seconds=seconds)
 
     async def _claim(self, claim: Claim, floating_ip: FloatingIP, this: _Round) -> None:
-        self._cache.allocations.begin_claim(claim)
+        self.cache.allocations.begin_claim(claim)
         try:
-            answer = await self._reservation_store.claim(claim)
+            answer = await self.reservation_store.claim(claim)
         except FipopError as error:
             if not (isinstance(error, ApiError) and error.outcome_unknown):
-                self._cache.allocations.finish_claim(claim)
+                self.cache.allocations.finish_claim(claim)
             raise
-        self._cache.allocations.finish_claim(claim)
+        self.cache.allocations.finish_claim(claim)
         if isinstance(answer, Taken):
             this.denied[claim.name] = answer.reservation
         elif answer is not None and answer.is_new:
-            self._callbacks.allocated(floating_ip, answer.reservation)
+            self.callbacks.allocated(floating_ip, answer.reservation)
 
     async def _write_spec(self, step: WriteSpec, floating_ip: FloatingIP) -> None:
         patch: Json = {"spec": {"ipaddress": step.ipaddress}}
@@ -216,16 +207,16 @@ class FloatingIPReconciler:
         """Patch the floating IP that was decided on, and no younger one."""
         tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
         body = {**patch, "metadata": {**patch.get("metadata", {}), **tested}}
-        answer = await self._client.merge_patch(
+        answer = await self.client.merge_patch(
             FLOATING_IPS, floating_ip.name, body, namespace=floating_ip.namespace, subresource=subresource
         )
-        self._cache.observe(FLOATING_IPS, answer)
+        self.cache.observe(FLOATING_IPS, answer)
 
     async def _read_again(self, key: tuple[str, str]) -> None:
         namespace, name = key
-        known = self._cache.floating_ips.get(*key)
-        live = await self._client.get(FLOATING_IPS, name, namespace=namespace)
+        known = self.cache.floating_ips.get(*key)
+        live = await self.client.get(FLOATING_IPS, name, namespace=namespace)
         if live is not None:
-            self._cache.observe(FLOATING_IPS, live)
+            self.cache.observe(FLOATING_IPS, live)
         elif known is not None:
-            self._cache.forget(FLOATING_IPS, known)
+            self.cache.forget(FLOATING_IPS, known)

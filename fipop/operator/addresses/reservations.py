@@ -11,7 +11,7 @@ import logging
 import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from fipop.api import names
@@ -47,36 +47,25 @@ class Taken:
     reservation: Reservation
 
 
+@dataclass(slots=True, kw_only=True)
 class ReservationStore:
-    """Creates, swaps, quarantines and frees reservations.
+    """Creates, swaps, quarantines and frees reservations."""
 
-    `now` is the API server's time, `monotonic` this process's clock in seconds; `lives` tells whether a guest exists,
-    `is_contested` whether another guest than that of a floating IP was seen to carry an address. `look_again` looks
-    who carries an address in quarantine, and renews or withdraws its offer.
-    """
-
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        known: ClusterCache,
-        now: Callable[[], datetime],
-        monotonic: Callable[[], float],
-        look_again: Callable[[Reservation], Awaitable[object]],
-        lives: Callable[[str], bool] = lambda _guest_id: False,
-        is_contested: Callable[[Reservation, tuple[str, str]], bool] = lambda _known, _floating_ip: False,
-        count_release: Callable[[str], None] = lambda _result: None,
-    ) -> None:
-        self._client = client
-        self._count_release = count_release
-        self._known = known
-        self._now = now
-        self._lives = lives
-        self._is_contested = is_contested
-        self._look_again = look_again
-        self._offers: dict[str, tuple[int, str, float]] = {}
-        self._written: dict[str, tuple[int, float]] = {}
-        self._monotonic = monotonic
+    client: KubeClient
+    known: ClusterCache
+    now: Callable[[], datetime]
+    """Returns the API server's time."""
+    monotonic: Callable[[], float]
+    """Returns the time of this process's clock, in seconds."""
+    look_again: Callable[[Reservation], Awaitable[object]]
+    """Checks what carries an address in quarantine, and renews or withdraws its offer."""
+    lives: Callable[[str], bool] = lambda _guest_id: False
+    """Returns whether a guest cluster exists."""
+    is_contested: Callable[[Reservation, tuple[str, str]], bool] = lambda _known, _floating_ip: False
+    """Returns whether another guest cluster than that of a floating IP was seen to carry an address."""
+    count_release: Callable[[str], None] = lambda _result: None
+    _offers: dict[str, tuple[int, str, float]] = field(default_factory=dict)
+    _written: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def can_acquire(self, known: Reservation, claim: Claim) -> bool:
         """Tell whether a claim may have a reservation that exists: the claimant's own, or one that it had before.
@@ -89,9 +78,9 @@ class ReservationStore:
             return is_own
         is_near = former.namespace == owner.namespace or self._is_offered(known, owner.namespace)
         if is_own or (is_near and claim.insists):
-            return not self._is_contested(known, owner.key)
+            return not self.is_contested(known, owner.key)
         # A guest of the same name elsewhere, and an imported one that left Rancher and goes on, still carry it.
-        is_gone = not (former.imported or self._lives(former.namespace))
+        is_gone = not (former.imported or self.lives(former.namespace))
         return is_gone and is_former_owner(known, owner, claim.range)
 
     def offer(self, quarantined: Reservation, guest_id: str) -> None:
@@ -99,13 +88,13 @@ class ReservationStore:
 
         It is claimed by a swap, so that it is never free. Who names two addresses may have to wait for the other.
         """
-        self._offers[quarantined.name] = quarantined.resource_version, guest_id, self._monotonic()
+        self._offers[quarantined.name] = quarantined.resource_version, guest_id, self.monotonic()
 
     def _is_offered(self, known: Reservation, guest_id: str) -> bool:
         return self._offers.get(known.name, ())[:2] == (known.resource_version, guest_id)
 
     def _is_offer_old(self, known: Reservation) -> bool:
-        return self._monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS
+        return self.monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS
 
     async def claim(self, claim: Claim) -> Acquired | Taken | None:
         """Make the address the claimant's, or tell who has it.
@@ -115,7 +104,7 @@ class ReservationStore:
 
         Raises ApiError; where its outcome is unknown, ask for the very same claim again.
         """
-        known = self._known.get_reservation(claim.name)
+        known = self.known.get_reservation(claim.name)
         if known is None:
             try:
                 return self._acquire(await self._create(claim), is_new=True)
@@ -136,10 +125,10 @@ class ReservationStore:
                 return Taken(reservation=live)
             known = live
         if self._is_offered(known, claim.owner.namespace) and self._is_offer_old(known):
-            await self._look_again(known)
+            await self.look_again(known)
             if not self.can_acquire(known, claim):
                 return Taken(reservation=known)
-        wanted = _granted(known, claim, self._now())
+        wanted = build_acquired(known, claim, self.now())
         if wanted == known:
             return Acquired(reservation=known, is_new=False)
         is_new = not (known.is_held and known.owner.key == claim.owner.key)
@@ -162,34 +151,21 @@ class ReservationStore:
     def seconds_since_write(self, reservation: Reservation) -> float:
         """Give how long ago this process asked for the write that made a reservation what it is; inf: it did not."""
         version, asked_at = self._written.get(reservation.name, (-1, 0.0))
-        return self._monotonic() - asked_at if version == reservation.resource_version else math.inf
+        return self.monotonic() - asked_at if version == reservation.resource_version else math.inf
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
         """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
-        now = self._now()
-        past = PastOwner(
-            namespace=reservation.owner.namespace,
-            name=reservation.owner.name,
-            cluster=reservation.owner.cluster,
-            released_at=now,
-        )
-        released = replace(
-            reservation,
-            quarantined_until=_quarantine_end(now, seconds),
-            history=(past, *reservation.history)[:MAX_HISTORY],
-        )
-        quarantined = await self._replace(released)
-        self._count_release("quarantined")
+        quarantined = await self._replace(build_quarantined(reservation, self.now(), seconds))
+        self.count_release("quarantined")
         _log_history("released", reservation)
         return quarantined
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
         """Put an address that a guest carries and nobody owns in quarantine; None where it has a reservation by now."""
-        now = self._now()
-        found = replace(_new_reservation(claim, now), quarantined_until=_quarantine_end(now, seconds))
+        found = build_unowned(claim, self.now(), seconds)
         try:
-            return self._known.take_reservation(
-                await self._client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
+            return self.known.take_reservation(
+                await self.client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
             )
         except ApiAlreadyExistsError:
             await self._read(claim.name)
@@ -198,7 +174,7 @@ class ReservationStore:
     async def free(self, reservation: Reservation) -> bool:
         """Delete a reservation exactly as it was seen; False where it changed meanwhile."""
         try:
-            await self._client.delete(
+            await self.client.delete(
                 FLOATING_IP_RESERVATIONS,
                 reservation.name,
                 uid=reservation.uid,
@@ -209,8 +185,8 @@ class ReservationStore:
             return False
         self._written.pop(reservation.name, None)
         self._offers.pop(reservation.name, None)
-        self._known.forget_reservation(reservation)
-        self._count_release("freed")
+        self.known.forget_reservation(reservation)
+        self.count_release("freed")
         return True
 
     async def is_held_by(self, name: str, owner: Owner) -> bool:
@@ -218,7 +194,7 @@ class ReservationStore:
 
         The answer to our own write of a moment ago says so as well.
         """
-        known = self._known.get_reservation(name)
+        known = self.known.get_reservation(name)
         is_fresh = known is not None and self.seconds_since_write(known) < PERMIT_SECONDS
         live = known if is_fresh else await self._read(name)
         return (
@@ -226,8 +202,8 @@ class ReservationStore:
         )
 
     async def _create(self, claim: Claim) -> Reservation:
-        body, asked_at = render_reservation(_new_reservation(claim, self._now())), self._monotonic()
-        return self._note(await self._client.create(FLOATING_IP_RESERVATIONS, body), asked_at)
+        body, asked_at = render_reservation(build_acquired(None, claim, self.now())), self.monotonic()
+        return self._note(await self.client.create(FLOATING_IP_RESERVATIONS, body), asked_at)
 
     async def _replace(
         self, reservation: Reservation, *, annotations: Mapping[str, str] | None = None
@@ -235,9 +211,9 @@ class ReservationStore:
         body = render_reservation(reservation)
         if annotations:
             body["metadata"]["annotations"] = dict(annotations)
-        asked_at = self._monotonic()
+        asked_at = self.monotonic()
         try:
-            answer = await self._client.replace(FLOATING_IP_RESERVATIONS, body)
+            answer = await self.client.replace(FLOATING_IP_RESERVATIONS, body)
         except (ApiConflictError, ApiNotFoundError) as error:
             await self._read(reservation.name)  # so that the next round starts from the truth
             if isinstance(error, ApiConflictError):
@@ -249,18 +225,18 @@ class ReservationStore:
 
     def _note(self, answer: Json, asked_at: float) -> Reservation:
         """Take in the answer of a write of ours."""
-        written = self._known.take_reservation(answer)
+        written = self.known.take_reservation(answer)
         self._written[written.name] = written.resource_version, asked_at
         return written
 
     async def _read(self, name: str) -> Reservation | None:
-        known = self._known.get_reservation(name)
-        live = await self._client.get(FLOATING_IP_RESERVATIONS, name)
+        known = self.known.get_reservation(name)
+        live = await self.client.get(FLOATING_IP_RESERVATIONS, name)
         if live is not None:
-            return self._known.take_reservation(live)
+            return self.known.take_reservation(live)
         # Only what was known before the question: an event may have brought a younger one meanwhile.
-        if known is not None and self._known.get_reservation(name) == known:
-            self._known.forget_reservation(known)
+        if known is not None and self.known.get_reservation(name) == known:
+            self.known.forget_reservation(known)
         return None
 
 
@@ -270,31 +246,42 @@ def _quarantine_end(now: datetime, seconds: int) -> datetime:
     return end if not end.microsecond else end.replace(microsecond=0) + timedelta(seconds=1)
 
 
-def _granted(known: Reservation, claim: Claim, now: datetime) -> Reservation:
+def build_acquired(known: Reservation | None, claim: Claim, now: datetime) -> Reservation:
+    """Build the reservation of a claim, from the one that exists."""
+    if known is None:
+        return Reservation(
+            meta=Meta(name=claim.name, uid="", resource_version=0),
+            address=explode_address(claim.address),
+            space=claim.space,
+            range=claim.range,
+            owner=claim.owner,
+            requested=claim.requested,
+            since=now,
+        )
     kept = known.is_held and known.owner.key == claim.owner.key
+    # An object that was created again under the name need not ask for what the dead one asked for.
+    stays = kept and known.owner.uid == claim.owner.uid and not claim.renames
     return replace(
         known,
         owner=claim.owner,
         range=claim.range,
-        # An object that was created again under the name need not ask for what the dead one asked for.
-        requested=known.requested
-        if kept and known.owner.uid == claim.owner.uid and not claim.renames
-        else claim.requested,
+        requested=known.requested if stays else claim.requested,
         since=known.since if kept else now,
         quarantined_until=None,
     )
 
 
-def _new_reservation(claim: Claim, now: datetime) -> Reservation:
-    return Reservation(
-        meta=Meta(name=claim.name, uid="", resource_version=0),
-        address=explode_address(claim.address),
-        space=claim.space,
-        range=claim.range,
-        owner=claim.owner,
-        requested=claim.requested,
-        since=now,
-    )
+def build_quarantined(held: Reservation, now: datetime, seconds: int) -> Reservation:
+    """Build the reservation of a released address."""
+    owner = held.owner
+    past = PastOwner(namespace=owner.namespace, name=owner.name, cluster=owner.cluster, released_at=now)
+    history = (past, *held.history)[:MAX_HISTORY]
+    return replace(held, quarantined_until=_quarantine_end(now, seconds), history=history)
+
+
+def build_unowned(claim: Claim, now: datetime, seconds: int) -> Reservation:
+    """Build the reservation of an address that a guest cluster carries and no floating IP owns."""
+    return replace(build_acquired(None, claim, now), quarantined_until=_quarantine_end(now, seconds))
 
 
 def _log_history(event: str, reservation: Reservation) -> None:

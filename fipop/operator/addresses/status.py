@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus, Removal, Reservation
+from fipop.api.models import FloatingIPStatus, GuestStatus, Removal, Reservation
 from fipop.ipam.addresses import Family, format_address
-from fipop.operator.addresses.values import Blocker, GuestBinding, address_of
-from fipop.state.observations import Finding, GuestObservation
+from fipop.operator.addresses.values import Blocker, Facts, address_of
+from fipop.state.observations import Finding
 
 PENDING = Finding(
     verdict=Verdict.UNKNOWN,
@@ -34,27 +33,19 @@ SUMMARIZED = (ConditionType.ALLOCATED, ConditionType.GUEST_CONFIGURED, *_RELEASE
 
 
 def build_status(
-    floating_ip: FloatingIP,
-    *,
-    held: Mapping[Family, Reservation],
-    blockers: Sequence[Blocker],
-    binding: GuestBinding,
-    observation: GuestObservation | None,
-    removal: Removal | None = None,
-    now: datetime,
+    facts: Facts, held: Mapping[Family, Reservation], blockers: Sequence[Blocker]
 ) -> FloatingIPStatus:
     """Build the whole status; the transition time of a condition stays where its verdict did.
 
-    Without an observation (this process has made no pass yet) what was found earlier stays. `removal` is what is to be
-    recorded of the removal of the guest's releases.
+    Without an observation (this process has made no visit yet) what was found earlier stays.
     """
+    floating_ip = facts.floating_ip
     generation = floating_ip.meta.generation
     addresses = tuple(format_address(address_of(held[family])) for family in sorted(held))
-    guest = _guest(floating_ip, binding, observation)
-    guest = replace(guest, removal=removal) if guest is not None else None
+    guest = _guest(facts)
     conditions = [
         _allocated(addresses, blockers),
-        *_about_releases(guest, _about_guest(floating_ip, binding, observation, addresses)),
+        *_about_releases(guest, _about_guest(facts, addresses)),
     ]
     conditions.insert(0, _ready(conditions))
     first = held[min(held)] if held else None
@@ -66,7 +57,7 @@ def build_status(
         conditions=merge_conditions(
             floating_ip.status.conditions,
             [replace(condition, observed_generation=generation) for condition in conditions],
-            now,
+            facts.now,
         ),
         observed_generation=generation,
     )
@@ -91,12 +82,8 @@ def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Conditi
     )
 
 
-def _about_guest(
-    floating_ip: FloatingIP,
-    binding: GuestBinding,
-    observation: GuestObservation | None,
-    addresses: tuple[str, ...],
-) -> list[Condition]:
+def _about_guest(facts: Facts, addresses: tuple[str, ...]) -> list[Condition]:
+    floating_ip, binding, observation = facts.floating_ip, facts.binding, facts.observation
     if binding.blocker is not None:
         finding = Finding(
             verdict=Verdict.FALSE, reason=binding.blocker.reason, message=binding.blocker.message
@@ -167,21 +154,20 @@ def _condition(kind: ConditionType, finding: Finding) -> Condition:
     return Condition(type=kind, verdict=finding.verdict, reason=finding.reason, message=finding.message)
 
 
-def _guest(
-    floating_ip: FloatingIP, binding: GuestBinding, observation: GuestObservation | None
-) -> GuestStatus | None:
-    if binding.cluster is None or binding.blocker is not None:
+def _guest(facts: Facts) -> GuestStatus | None:
+    cluster, observation = facts.binding.cluster, facts.observation
+    if cluster is None or facts.binding.blocker is not None:
         return None
-    before, name = floating_ip.status.guest, binding.cluster.name
+    before = facts.floating_ip.status.guest
+    if before is None or (observation is None and before.cluster != cluster.name):
+        before = GuestStatus(cluster=cluster.name, id=facts.floating_ip.namespace, reachable=None)
     if observation is None:
-        is_same = before is not None and before.cluster == name
-        return before if is_same else GuestStatus(cluster=name, id=floating_ip.namespace, reachable=None)
+        return replace(before, removal=facts.removal)
     return GuestStatus(
-        cluster=name,
-        id=floating_ip.namespace,
+        cluster=cluster.name,
+        id=facts.floating_ip.namespace,
         reachable=observation.reachable,
         # What a guest had when it was seen last is still the best that is known.
-        releases=(before.releases if before else ())
-        if observation.releases is None
-        else observation.releases,
+        releases=before.releases if observation.releases is None else observation.releases,
+        removal=facts.removal,
     )

@@ -81,7 +81,7 @@ class RangeFacts:
     """Why it assigns nothing to this guest cluster."""
     quota: Quota | None
     free: Mapping[Family, Address | Blocker]
-    """The address to claim next, or why there is none, of each family that may need one."""
+    """The address to claim next, or why there is none, of each wanted family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

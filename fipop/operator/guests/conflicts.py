@@ -16,10 +16,10 @@ from itertools import islice
 from fipop.api.models import Reservation
 from fipop.errors import AddressConflictError, GuestError
 from fipop.ipam.addresses import Address, format_address
-from fipop.operator.addresses.values import address_of, read_addresses
+from fipop.operator.addresses.values import address_of
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
-from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class AddressConflicts:
         before = {name for name, carriers in self._carriers.items() if guest_id in carriers}
         for name in before:
             self._carriers[name].discard(guest_id)
-        rightful = self.rightful(guest_id)
+        rightful = self.reach.rightful(guest_id)
         counting = (
             reservation
             for address in carried
@@ -69,12 +69,6 @@ class AddressConflicts:
         for carriers in self._carriers.values():
             carriers.discard(guest_id)
         self._drop_empty()
-
-    def rightful(self, guest_id: str) -> frozenset[Address]:
-        """Give what a guest carries by right, in whatever space, or carried by right until lately."""
-        reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-        named = (each.status.addresses for each in self.cache.floating_ips_of(guest_id))
-        return frozenset(address_of(each) for each in reserved).union(*map(read_addresses, named))
 
     def claimants(self, reservation: Reservation, *, but: str) -> tuple[str, ...]:
         """Return the guests that were seen to carry a reserved address without right, beside one."""
@@ -127,7 +121,7 @@ class AddressConflicts:
     async def _ask(self, guest_id: str, reservation: Reservation) -> str | None:
         """Ask a claimant again; one that does not carry the address, or does so by right, is none any more."""
         address = address_of(reservation)
-        if self.guests.exists(guest_id) and address not in self.rightful(guest_id):
+        if self.guests.exists(guest_id) and address not in self.reach.rightful(guest_id):
             carrier = await self.inspector.find_carrier(guest_id, address)
             if carrier is not None:
                 return carrier

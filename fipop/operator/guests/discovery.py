@@ -9,6 +9,7 @@ from datetime import datetime
 
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
 from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
@@ -111,9 +112,7 @@ class GuestReconciler:
 
     async def _serve(self, guest: Guest) -> None:
         self._waiting.unserved.discard(guest.id)
-        if guest.deleting or not guest.wants_floating_ip or self._cache.floating_ips_of(guest.id):
-            return
-        if not self._creates():
+        if not needs_floating_ip(self._cache, guest) or not self._creates():
             return
         choice = choose_for_guest(self._cache, guest)
         if not choice.matches:
@@ -125,21 +124,8 @@ class GuestReconciler:
 
     async def _create(self, guest: Guest, choice: RangeChoice) -> None:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": FLOATING_IPS.kind,
-            "metadata": {
-                "name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",
-                "namespace": guest.id,
-                "annotations": {
-                    names.ANNOTATION_CLUSTER: guest.cluster_name,
-                    names.ANNOTATION_UPDATE_CONFIG_MAP: "true",
-                },
-            },
-            "spec": {},
-        }
         try:
-            made = await self._client.create(FLOATING_IPS, body)
+            made = await self._client.create(FLOATING_IPS, build_floating_ip(guest))
         except (ApiAlreadyExistsError, NamespaceTerminatingError) as error:
             logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
@@ -163,6 +149,28 @@ class GuestReconciler:
             f'Guest cluster "{guest.cluster_name}" gets no FloatingIP: no FloatingIPRange serves Harvester cluster '
             f"{harvester}, networks {networks}. Create one.",
         )
+
+
+def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:
+    """Return whether a guest cluster wants a floating IP and has none."""
+    return guest.wants_floating_ip and not (guest.deleting or cache.floating_ips_of(guest.id))
+
+
+def build_floating_ip(guest: Guest) -> Json:
+    """Build the first floating IP of a guest cluster."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": FLOATING_IPS.kind,
+        "metadata": {
+            "name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",
+            "namespace": guest.id,
+            "annotations": {
+                names.ANNOTATION_CLUSTER: guest.cluster_name,
+                names.ANNOTATION_UPDATE_CONFIG_MAP: "true",
+            },
+        },
+        "spec": {},
+    }
 
 
 def reference_to_cluster(guest: Guest) -> ObjectReference:

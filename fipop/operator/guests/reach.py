@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fipop.api.models import FloatingIPRange, Reservation
-from fipop.operator.addresses.values import address_of
+from fipop.ipam.addresses import Address
+from fipop.operator.addresses.values import address_of, read_addresses
 from fipop.rancher.matching import fits_guest
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
@@ -73,6 +74,12 @@ class Reach:
             and (each.name == reservation.range or may_get(each.name, address_of(reservation)))
             for each in self.ranges_for(guest_id)
         )
+
+    def rightful(self, guest_id: str) -> frozenset[Address]:
+        """Return what a guest carries by right, in whatever space, or carried by right until lately."""
+        reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        named = (each.status.addresses for each in self.cache.floating_ips_of(guest_id))
+        return frozenset(address_of(each) for each in reserved).union(*map(read_addresses, named))
 
     def found_for(self, guest_id: str) -> int:
         """Count the addresses in quarantine because a guest was found to carry them: they never had an owner."""

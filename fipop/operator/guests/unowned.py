@@ -13,7 +13,6 @@ from fipop.errors import FipopError
 from fipop.ipam.addresses import Address
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import read_addresses
-from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.runtime.retry import retry_passing
 from fipop.state.cache import ClusterCache
@@ -34,7 +33,6 @@ class UnownedAddresses:
 
     cache: ClusterCache
     reservation_store: ReservationStore
-    conflicts: AddressConflicts
     reach: Reach
     over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
     backoff: Backoff = LOOK_BACKOFF
@@ -75,27 +73,32 @@ class UnownedAddresses:
 
     def _ranges(self, guest_id: str, addresses: tuple[Address, ...]) -> tuple[FloatingIPRange, ...]:
         """Return the ranges in which a guest's word counts; mostly it carries nothing but what it has a right to."""
-        is_doubtful = not self.conflicts.rightful(guest_id).issuperset(addresses)
+        is_doubtful = not self.reach.rightful(guest_id).issuperset(addresses)
         return self.reach.ranges_for(guest_id) if is_doubtful else ()
 
     async def _keep_from_others(
         self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
     ) -> None:
         """Quarantine an address that a guest carries, in every space whose ranges would give it out to the guest."""
+        for claim in self.claims(address, guest_id, ranges):
+            seconds = self.cache.quarantine_seconds(claim.range)
+            found = await self.reservation_store.quarantine_unowned(claim, seconds=seconds)
+            if found is not None:
+                logger.warning(
+                    "Guest cluster uses an unowned address",
+                    extra={"guest": guest_id, "address": found.address, "range": claim.range},
+                )
+
+    def claims(self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]) -> Iterator[Claim]:
+        """Yield a claim of the guest for each range that would assign an unowned address which the guest carries."""
         for each in self._giving_out(address, guest_id, ranges):
-            claim = Claim(
+            yield Claim(
                 space=each.address_space,
                 address=address,
                 range=each.name,
                 owner=self._owner(guest_id, address),
                 requested=Requested.DYNAMIC,
             )
-            found = await self.reservation_store.quarantine_unowned(claim, seconds=each.quarantine_seconds)
-            if found is not None:
-                logger.warning(
-                    "Guest cluster uses an unowned address",
-                    extra={"guest": guest_id, "address": found.address, "range": each.name},
-                )
 
     def _giving_out(
         self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]
@@ -105,7 +108,7 @@ class UnownedAddresses:
         Each is judged when its turn comes: the one before may have brought the address into quarantine.
         """
         allocations = self.cache.allocations
-        if address in self.conflicts.rightful(guest_id):
+        if address in self.reach.rightful(guest_id):
             return
         for each in ranges:
             unreadable = allocations.ranges.problem_of(each.name) is not None

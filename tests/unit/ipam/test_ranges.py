@@ -271,7 +271,7 @@ def test_what_the_world_says_replaces_a_quarantine() -> None:
     assert allocator.count("lan").whole == Usage(used=1, free=2, quarantined=0, out_of_range=0)
 
 
-def test_records_are_listed_by_address_ipv4_first() -> None:
+def test_addresses_in_use_are_listed_in_order_ipv4_first() -> None:
     allocator = make_allocator(make_range("10.0.0.0/24,2001:db8::/64"))
     for text in ("2001:db8::2", "10.0.0.9", "10.0.0.10", "2001:db8::1"):
         reserve(allocator, text, text)

@@ -1,4 +1,4 @@
-"""The allocation index after any history."""
+"""Who uses an address: by a reservation, a claim under way, or a name; and all of it after any history."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fipop.errors import RangeFullError
+from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
@@ -18,7 +19,7 @@ from tests.harness.objects import (
     held_by,
     newer,
 )
-from tests.unit.state.entries import counts, next_free
+from tests.unit.state.entries import AWAY, V4, claim_of, counts, next_free
 
 
 def test_choosing_is_not_taking() -> None:
@@ -35,6 +36,120 @@ def test_the_addresses_in_the_spec_of_an_object_that_was_never_looked_at_are_spo
     cache.observe(FLOATING_IPS, newer(inherited, status=refused))
     assert next_free(cache.allocations) == "10.0.0.1", "a wish that was looked at and refused holds nothing"
 
+
+def test_an_address_is_used_by_its_reservation_and_by_a_status_that_names_it_without_one() -> None:
+    cache = cache_of(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.4")],
+        floating_ips=[build_floating_ip("lost", status=held_by(["10.0.0.2"]))],
+        reservations=[build_reservation("10.0.0.1")],
+    )
+    assert next_free(cache.allocations) == "10.0.0.3"
+    assert counts(cache.allocations) == (2, 2, 0, 0)
+
+
+def test_who_only_wishes_for_an_address_does_not_have_it_but_the_guest_that_carries_it_may() -> None:
+    """A store set back lacked the reservation; a stranger's new wish made the address look owned, and got it."""
+    cache = cache_of(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.9")],
+        floating_ips=[
+            build_floating_ip(
+                "wish", namespace="tenant", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1"
+            ),
+            build_floating_ip(
+                "own", namespace="c-m-1", annotations={"fiprange": "pool"}, ipaddress="10.0.0.2"
+            ),
+            build_floating_ip("had", namespace="c-m-2", status=held_by(["10.0.0.3"])),
+        ],
+        reservations=[build_reservation("10.0.0.4")],
+    )
+
+    def is_unowned(text: str) -> bool:
+        return cache.allocations.is_unowned("pool", parse_address(text), carrier="c-m-1")
+
+    assert {text: is_unowned(f"10.0.0.{text}") for text in "123456"} == {
+        "1": True,
+        "2": False,
+        "3": False,
+        "4": False,
+        "5": True,
+        "6": True,
+    }
+    assert not cache.allocations.is_unowned("pool", parse_address("10.0.1.1"), carrier="c-m-1")
+
+
+def test_two_specs_of_another_guest_cluster_own_an_address_no_more_than_one() -> None:
+    wishes = [
+        build_floating_ip(name, namespace="tenant", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1")
+        for name in ("one", "two")
+    ]
+    cache = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.9")], floating_ips=wishes)
+    address = parse_address("10.0.0.1")
+    assert cache.allocations.is_unowned("pool", address, carrier="c-m-1")
+    assert not cache.allocations.is_unowned("pool", address, carrier="tenant")
+
+
+def test_an_address_without_a_reservation_counts_for_the_status_that_names_it_before_a_spec() -> None:
+    wish = build_floating_ip("a", annotations={"fiprange": "other"}, ipaddress="10.0.0.1")
+    holder = build_floating_ip("b", status=held_by(["10.0.0.1"]))
+    ranges = [build_range("pool", "10.0.0.1-10.0.0.2"), build_range("other", "10.1.0.1")]
+    cache = cache_of(ranges=ranges, floating_ips=[wish, holder])
+    assert counts(cache.allocations) == (1, 1, 0, 0)
+    assert counts(cache.allocations, "other") == (0, 1, 0, 0)
+
+
+def test_what_says_nothing_of_its_space_is_of_that_of_its_range_whichever_is_seen_first() -> None:
+    """The predecessor's objects name no space, and a floating IP may be seen before its range."""
+    wish = build_floating_ip("web", annotations={"fiprange": "pool"}, ipaddress="10.0.0.1")
+    cache = cache_of(floating_ips=[wish])
+    cache.observe(FLOATING_IP_RANGES, AWAY)
+    assert next_free(cache.allocations) == "10.0.0.2"
+
+
+# Claims
+
+
+def test_an_open_claim_keeps_its_address_from_others_and_is_asked_for_again() -> None:
+    allocations = cache_of(ranges=[build_range("pool", "10.0.0.1-10.0.0.4")]).allocations
+    claim = claim_of("10.0.0.1")
+    allocations.begin_claim(claim)
+    assert next_free(allocations) == "10.0.0.2"
+    assert allocations.unsettled(claim.owner.key, "pool", V4) == parse_address("10.0.0.1")
+    assert allocations.unsettled(claim.owner.key, "other", V4) is None
+    allocations.finish_claim(claim)
+    assert next_free(allocations) == "10.0.0.1"
+    assert allocations.unsettled(claim.owner.key, "pool", V4) is None
+
+
+def test_the_open_claims_of_an_owner_that_is_gone_keep_nothing() -> None:
+    allocations = cache_of(ranges=[build_range("pool", "10.0.0.1,fd00::1")]).allocations
+    for address in ("10.0.0.1", "fd00::1"):
+        allocations.begin_claim(claim_of(address))
+    allocations.cancel_claims(("c-m-1", "web"))
+    assert counts(allocations) == (0, 2, 0, 0)
+
+
+def test_a_later_claim_of_the_same_family_takes_the_place_of_an_open_one() -> None:
+    allocations = cache_of(
+        ranges=[build_range("pool", "10.0.0.1"), build_range("other", "10.1.0.1")]
+    ).allocations
+    allocations.begin_claim(claim_of("10.0.0.1"))
+    allocations.begin_claim(claim_of("10.1.0.1", "other"))
+    assert counts(allocations) == (0, 1, 0, 0)
+    assert counts(allocations, "other") == (1, 0, 0, 0)
+
+
+def test_a_later_claim_of_the_same_address_in_another_space_takes_the_place_of_an_open_one() -> None:
+    """A range changed its space between a claim that timed out and its retry: the old space kept the address."""
+    allocations = cache_of(
+        ranges=[build_range("pool", "10.0.0.1", addressSpace="lab"), build_range("other", "10.0.0.1")]
+    ).allocations
+    allocations.begin_claim(claim_of("10.0.0.1"))
+    allocations.begin_claim(claim_of("10.0.0.1", space="lab"))
+    assert counts(allocations, "other") == (0, 1, 0, 0)
+    assert counts(allocations, "pool") == (1, 0, 0, 0)
+
+
+# Any history
 
 hosts = st.integers(1, 6)
 

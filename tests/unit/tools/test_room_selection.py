@@ -15,7 +15,7 @@ def checkout(tmp_path: Path) -> Path:
     for path in (
         "tests/unit/ipam/test_pool.py",
         "tests/unit/operator/test_app.py",
-        "tests/unit/operator/addresses/test_decision.py",
+        "tests/unit/operator/addresses/test_next_step.py",
         "tests/unit/operator/rollout/test_plan.py",
         "tests/scenarios/test_waiting.py",
         ROLLOUTS,

@@ -1,7 +1,6 @@
 """What a decision learns of the cluster cache."""
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -75,9 +74,7 @@ class Bench:
     def facts(self, **denied: Any) -> Facts:
         subject = self.cache.floating_ips.get("c-m-1", "web")
         assert subject is not None
-        return self._facts.gather(
-            subject, is_live=False, denied=denied, written=frozenset(), write_backs=0, now=datetime.now(UTC)
-        )
+        return self._facts.gather(subject, is_live=False, denied=denied, written=frozenset(), write_backs=0)
 
     def range(self) -> RangeFacts:
         found = self.facts().range

@@ -9,7 +9,7 @@ import pytest
 from fipop.api.models import Reservation
 from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiConflictError, GuestUnreadableError
-from fipop.operator.addresses.quarantine import GUARDED_RETRY_SECONDS, QuarantineReconciler, Surroundings
+from fipop.operator.addresses.quarantine import GUARDED_RETRY_SECONDS, QuarantineReconciler
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from tests.harness.answering_client import AnsweringClient
@@ -64,16 +64,14 @@ class World:
             cache=self.cache,
             reservation_store=self.store,
             guests=cast("Any", SimpleNamespace(exists=lambda guest_id: guest_id in self.guests)),
-            surroundings=Surroundings(
-                look=self._look,
-                look_at_conflicts=self._look_at_conflicts,
-                waiting=lambda _: (),
-                were_looked_at=lambda: True,
-                may_release=lambda _: self.may_release,
-                clean=self.cleaned.append,
-                owner_changed=self.woken.append,
-                still_carried=lambda: self.woken.append("all who wait"),
-            ),
+            find_carrier=self._look,
+            find_other_carriers=self._look_at_conflicts,
+            waiting=lambda _: (),
+            were_scanned=lambda: True,
+            may_release=lambda _: self.may_release,
+            clean=self.cleaned.append,
+            owner_changed=self.woken.append,
+            still_carried=lambda: self.woken.append("all who wait"),
             now=lambda: self.now,
         )
 
@@ -191,6 +189,6 @@ async def test_nothing_is_left_of_a_reservation_that_is_gone() -> None:
     found = world.cache.reservations.get("", NAME)
     assert found is not None
     assert parse_reservation(waiting()).name == found.name
-    world.reconciler._cache = cache_of()
+    world.reconciler.cache = cache_of()
     assert await world.round() is None
     assert world.reconciler.carrier_of(NAME) is None

@@ -109,7 +109,7 @@ async def test_a_quarantine_is_never_shorter_than_its_range_says_though_written_
     api = Reservations()
     operator = Operator(api)
     granted = await operator.reservation_store.claim(claim(owner()))
-    operator.reservation_store._now = lambda: NOW + timedelta(milliseconds=300)
+    operator.reservation_store.now = lambda: NOW + timedelta(milliseconds=300)
     released = await operator.reservation_store.quarantine(granted.reservation, seconds=2)
     assert released.quarantined_until == NOW + timedelta(seconds=3)
 
@@ -269,7 +269,7 @@ async def test_a_reservation_that_came_while_its_absence_was_on_its_way_is_not_f
             operator.look()
             return None
 
-    operator.reservation_store._client = SlowToSayNo()  # type: ignore[assignment]
+    operator.reservation_store.client = SlowToSayNo()  # type: ignore[assignment]
     assert not await operator.reservation_store.is_held_by("default.10.0.0.1", owner())
     assert operator.known["default.10.0.0.1"].owner.name == "other"
 
@@ -288,7 +288,7 @@ async def test_an_address_in_quarantine_returns_to_a_namesake_only_when_the_form
 ) -> None:
     api = Reservations()
     operator = Operator(api)
-    operator.reservation_store._lives = lambda guest_id: lives and guest_id == "c-m-1"
+    operator.reservation_store.lives = lambda guest_id: lives and guest_id == "c-m-1"
     former = replace(owner(), imported=imported)
     granted = await operator.reservation_store.claim(claim(former))
     assert isinstance(granted, Acquired)

@@ -10,6 +10,7 @@ from fipop.operator.addresses.status import build_status
 from fipop.operator.addresses.values import Blocker, GuestBinding
 from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.state.observations import Finding, GuestObservation, unreachable
+from tests.harness.facts import facts_of
 from tests.harness.objects import NOW, floating_ip, reservation
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -45,14 +46,13 @@ def status(
     observation: GuestObservation | None = None,
     later: int = 0,
 ) -> FloatingIPStatus:
-    return build_status(
+    facts = facts_of(
         before or floating_ip(),
-        held=held,
-        blockers=blockers,
         binding=binding,
         observation=observation,
         now=NOW + timedelta(seconds=later),
     )
+    return build_status(facts, held, blockers)
 
 
 def seen(*, addresses: tuple[str, ...] = ("10.0.0.1",), **findings: Finding) -> GuestObservation:

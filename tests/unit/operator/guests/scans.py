@@ -67,7 +67,6 @@ class Looking:
                     monotonic=time.monotonic,
                     look_again=look_never,
                 ),
-                conflicts=conflicts,
                 reach=reach,
                 over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
                 backoff=at_once,

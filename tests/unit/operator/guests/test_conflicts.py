@@ -1,14 +1,12 @@
 """What two guests have a claim to after a restored backup is written to neither anew."""
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 
 from fipop.errors import AddressConflictError
 from fipop.guest.in_use import InUseAddresses, addresses_in
 from fipop.ipam.addresses import Address, format_address
 from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.reach import Reach
 from fipop.state.cache import ClusterCache
 from tests.harness.objects import build_floating_ip, build_reservation, cache_of, held_by
 
@@ -26,7 +24,7 @@ class Guests:
             cache=cache,
             guests=self,
             inspector=self,
-            reach=cast("Any", SimpleNamespace(reaches=lambda *_: True)),
+            reach=Reach(cache=cache, guests=self),  # type: ignore[arg-type] # asked for nothing
         )
         for guest_id in self.carried:
             self.learn(guest_id)

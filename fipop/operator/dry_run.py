@@ -1,0 +1,195 @@
+"""What an operator would decide if it started now: a loop over pure steps, applied to a cache of its own.
+
+The order is that of a start. Floating IPs that have an address claim it, the oldest first. What guest clusters carry is
+kept from others. Then the rest is decided on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from fipop.api import names
+from fipop.api.conditions import format_time
+from fipop.api.models import Reservation
+from fipop.api.rendering import render_floating_ip_status, render_reservation
+from fipop.errors import ApiNotFoundError
+from fipop.ipam.addresses import Address
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient, Listing
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
+from fipop.operator.addresses.facts import FactSource
+from fipop.operator.addresses.holdings import plan
+from fipop.operator.addresses.next_step import (
+    MakeClaim,
+    Release,
+    Step,
+    Wait,
+    WriteSpec,
+    WriteStatus,
+    next_step,
+)
+from fipop.operator.addresses.range_selection import choose_for_guest
+from fipop.operator.addresses.reservations import (
+    ReservationStore,
+    build_acquired,
+    build_quarantined,
+    build_unowned,
+)
+from fipop.operator.adoption import Adoption
+from fipop.operator.guests.discovery import build_floating_ip, needs_floating_ip
+from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.unowned import UnownedAddresses
+from fipop.rancher.matching import Guest
+from fipop.state.cache import WATCHED, ClusterCache
+from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestDirectory
+from fipop.state.range_index import OwnerKey
+
+MAX_STEPS = 24
+MAX_ROUNDS = 5
+"""A decision can change what others wait for: so many rounds over all floating IPs are made at most."""
+
+
+class DryRun:
+    """Decides on floating IPs, and applies each step to its cache alone: `client` only reads.
+
+    `ours_since` is since when our CRDs are there; None: they are not yet.
+    """
+
+    def __init__(self, client: KubeClient, ours_since: datetime | None) -> None:
+        self._client = client
+        self._versions = itertools.count(1 << 53)
+        self._objects: dict[tuple[str, str], Json] = {}
+        self.cache = ClusterCache()
+        self.cache.inheritance.ours_since = ours_since or client.server_now() + timedelta(seconds=1)
+        self._guests = GuestDirectory(cache=self.cache, client=client)
+        self._reach = Reach(cache=self.cache, guests=self._guests)
+        self._gate = AllocationGate(self._reach.could_serve)
+        self._reservations = ReservationStore(
+            client=client,
+            known=self.cache,
+            now=client.server_now,
+            monotonic=self.cache.monotonic,
+            look_again=lambda _reservation: asyncio.sleep(0),
+            lives=self._guests.exists,
+        )
+        self._facts = FactSource(
+            cache=self.cache,
+            reservation_store=self._reservations,
+            gate=self._gate,
+            guests=self._guests,
+            carrier_of=lambda _reservation: None,
+            removal_of=lambda _floating_ip, _cluster: None,
+        )
+
+    async def run(
+        self, carried: Mapping[str, Iterable[Address]], progress: Callable[[str], None] = lambda _step: None
+    ) -> ClusterCache:
+        """Decide as at a start, and return the cache of then; `carried` are the addresses that guest clusters use.
+
+        Raises ApiError if the objects cannot be read.
+        """
+        for resource in WATCHED:  # reservations first, owners after them, as the operator does
+            listing = await _list(self._client, resource)
+            self.cache.feed(resource).take_list(listing, seen_before=0)
+            if resource == FLOATING_IPS:
+                self._objects = {_key(each): each for each in listing.items}
+        progress("adopting")
+        adoption = Adoption(
+            cache=self.cache, gate=self._gate, adopt=self._decide, discover=self._guests.discover
+        )
+        await adoption.adopt_all()
+        for guest_id, addresses in carried.items():
+            self._keep_from_others(guest_id, addresses)
+        progress("Deciding on the remaining floating IPs")
+        self._gate.is_shut = False
+        for each in self.cache.clusters.all():
+            found = await self._guests.discover(each.cluster_name)
+            if not isinstance(found, Guest) or not needs_floating_ip(self.cache, found):
+                continue
+            if choose_for_guest(self.cache, found).matches:
+                self._observe(FLOATING_IPS, build_floating_ip(found))
+        for _ in range(MAX_ROUNDS):
+            if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips.all()]):
+                break
+        return self.cache
+
+    def _keep_from_others(self, guest_id: str, addresses: Iterable[Address]) -> None:
+        unowned = UnownedAddresses(cache=self.cache, reservation_store=self._reservations, reach=self._reach)
+        for address in addresses:
+            for claim in unowned.claims(address, guest_id, self._reach.ranges_for(guest_id)):
+                seconds = self.cache.quarantine_seconds(claim.range)
+                self._reserve(build_unowned(claim, self._client.server_now(), seconds))
+
+    async def _decide(self, key: OwnerKey) -> int:
+        """Apply all steps for a floating IP; return how many there were."""
+        denied: dict[str, Reservation] = {}
+        for number in range(MAX_STEPS):
+            floating_ip = self.cache.floating_ips.get(*key)
+            assert floating_ip is not None, "nobody deletes it here"
+            found = self._facts.gather(
+                floating_ip,
+                is_live=True,
+                denied=denied,
+                written=frozenset(),
+                write_backs=0,
+            )
+            # No other operator is at work.
+            fresh, safe = frozenset(found.unsafe_for), dict.fromkeys(found.unsafe_for, 0.0)
+            facts = replace(found, fresh=fresh, unsafe_for=safe)
+            step = next_step(facts, plan(facts))
+            if isinstance(step, Wait):
+                return number
+            self._apply(step, self._objects[key], denied)
+        return MAX_STEPS
+
+    def _apply(self, step: Step, floating_ip: Json, denied: dict[str, Reservation]) -> None:
+        now, metadata = self._client.server_now(), floating_ip["metadata"]
+        match step:
+            case MakeClaim(claim):
+                known = self.cache.get_reservation(claim.name)
+                if known is not None and not self._reservations.can_acquire(known, claim):
+                    denied[claim.name] = known
+                else:
+                    self._reserve(build_acquired(known, claim, now))
+            case Release(reservation):
+                seconds = self.cache.quarantine_seconds(reservation.range)
+                self._reserve(build_quarantined(reservation, now, seconds))
+            case WriteSpec(ipaddress=ipaddress, range=range_name):
+                annotations = {names.ANNOTATION_RANGE: range_name} if range_name is not None else {}
+                annotations = (metadata.get("annotations") or {}) | annotations
+                metadata = metadata | {"annotations": annotations, "generation": metadata["generation"] + 1}
+                spec = (floating_ip.get("spec") or {}) | {"ipaddress": ipaddress}
+                self._observe(FLOATING_IPS, {**floating_ip, "metadata": metadata, "spec": spec})
+            case WriteStatus(status):
+                self._observe(FLOATING_IPS, {**floating_ip, "status": render_floating_ip_status(status)})
+
+    def _reserve(self, reservation: Reservation) -> None:
+        self._observe(FLOATING_IP_RESERVATIONS, render_reservation(reservation))
+
+    def _observe(self, resource: Resource, body: Json) -> None:
+        """Take in an object as it would be."""
+        version = str(next(self._versions))
+        made = {"uid": f"dry-run-{version}", "creationTimestamp": format_time(self._client.server_now())}
+        body = {**body, "metadata": {"generation": 1, **made, **body["metadata"], "resourceVersion": version}}
+        if resource == FLOATING_IPS:
+            self._objects[_key(body)] = body
+        self.cache.observe(resource, body)
+
+
+def _key(obj: Json) -> OwnerKey:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+async def _list(client: KubeClient, resource: Resource) -> Listing[Json]:
+    try:
+        return await client.list(resource)
+    except ApiNotFoundError:
+        # kube-fip-operator knows no reservations; before our CRDs are there, none exist.
+        if resource != FLOATING_IP_RESERVATIONS:
+            raise
+        return Listing(items=(), resource_version=0)
