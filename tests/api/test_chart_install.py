@@ -203,7 +203,7 @@ async def test_every_pod_is_admitted_where_only_restricted_pods_are(
     for template in templates:
         assert template["spec"]["hostUsers"] is False
         made = await rancher.client.create(pods, pod_of(template))
-        # An API server drops the field if its feature gate UserNamespacesSupport is off, as it is by default before 1.33.
+        # API servers drop the field if the feature gate UserNamespacesSupport is off: the default before 1.33.
         assert made["spec"].get("hostUsers", False) is False
         del template["spec"]["containers"][0]["securityContext"]["capabilities"]
         with pytest.raises(ApiError) as refused:
