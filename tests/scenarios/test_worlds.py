@@ -32,6 +32,7 @@ def test_in_no_world_has_an_address_two_owners_or_does_a_restart_change_who_hold
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @settings(max_examples=2_000)
 @given(seed=seeds)
 def test_in_none_of_many_worlds_has_an_address_two_owners_or_does_a_restart_change_anything(
