@@ -133,7 +133,8 @@ class FactSource:
         self, floating_ip: FloatingIP, held: tuple[Reservation, ...], request: Request, owner: Owner
     ) -> RangeFacts | Blocker:
         guest = self.guests.known(floating_ip.namespace)
-        found = find_range(self.cache, floating_ip, held, guest, static=request.static.values())
+        resolved = guest if self.guests.is_resolved(floating_ip.namespace) else None
+        found = find_range(self.cache, floating_ip, held, resolved, static=request.static.values())
         if isinstance(found, Blocker):
             return found
         ranges = self.cache.allocations.ranges

@@ -44,7 +44,8 @@ def find_range(
     """Find the range that serves a floating IP.
 
     The one that it names; else the one that its address comes from, and no other where that is missing; else one is
-    chosen as for a new guest, for `static` addresses rather one that gives them out.
+    chosen as for a new guest, for `static` addresses rather one that gives them out. `guest` is None as long as not all
+    is known that a range is chosen by: a choice is for good.
     """
     if floating_ip.range is not None:
         named = cache.ranges.get("", floating_ip.range)
@@ -64,7 +65,8 @@ def find_range(
         return Blocker(reason="RangeNotFound", message=message)
     if guest is None:
         message = (
-            f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet."
+            f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet, or its "
+            "HarvesterConfig or cloud credential cannot be read."
         )
         return Blocker(reason="GuestNotFound", message=message)
     return _choose_new(cache, guest, static)
