@@ -134,7 +134,7 @@ class FactSource:
     ) -> RangeFacts | Blocker:
         guest = self.guests.known(floating_ip.namespace)
         resolved = guest if self.guests.is_resolved(floating_ip.namespace) else None
-        found = find_range(self.cache, floating_ip, held, resolved, static=request.static.values())
+        found = find_range(self.cache, floating_ip, held, resolved, request)
         if isinstance(found, Blocker):
             return found
         ranges = self.cache.allocations.ranges
