@@ -161,7 +161,9 @@ class FactSource:
         reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
         return Quota(
             limit=found.max_per_guest,
-            reserved=frozenset(each.name for each in reserved if each.range == found.name),
+            reserved=frozenset(
+                each.name for each in reserved if each.range == found.name and each.owner.name
+            ),
             claimed=self.cache.allocations.open_claims(namespace, found.name),
         )
 
