@@ -25,6 +25,9 @@ ANNOTATION_APPLIED = f"{GROUP}/applied"
 ANNOTATION_CONFIRMED = f"{GROUP}/confirmed"
 """On a reservation: a mark of the last write that changed nothing else."""
 
+ANNOTATION_WAITS = f"{GROUP}/waits"
+"""On the Lease: which range waits for which guest cluster, and until when. One sentence a line."""
+
 LABEL_OPT_IN = "kube-vip"
 """On the provisioning Cluster: a Go boolean that opts the guest in for installation."""
 

@@ -62,7 +62,7 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
         skip_end_ips=spec.get("skipEndIPs") is not False,
         avoid_buggy_ips=spec.get("avoidBuggyIPs") is not False,
         address_space=str(spec.get("addressSpace") or names.DEFAULT_ADDRESS_SPACE),
-        match_labels=_labels(selector) if isinstance(selector, dict) else None,
+        match_labels=_labels(selector) if isinstance(selector, dict) and "matchLabels" in selector else None,
         quarantine_seconds=_integer(spec.get("quarantineSeconds"), names.DEFAULT_QUARANTINE_SECONDS),
         draining=spec.get("draining") is True,
         restrict_to_matching=spec.get("restrictToMatching") is True,

@@ -8,7 +8,7 @@ The loop that renews and stops the work in time is in runtime.leader_election.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ class LeaseLock:
     `identity` must be this process's alone (a restarted pod is another one). `valid_until` is the monotonic time
     up to which everybody else respects our hold, counted from before the write that gained it; None while we hold
     nothing. `holder` is who was last seen holding it. Failed calls raise ApiError and change neither: after an
-    unknown outcome the next call finds out.
+    unknown outcome the next call finds out. Each write over a Lease that exists sets these `annotations`, too.
     """
 
     def __init__(
@@ -71,8 +71,10 @@ class LeaseLock:
         identity: str,
         duration_seconds: int,
         monotonic: Callable[[], float] = time.monotonic,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._client = client
+        self._annotations = annotations
         self._namespace = namespace
         self._name = name
         self._identity = identity
@@ -161,7 +163,9 @@ class LeaseLock:
         spec = self._spec(
             self._lease.get("spec") or {}, holder=holder, duration_seconds=duration_seconds, now=now
         )
-        self._remember(await self._client.replace(LEASES, self._lease | {"spec": spec}))
+        metadata = dict(self._lease["metadata"])
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **self._annotations()}
+        self._remember(await self._client.replace(LEASES, self._lease | {"metadata": metadata, "spec": spec}))
 
     def _spec(self, old: Json, *, holder: str, duration_seconds: int, now: str) -> dict[str, Any]:
         spec = old | {"holderIdentity": holder, "leaseDurationSeconds": duration_seconds, "renewTime": now}

@@ -219,8 +219,15 @@ def _range_gauges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
         "Whether a range can assign addresses, with the reason of its condition Ready.",
         labels=("range", "reason"),
     )
+    waits = GaugeMetricFamily(
+        "fipop_range_waits_for_guests",
+        "Whether a range waits for the answer of a guest cluster before it assigns new addresses.",
+        labels=("range",),
+    )
     for each in ranges:
         name = clean_label(each.name)
+        if each.waits_for_guests is not None:
+            waits.add_metric((name,), float(each.waits_for_guests))
         ready.add_metric((name, each.reason), float(each.ready))
         for family, usage in each.usage.items():
             if family in each.families:
@@ -230,3 +237,4 @@ def _range_gauges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
             addresses.add_metric((name, family, "out_of_range"), usage.out_of_range)
     yield addresses
     yield ready
+    yield waits

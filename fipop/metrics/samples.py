@@ -34,6 +34,8 @@ class RangeSample:
     reason: str
     families: frozenset[str] = frozenset()
     usage: Mapping[str, Usage] = field(default_factory=dict)
+    waits_for_guests: bool | None = None
+    """Whether it waits for the answer of a guest cluster; None where nobody leads."""
 
     @property
     def capacity(self) -> int:

@@ -258,6 +258,7 @@ class Operator:
             identity=self._options.identity,
             duration_seconds=self._options.lease_times.duration_seconds,
             monotonic=boottime,
+            annotations=lambda: {names.ANNOTATION_WAITS: self._term.describe_waits() if self._term else ""},
         )
 
     def _health(self) -> HealthFacts:

@@ -133,7 +133,7 @@ class Router:
         for each in self.cache.ranges.all():
             if each.address_space == space:
                 self._add_range(each.name)
-        concerned = self._waiting_for(address)
+        concerned = self._waiting_for(address, "")
         self._wake(
             (each for each in concerned if not self.cache.allocations.is_trying_again(each.meta.key)),
             delay_seconds=FAILED_CLAIM_SECONDS if claim_failed else 0.0,
@@ -150,15 +150,19 @@ class Router:
         for each in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
             self.queues.objects.add(Key(Kind.FLOATING_IP, *each.meta.key), delay_seconds=delay_seconds)
 
-    def _waiting_for(self, address: Address) -> list[FloatingIP]:
-        """Return who waits and names an address, or might be given it: also by a range that is not known yet."""
+    def _waiting_for(self, address: Address, holder: str) -> list[FloatingIP]:
+        """Return who waits and names an address, or might get it: also from a range that is not known yet.
+
+        And who waits in the namespace of its former holder, which may hold another address instead (maxPerGuest).
+        """
         may_get = functools.cache(
             lambda range_name: self.cache.allocations.ranges.may_get(range_name, address)
         )
         return [
             each
             for each in self.waiting.values()
-            if may_get(each.range or each.status.range or "")
+            if each.namespace == holder
+            or may_get(each.range or each.status.range or "")
             or address in read_addresses([*each.ipaddress.split(","), *each.status.addresses])
         ]
 
@@ -196,7 +200,7 @@ class Router:
         if change.old is not None and (change.new is None or change.old.is_held != change.new.is_held):
             # Free now; or in quarantine, and who waits for it learns until when.
             for address in read_addresses([change.old.address]):
-                self._wake(self._waiting_for(address))
+                self._wake(self._waiting_for(address, change.old.owner.namespace))
         if change.new is None:
             found = self.cache.ranges.get("", change.latest.range)
             if found is not None and found.address_space != change.latest.space:

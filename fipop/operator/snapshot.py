@@ -29,7 +29,7 @@ def build_snapshot(
     """
     snapshot = FleetSnapshot(
         leading=leading,
-        ranges=tuple(_sample_ranges(cache)),
+        ranges=tuple(_sample_ranges(cache, term)),
         guests=tuple(_sample_guests(term)) if term is not None else (),
         queue_depths=dict.fromkeys(("objects", "checks", "passes", "installs"), 0),
         bad_options=bad_options,
@@ -71,7 +71,8 @@ def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
     return RolloutSample(target=state.target, state=state.phase.value, guests=rollout.count_guests())
 
 
-def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
+def _sample_ranges(cache: ClusterCache, term: LeaderTerm | None) -> Iterator[RangeSample]:
+    waits = term.gate.waits() if term is not None else None
     for each in cache.ranges.all():
         ranges = cache.allocations.ranges
         usage = ranges.usage(each.name)
@@ -84,6 +85,7 @@ def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
             harvester_network=each.harvester_network or "",
             ready=ready.is_true,
             reason=ready.reason,
+            waits_for_guests=each.name in waits if waits is not None else None,
             families=frozenset(family.label for family in ranges.families(each.name)),
             usage={} if usage is None else {Family.IPV4.label: usage.ipv4, Family.IPV6.label: usage.ipv6},
         )

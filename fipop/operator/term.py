@@ -6,10 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
 from random import SystemRandom
 from typing import Any
 
+from fipop.api.conditions import format_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
@@ -49,6 +51,8 @@ from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
+MAX_WAITS = 100
+"""The most ranges whose wait for a guest cluster the Lease shows."""
 SETTLED_SECONDS = 5.0
 """So long what is as it should be waits for guests that hang."""
 
@@ -81,7 +85,7 @@ class LeaderTerm:
             monotonic=self.cache.monotonic,
             look_again=lambda reservation: self.quarantine.look(reservation),
             lives=self.guests.exists,
-            is_contested=lambda address, floating_ip: self.conflicts.is_contested(address, floating_ip),
+            is_contested=lambda known, floating_ip: self.conflicts.is_contested(known, floating_ip),
             count_release=estate.metrics.count_release,
         )
         self.rollout = build_rollout(estate, cache=self.cache, guests=self.guests, router=self.router)
@@ -263,6 +267,16 @@ class LeaderTerm:
                     return await self.quarantine.check(key.name)
         finally:
             self._tracer.note_round()
+
+    def describe_waits(self) -> str:
+        """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
+        elapsed, now = asyncio.get_running_loop().time(), self._estate.client.server_now()
+        return "\n".join(
+            f'Range "{name}" assigns no new addresses until '
+            f"{format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - elapsed))}, or until guest cluster "
+            f"{guest_id} reports which addresses it uses."
+            for name, guest_id in islice(self.gate.waits().items(), MAX_WAITS)
+        )
 
     def check_owners(self) -> None:
         """Look at every reservation whose floating IP is not known; after a round of lists."""

@@ -150,6 +150,10 @@ def _judge_operator(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield _judge_pods(found, leads=leads)
     if "the operator's Lease" not in unread and lease is not None and leads:
         yield point(_OPERATOR, Severity.OK, "Leading", f"replica {lease.holder} leads")
+        for each in lease.waits:
+            yield point(
+                _OPERATOR, Severity.INFO, "RangeWaiting", each, "Check that the guest cluster answers"
+            )
     elif "the operator's Lease" not in unread:
         what = f"Lease {names.LEASE_NAME} in namespace {namespace}"
         message = f"{what} does not exist" if lease is None else f"no pod has renewed {what} in time"

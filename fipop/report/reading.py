@@ -169,11 +169,13 @@ _UNAUTHORIZED = 401
 def read_leadership(lease: Json) -> Leadership:
     """Read the operator's Lease."""
     spec = as_mapping(lease.get("spec"))
+    annotations = as_mapping(as_mapping(lease.get("metadata")).get("annotations"))
     duration = spec.get("leaseDurationSeconds")
     return Leadership(
         holder=as_text(spec.get("holderIdentity")),
         renewed=parse_time(spec.get("renewTime")),
         duration_seconds=float(duration) if isinstance(duration, int) else 0.0,
+        waits=tuple(as_text(annotations.get(names.ANNOTATION_WAITS)).splitlines()),
     )
 
 

@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 4,
+    f"floatingipranges.{names.GROUP}": 5,
     f"floatingips.{names.GROUP}": 4,
     f"floatingipreservations.{names.GROUP}": 1,
 }
@@ -52,6 +52,8 @@ class Leadership:
     holder: str
     renewed: datetime | None
     duration_seconds: float
+    waits: tuple[str, ...] = ()
+    """A sentence for each range that waits for a guest cluster."""
 
     def holds(self, now: datetime) -> bool:
         """Whether it was renewed in its time. Another machine wrote that time: a few seconds more are granted."""

@@ -56,6 +56,11 @@ class AllocationGate:
             return False
         return not self.awaited or (range_name is not None and self._is_free(range_name))
 
+    def waits(self) -> dict[str, str]:
+        """Return a guest that each waiting range waits for, as far as it was asked whether they are open."""
+        waits = self._waits_for.items()
+        return {name: guest for name, guest in waits if guest in self.awaited and name not in self._open}
+
     def may_write(self, reservation: Reservation) -> bool:
         """Whether all other guests that might carry an address answered, though the ledger gives it to its owner."""
         return not self.is_shut and self._is_free(reservation.range, reservation.owner.namespace)

@@ -158,6 +158,19 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.addressSpace maxLength": longest(63),
         "spec.addressSpace pattern": of(("default", "a", "0-a", LABEL_63), LABEL_REFUSED, "should match"),
         "spec.addressSpace rule 0": TWO_FIELDS,
+        "spec.clusterSelector rule 0": of(
+            (
+                {"matchLabels": {}},
+                {"matchLabels": {"net": "blue"}},
+                {"matchLabels": {}, "matchExpressions": []},
+            ),
+            # A misspelled field is pruned: what is left must not select every guest cluster.
+            ({}, {"matchLabel": {"net": "blue"}}, {"matchExpressions": []}),
+            "must have matchLabels",
+        ),
+        "spec.clusterSelector.matchExpressions rule 0": of(
+            [], [{"key": "net", "operator": "Exists"}], "matchExpressions must be empty"
+        ),
         "spec.clusterSelector.matchLabels maxProperties": of(
             {f"key{number}": "" for number in range(64)},
             {f"key{number}": "" for number in range(65)},

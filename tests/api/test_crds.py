@@ -51,6 +51,7 @@ CASES = [
 
 # What an item or an object at a place needs beside the field that is tried.
 SURROUNDINGS: dict[str, Json] = {
+    "clusterSelector": {"matchLabels": {}},
     "conditions": CONDITION,
     "owner": {"namespace": "a", "name": "b", "uid": "c"},
     "history": {"namespace": "a", "releasedAt": TIME},

@@ -260,7 +260,9 @@ async def everything(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[str]
     """A range that selects every cluster there is."""
     number = next(numbers)
     name = f"everything-{number}"
-    await stack.client.create(RANGES, build_range(name, f"{net_of(number)}0/24", clusterSelector={}))
+    await stack.client.create(
+        RANGES, build_range(name, f"{net_of(number)}0/24", clusterSelector={"matchLabels": {}})
+    )
     yield name
     await remove_range(stack, name)
 

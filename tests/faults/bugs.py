@@ -368,7 +368,9 @@ BUGS = (
         _CLAIMS,
         "chapter 3 does not end: /ranges/r1/capacity/ipv4/free: 12 instead of 11",
         Edit(
-            scope="Router._reservation_changed", before="self._wake(self._waiting_for(address))", after="pass"
+            scope="Router._reservation_changed",
+            before="self._wake(self._waiting_for(address, change.old.owner.namespace))",
+            after="pass",
         ),
     ),
     _bug(

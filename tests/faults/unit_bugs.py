@@ -128,7 +128,7 @@ UNIT_BUGS = (
         "a guest gets what it had, or carries, though another was seen to carry it too",
         Edit(
             scope="ReservationStore.can_acquire",
-            before="self.is_contested(address_of(known), owner.key)",
+            before="self.is_contested(known, owner.key)",
             after="False",
         ),
         "scenarios/test_carried_by_claimant.py",

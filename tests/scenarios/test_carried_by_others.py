@@ -227,6 +227,22 @@ async def test_an_object_of_the_predecessor_inherits_what_it_named_at_the_start_
     assert operator.holders(X) == {A}
 
 
+async def test_what_the_predecessor_made_after_fipop_came_keeps_an_address_that_its_range_assigns() -> None:
+    """Who goes back to kube-fip-operator and forward again: its new objects are no older than fipop here."""
+    operator = build(A, B)
+    operator.cache.inheritance.ours_since = operator.memory.now
+    await operator.pass_time(100)
+    for guest_id, address in ((A, X), (B, "10.0.0.253")):
+        operator.ask(guest_id, address)
+        operator.carried.config_maps[guest_id] = f"{address}/32"
+    await operator.start()
+    await operator.visit(A, B)
+    assert operator.held() == {f"default.{X}": A}
+    assert operator.carried.config_maps == {A: f"{X}/32", B: "10.0.0.253/32"}
+    status = operator.memory.objects[FLOATING_IPS.plural, B, "web"]["status"]
+    assert status["conditions"][0]["reason"] == "AddressOutOfRange"
+
+
 async def test_a_former_owner_does_not_get_back_what_the_range_excludes_by_now() -> None:
     operator = build(A)
     await operator.start()

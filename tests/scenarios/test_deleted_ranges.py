@@ -14,14 +14,14 @@ FIRST, SECOND = "10.1.0.10-10.1.0.13", "10.2.0.10-10.2.0.13"
 async def build(ipaddress: str = "") -> SmallOperator:
     """Two ranges that match a guest, whose floating IP names none and holds X, of the first."""
     operator = SmallOperator()
-    operator.add_range("first", FIRST, clusterSelector={})
+    operator.add_range("first", FIRST, clusterSelector={"matchLabels": {}})
     operator.add_guest(GUEST)
     await operator.start()
     operator.memory.put(
         KEY, {"metadata": {"name": "web", "namespace": GUEST}, "spec": {"ipaddress": ipaddress}}
     )
     await operator.settle()
-    operator.add_range("second", SECOND, clusterSelector={})
+    operator.add_range("second", SECOND, clusterSelector={"matchLabels": {}})
     await operator.settle()
     assert shown(operator) == (X, [X], "Allocated")
     return operator
@@ -48,7 +48,7 @@ async def test_a_floating_ip_that_names_no_range_keeps_its_address_when_its_rang
     remove_first(operator)
     await operator.settle()
     assert shown(operator) == (X, [X], "RangeNotFound")
-    operator.add_range("first", FIRST, clusterSelector={})
+    operator.add_range("first", FIRST, clusterSelector={"matchLabels": {}})
     await operator.settle()
     assert shown(operator) == (X, [X], "Allocated")
     assert operator.held() == {f"default.{X}": GUEST}
@@ -77,7 +77,7 @@ async def test_it_moves_as_soon_as_somebody_names_another_range() -> None:
 
 async def test_an_address_whose_range_was_never_noted_is_adopted_in_one_that_matches() -> None:
     operator = SmallOperator()
-    operator.add_range("second", SECOND, clusterSelector={})
+    operator.add_range("second", SECOND, clusterSelector={"matchLabels": {}})
     operator.add_guest(GUEST)
     status = {"addresses": ["10.2.0.12"], "addressSpace": "default", "observedGeneration": 1}
     metadata = {"name": "web", "namespace": GUEST}

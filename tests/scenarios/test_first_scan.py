@@ -138,6 +138,22 @@ async def test_a_guest_that_hangs_delays_only_ranges_that_could_serve_it_and_by_
 
 
 @in_virtual_time
+async def test_a_range_that_waits_for_a_guest_is_reported_with_the_guest_and_the_end_of_the_wait() -> None:
+    operator = build(A, C, clusterSelector=BLUE)
+    operator.label_guest(A, net="blue")
+    operator.carried.slow[A] = 30
+    async with leading(operator):
+        await go_on(operator, 10)
+        reported = operator.term.describe_waits()
+        assert reported.startswith('Range "pool"')
+        assert "green" not in reported, "it could not serve that guest"
+        assert f"guest cluster {A}" in reported
+        assert "2026-01-01T00:00:50Z" in reported, "60 s after the start"
+        await go_on(operator, 25)
+        assert operator.term.describe_waits() == ""
+
+
+@in_virtual_time
 async def test_a_guest_that_hangs_delays_no_range_of_another_harvester() -> None:
     operator = build(C, D, harvester="north")
     operator.add_range("south", "10.2.0.10-10.2.0.12", harvester="south")

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from fipop.errors import AddressConflictError
-from fipop.ipam.addresses import parse_address
 from tests.harness.small_operator import SmallOperator
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
@@ -82,7 +81,9 @@ async def test_a_claim_to_what_its_owner_carries_is_told_and_blocks_nobody() -> 
     operator.carried.config_maps[A] = f"{X}/32"
     await operator.start()
     await operator.may_write(X)
-    assert operator.term.conflicts.claimants(parse_address(X), but=A) == (B,)
+    reservation = operator.cache.reservations.get("", f"default.{X}")
+    assert reservation is not None
+    assert operator.term.conflicts.claimants(reservation, but=A) == (B,)
     operator.carried.config_maps[A] = ""
     with pytest.raises(AddressConflictError) as caught:
         await operator.may_write(X)
@@ -122,3 +123,20 @@ async def test_a_claimant_that_cannot_be_asked_is_named() -> None:
     with pytest.raises(AddressConflictError) as caught:
         await operator.may_write(X)
     assert B in caught.value.carrier
+
+
+async def test_a_claim_in_one_address_space_does_not_block_the_same_address_in_another() -> None:
+    """B can be served from the space lab only, so it says nothing about the network of the space default."""
+    operator = build(A, B, C, clusterSelector={"matchLabels": {"net": "blue"}})
+    operator.label_guest(A, net="blue")
+    operator.add_range("lab", addressSpace="lab")
+    operator.ask(A, has=X)
+    operator.reserve(X, A)
+    operator.ask(C, has=X, space="lab")
+    operator.ask_for_range(C, "lab")
+    operator.reserve(X, C, space="lab", range_name="lab")
+    operator.carried.services[B] = X
+    await operator.start()
+    await operator.may_write(X)
+    with pytest.raises(AddressConflictError):
+        await operator.may_write(X, space="lab")

@@ -114,6 +114,23 @@ async def test_who_is_at_its_limit_gets_back_what_it_had_and_more_when_a_quarant
     assert operator.held() == {f"default.{Y}": A}
 
 
+async def test_who_is_at_its_limit_gets_its_next_address_also_when_the_first_is_no_longer_of_the_range() -> (
+    None
+):
+    operator = build(maxPerGuest=1)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.ask(A, name="second")
+    operator.change_range(iprange=f"{Y}-{Z}")
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A}
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(2000)
+    assert operator.held() == {f"default.{Y}": A}
+
+
 async def test_a_limit_that_comes_later_moves_nobody() -> None:
     operator = build(ipFamilies=None)
     operator.ask(A, has=X)

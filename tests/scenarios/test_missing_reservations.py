@@ -77,6 +77,24 @@ async def test_a_reservation_that_vanishes_while_its_owner_asks_for_a_taken_addr
     await given_to_another(operator)
 
 
+async def test_a_guest_keeps_its_address_while_the_reservation_is_missing() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    await operator.pass_time(10)  # a pass over a new guest waits for its kubeconfig
+    await operator.visit(A)
+    assert operator.carried.config_maps[A] == f"{X}/32"
+    operator.remove_reservation(f"default.{X}")
+    await operator.term.pass_controller.install(A)
+    assert operator.carried.config_maps[A] == f"{X}/32"
+    await operator.settle()
+    await operator.visit(A)
+    assert (operator.held(), operator.carried.config_maps[A]) == ({f"default.{X}": A}, f"{X}/32")
+
+
 def wish(operator: SmallOperator, guest_id: str, **spec: object) -> None:
     """Have a floating IP ask for something else."""
     operator._change(FLOATING_IPS, guest_id, "web", spec)

@@ -19,7 +19,7 @@ from fipop.api.models import Meta, Owner, PastOwner, Reservation
 from fipop.api.rendering import render_reservation
 from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
-from fipop.ipam.addresses import Address, explode_address, format_address
+from fipop.ipam.addresses import explode_address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
@@ -61,7 +61,7 @@ class ReservationStore:
     """Checks what carries an address in quarantine, and renews or withdraws its offer."""
     lives: Callable[[str], bool] = lambda _guest_id: False
     """Returns whether a guest cluster exists."""
-    is_contested: Callable[[Address, tuple[str, str]], bool] = lambda _address, _floating_ip: False
+    is_contested: Callable[[Reservation, tuple[str, str]], bool] = lambda _known, _floating_ip: False
     """Returns whether another guest cluster than that of a floating IP was seen to carry an address."""
     count_release: Callable[[str], None] = lambda _result: None
     _offers: dict[str, tuple[int, str, float]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class ReservationStore:
             return is_own
         is_near = former.namespace == owner.namespace or self._is_offered(known, owner.namespace)
         if is_own or (is_near and claim.insists):
-            return not self.is_contested(address_of(known), owner.key)
+            return not self.is_contested(known, owner.key)
         # A guest of the same name elsewhere, and an imported one that left Rancher and goes on, still carry it.
         is_gone = not (former.imported or self.lives(former.namespace))
         return is_gone and is_former_owner(known, owner, claim.range)

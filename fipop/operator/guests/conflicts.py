@@ -31,36 +31,37 @@ MAX_ASKING = 8
 
 @dataclass(slots=True)
 class AddressConflicts:
-    """Guests by the addresses that they carry without right, as the last look at each found.
+    """Guests by the reservations whose addresses they carry without right, as the last look at each found.
 
-    `reach` tells whether a guest's word counts about an address.
+    `reach` tells whether a guest's word counts about a reservation: not about one of a space that could not serve it.
     """
 
     cache: ClusterCache
     guests: GuestDirectory
     inspector: GuestInspector
     reach: Reach
-    _carriers: dict[Address, set[str]] = field(default_factory=dict)
+    _carriers: dict[str, set[str]] = field(default_factory=dict)
+    """By the name of the reservation."""
 
     def learn(self, guest_id: str, carried: Iterable[Address]) -> None:
         """Take in what a guest was seen to carry; of others, what was found before stays."""
-        before = {address for address, carriers in self._carriers.items() if guest_id in carriers}
-        for address in before:
-            self._carriers[address].discard(guest_id)
+        before = {name for name, carriers in self._carriers.items() if guest_id in carriers}
+        for name in before:
+            self._carriers[name].discard(guest_id)
         rightful = self.reach.rightful(guest_id)
-        reserved = self.cache.reservations_at
         counting = (
-            address
+            reservation
             for address in carried
             if address not in rightful
-            and any(self.reach.reaches(guest_id, each) for each in reserved(address))
+            for reservation in self.cache.reservations_at(address)
+            if self.reach.reaches(guest_id, reservation)
         )
-        for address in islice(counting, MAX_CLAIMS):
-            self._carriers.setdefault(address, set()).add(guest_id)
-            if address not in before:
+        for reservation in islice(counting, MAX_CLAIMS):
+            self._carriers.setdefault(reservation.name, set()).add(guest_id)
+            if reservation.name not in before:
                 logger.warning(
                     "Guest cluster uses an address of another owner",
-                    extra={"address": format_address(address), "guest": guest_id},
+                    extra={"address": format_address(address_of(reservation)), "guest": guest_id},
                 )
         self._drop_empty()
 
@@ -70,9 +71,9 @@ class AddressConflicts:
             carriers.discard(guest_id)
         self._drop_empty()
 
-    def claimants(self, address: Address, *, but: str) -> tuple[str, ...]:
-        """Give the guests that were seen to carry an address without right, beside one."""
-        return tuple(sorted(self._carriers.get(address, set()) - {but}))
+    def claimants(self, reservation: Reservation, *, but: str) -> tuple[str, ...]:
+        """Return the guests that were seen to carry a reserved address without right, beside one."""
+        return tuple(sorted(self._carriers.get(reservation.name, set()) - {but}))
 
     async def check(self, reservation: Reservation, ignored: Collection[str] = ()) -> None:
         """Raise AddressConflictError before an address is written that only another guest carries.
@@ -81,25 +82,25 @@ class AddressConflicts:
         of another is in its way. Claims of `ignored` guests do not count: an administrator said so.
         """
         address, owner = address_of(reservation), reservation.owner.namespace
-        if not self.claimants(address, but=owner):
+        if not self.claimants(reservation, but=owner):
             return
         if await self.inspector.carries(owner, address):
             return
-        for guest_id in self.claimants(address, but=owner):
+        for guest_id in self.claimants(reservation, but=owner):
             if guest_id in ignored:
                 continue
             try:
-                carrier = await self._ask(guest_id, address, self.inspector)
+                carrier = await self._ask(guest_id, reservation, self.inspector)
             except GuestError as error:
                 carrier = f"guest cluster {guest_id} used it before, and now fipop {error}"
             if carrier is not None:
                 raise AddressConflictError(address=format_address(address), carrier=carrier)
 
-    def is_contested(self, address: Address, floating_ip: tuple[str, str]) -> bool:
-        """Whether another guest than that of a floating IP was seen to carry an address, and its word counts."""
+    def is_contested(self, reservation: Reservation, floating_ip: tuple[str, str]) -> bool:
+        """Return whether another guest than that of a floating IP was seen to carry an address, and its word counts."""
         found = self.cache.floating_ips.get(*floating_ip)
         ignored = found.ignored_claims if found is not None else frozenset()
-        return not ignored.issuperset(self.claimants(address, but=floating_ip[0]))
+        return not ignored.issuperset(self.claimants(reservation, but=floating_ip[0]))
 
     def begin_check(self) -> Callable[[Reservation, Iterable[str]], Awaitable[dict[str, str]]]:
         """Begin a check of several addresses, for which each guest cluster is asked once."""
@@ -120,23 +121,21 @@ class AddressConflicts:
         for guest_id in islice(counting, MAX_ASKING):
             with suppress(GuestError):
                 if await inspector.carries(guest_id, address):
-                    self._carriers.setdefault(address, set()).add(guest_id)
-        asked = {
-            each: await self._ask(each, address, inspector) for each in self.claimants(address, but=owner)
-        }
-        return {
-            guest_id: carrier for guest_id, carrier in {owner: own, **asked}.items() if carrier is not None
-        }
+                    self._carriers.setdefault(reservation.name, set()).add(guest_id)
+        claimants = self.claimants(reservation, but=owner)
+        found = {owner: own} | {each: await self._ask(each, reservation, inspector) for each in claimants}
+        return {guest_id: carrier for guest_id, carrier in found.items() if carrier is not None}
 
-    async def _ask(self, guest_id: str, address: Address, inspector: GuestInspector) -> str | None:
+    async def _ask(self, guest_id: str, reservation: Reservation, inspector: GuestInspector) -> str | None:
         """Ask a claimant again; one that does not carry the address, or does so by right, is none any more."""
+        address = address_of(reservation)
         if self.guests.exists(guest_id) and address not in self.reach.rightful(guest_id):
             carrier = await inspector.find_carrier(guest_id, address)
             if carrier is not None:
                 return carrier
         # Another look may have struck the address off meanwhile.
-        self._carriers.get(address, set()).discard(guest_id)
+        self._carriers.get(reservation.name, set()).discard(guest_id)
         return None
 
     def _drop_empty(self) -> None:
-        self._carriers = {address: carriers for address, carriers in self._carriers.items() if carriers}
+        self._carriers = {name: carriers for name, carriers in self._carriers.items() if carriers}

@@ -14,11 +14,12 @@ from fipop.errors import PASSING_ERRORS
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
-from fipop.ipam.addresses import parse_address
+from fipop.ipam.addresses import format_address
 from fipop.kube.client import KubeClient
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import GuestEvent
 from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.values import address_of
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.inspection import GuestInspector
@@ -254,7 +255,7 @@ class PassController:
         retry = self._record(guest, report, schedule, deep=deep)
         if task.leaving and report.has_ours:
             retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
-        contested = self._contested(guest.id, task.granted)
+        contested = self._contested(guest.id)
         observation = observe(
             report, served, installs=task.opted_in, contested=contested, unknown_options=unknown
         )
@@ -278,10 +279,13 @@ class PassController:
         elif report is None:
             self.departures.note(guest.id, None)
 
-    def _contested(self, guest_id: str, addresses: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    def _contested(self, guest_id: str) -> dict[str, tuple[str, ...]]:
         """Return the guests that claim addresses which this one holds, by address."""
-        found = {each: self.conflicts.claimants(parse_address(each), but=guest_id) for each in addresses}
-        return {address: claimants for address, claimants in found.items() if claimants}
+        return {
+            format_address(address_of(each)): claimants
+            for each in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+            if each.is_held and (claimants := self.conflicts.claimants(each, but=guest_id))
+        }
 
     def _record(
         self, guest: Guest, report: PassReport, schedule: PassSchedule, *, deep: bool
@@ -324,6 +328,8 @@ class PassController:
             if each.is_held and each.owner.uid == floating_ip.uid
         ]
         granted = text_of(held)
+        # A reservation that is missing is made again; until then its address stays as it is in the guest.
+        is_complete = all(granted.issuperset(each.status.addresses) for each in floating_ips)
         settings = self.settings()
         opted_in = self._installs(guest, floating_ips)
         gate = self.rollout.gate(guest) if opted_in else ReleaseGate()
@@ -339,7 +345,7 @@ class PassController:
             granted=granted,
             retired=retired - granted,
             settings=settings if gate.aim is None else gate.aim.settings,
-            before_write=lambda: self._confirm(guest.id, held),
+            before_write=lambda: self._confirm(guest.id, held, is_complete=is_complete),
             gate=gate,
             on_helm=lambda: self.rollout.note_helm(guest.id),
             leaving=leaving,
@@ -347,8 +353,10 @@ class PassController:
             reported=reported_releases(self.cache, guest.id),
         )
 
-    async def _confirm(self, guest_id: str, held: list[Reservation]) -> bool:
+    async def _confirm(self, guest_id: str, held: list[Reservation], *, is_complete: bool) -> bool:
         """Ask right before a guest is written whether all of it is still its owners', and no other guest carries it."""
+        if not is_complete:
+            return False
         if self.gate.is_shut or not all(map(self.gate.may_write, held)):
             self._held_up.add(guest_id)
             return False

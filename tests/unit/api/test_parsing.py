@@ -59,6 +59,10 @@ def test_a_range_is_read_with_all_that_it_says() -> None:
     assert (found.match_labels, found.max_per_guest) == ({}, 3)
 
 
+def test_a_selector_that_an_older_schema_pruned_does_not_select_every_guest_cluster() -> None:
+    assert parse_range(build_range("r", "10.0.0.0/24", clusterSelector={})).match_labels is None
+
+
 @pytest.mark.parametrize(
     ("text", "is_true"), [("true", True), ("1", True), ("T", True), ("yes", False), ("", False)]
 )

@@ -1,6 +1,7 @@
 """A Lease whose server commits and loses the answer."""
 
 import json
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -73,10 +74,28 @@ async def mine(store: LeaseStore, client: KubeClient) -> LeaseLock:
     return candidate(client, "me")
 
 
-def candidate(client: KubeClient, identity: str) -> LeaseLock:
+def candidate(client: KubeClient, identity: str, **fields: Any) -> LeaseLock:
     return LeaseLock(
-        client, namespace="a", name="leader", identity=identity, duration_seconds=15, monotonic=Clock()
+        client,
+        namespace="a",
+        name="leader",
+        identity=identity,
+        duration_seconds=15,
+        monotonic=Clock(),
+        **fields,
     )
+
+
+async def test_a_renewal_writes_what_the_holder_reports_beside_the_annotations_of_others(store, client):
+    reported = {"waits": "a"}
+    mine = candidate(client, "me", annotations=lambda: reported)
+    assert await mine.try_acquire()
+    store.lease["metadata"]["annotations"] = {"other": "kept"}
+    assert await mine.try_acquire()
+    assert store.lease["metadata"]["annotations"] == {"other": "kept", "waits": "a"}
+    reported["waits"] = ""
+    assert await mine.renew()
+    assert store.lease["metadata"]["annotations"] == {"other": "kept", "waits": ""}
 
 
 async def test_a_first_write_with_a_lost_answer_is_found_to_be_ours(store, mine):

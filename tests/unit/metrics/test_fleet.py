@@ -89,6 +89,14 @@ def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Fleet) 
         assert line.endswith(" 0.0")
 
 
+def test_the_leader_alone_shows_which_ranges_wait_for_guests(fleet: Fleet) -> None:
+    assert fleet.lines("fipop_range_waits_for_guests") == []
+    fleet.snapshot = replace(FLEET, ranges=(replace(RANGE, waits_for_guests=True),))
+    assert fleet.lines("fipop_range_waits_for_guests") == [
+        'fipop_range_waits_for_guests{range="guest-vlan"} 1.0'
+    ]
+
+
 def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Fleet) -> None:
     """A replica that lost the Lease while kube-fip-operator ran knows no better than that it runs."""
     gauges = ("fipop_predecessor_running", "fipop_allocation_open")

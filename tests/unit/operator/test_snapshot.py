@@ -35,6 +35,18 @@ async def test_a_leader_tells_of_ranges_guests_and_floating_ips() -> None:
     assert (found.bad_options, found.predecessor_runs, found.last_answer) == (2, True, 7.0)
 
 
+async def test_a_leader_shows_which_ranges_wait_for_guests() -> None:
+    operator = SmallOperator()
+    operator.add_range("blue", clusterSelector={"matchLabels": {"net": "blue"}})
+    operator.add_range("rest", "10.1.0.1-10.1.0.9")
+    operator.add_guest(A)
+    await operator.start()
+    operator.term.gate.wait_for([A], 60.0)
+    assert [operator.term.gate.is_open(name) for name in ("blue", "rest")] == [True, False]
+    found = {each.name: each.waits_for_guests for each in snapshot(operator.cache, operator.term).ranges}
+    assert found == {"blue": False, "rest": True}
+
+
 async def test_who_stands_by_tells_of_no_guest_and_no_queue() -> None:
     operator = SmallOperator()
     operator.add_range()

@@ -1,6 +1,6 @@
 """What is so with an installation, point by point: each failure with what to do about it, and nothing judged twice."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,16 @@ def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_kn
     assert '"harv1"' in message
     assert 'it has "harvester1", "lab"' in message
     assert told(unread=(Unread(what=Kind.HARVESTERS, problem="missing right"),)) == []
+
+
+def test_a_range_that_waits_for_a_guest_is_reported_while_its_leader_works() -> None:
+    def reported(renewed: datetime) -> list[str]:
+        lease = Leadership(holder="x", renewed=renewed, duration_seconds=15.0, waits=("It waits.",))
+        judged = findings(snapshot(installation=healthy_installation(leadership=lease)))
+        return [each.message for each in judged if each.reason == "RangeWaiting"]
+
+    assert reported(NOW) == ["It waits."]
+    assert reported(NOW - timedelta(minutes=5)) == []
 
 
 def test_how_full_a_range_is_is_not_known_while_reservations_could_not_be_read() -> None:

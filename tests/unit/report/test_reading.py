@@ -74,4 +74,7 @@ async def test_the_options_are_read_as_the_operator_reads_them() -> None:
 
 def test_objects_of_any_shape_are_read_as_nothing() -> None:
     assert read_leadership({"spec": "x"}).holder == ""
+    for text, waits in (("a.\nb.", ("a.", "b.")), ("", ()), (7, ())):
+        annotations = {"kubefip.k8s.binbash.org/waits": text}
+        assert read_leadership({"metadata": {"annotations": annotations}}).waits == waits
     assert read_workload({"spec": {"replicas": "many", "template": []}, "status": None}).wanted == 0
