@@ -1,4 +1,4 @@
-"""The work queues of a leader: rounds over objects, passes over guests, passes that may run helm."""
+"""The work queues of a leader: rounds over objects, checks of guests, passes over guests, passes that may run helm."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Kind(StrEnum):
     RANGE = "range"
     GUEST = "guest"
     RESERVATION = "reservation"
+    QUARANTINE = "quarantine"
+    """The addresses of a guest, by its id, whose quarantine is over."""
 
 
 class Key(NamedTuple):
@@ -31,18 +33,23 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkQueues:
-    """`passes` and `installs` have the ids of guests as keys; so many `installs` run at once as may run helm."""
+    """`passes` and `installs` have the ids of guests as keys; so many `installs` run at once as may run helm.
+
+    `checks` are those of guests for addresses in quarantine: they wait for guests, and `objects` waits for none.
+    """
 
     objects: WorkQueue[Key]
+    checks: WorkQueue[Key]
     passes: WorkQueue[str]
     installs: WorkQueue[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
-    """How many rounds, passes and passes that may run helm go on at once."""
+    """How many rounds, checks, passes and passes that may run helm go on at once."""
 
     objects: int = 32
+    checks: int = 32
     passes: int = 128
     installs: int = 2
 
@@ -50,18 +57,18 @@ class Concurrency:
 def build_queues(metrics: Metrics, random: Random) -> WorkQueues:
     """Build empty queues whose runs are measured."""
 
-    def observe_round(run: Run[Key]) -> None:
-        success = run.outcome not in {Outcome.FAILED, Outcome.CRASHED}
-        metrics.observe_queue_wait("objects", run.waited_seconds)
-        metrics.observe_reconcile(run.key.kind.value, run.worked_seconds, success=success)
+    def build(name: str) -> WorkQueue[Key]:
+        def observe_round(run: Run[Key]) -> None:
+            success = run.outcome not in {Outcome.FAILED, Outcome.CRASHED}
+            metrics.observe_queue_wait(name, run.waited_seconds)
+            metrics.observe_reconcile(run.key.kind.value, run.worked_seconds, success=success)
+
+        backoff = Backoff(first_seconds=0.2, limit_seconds=30.0)
+        return WorkQueue(name=name, random=random, backoff=backoff, observe=observe_round)
 
     return WorkQueues(
-        objects=WorkQueue(
-            name="objects",
-            random=random,
-            backoff=Backoff(first_seconds=0.2, limit_seconds=30.0),
-            observe=observe_round,
-        ),
+        objects=build("objects"),
+        checks=build("checks"),
         passes=WorkQueue(
             name="passes",
             random=random,

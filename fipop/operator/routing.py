@@ -65,11 +65,16 @@ class Router:
         self.queues.objects.drop_rerun(Key(Kind.FLOATING_IP, *key))
 
     def note_waiting(self, floating_ip: FloatingIP, is_waiting: bool) -> None:
-        """Remember who waits for an address to become free."""
-        if is_waiting:
-            self.waiting[floating_ip.meta.key] = floating_ip
-        else:
-            self.waiting.pop(floating_ip.meta.key, None)
+        """Remember who waits for an address to become free; one that it names may be free, or be offered to it."""
+        before = self.waiting.pop(floating_ip.meta.key, None)
+        if not is_waiting:
+            return
+        self.waiting[floating_ip.meta.key] = floating_ip
+        if before is None or before.ipaddress != floating_ip.ipaddress:
+            for address in read_addresses(floating_ip.ipaddress.split(",")):
+                for reservation in self.cache.reservations_at(address):
+                    if not reservation.is_held:
+                        self.add_reservation(reservation)
 
     def add_floating_ip(self, key: tuple[str, str]) -> None:
         """Enqueue a floating IP; one that has all that it asks for does not come before those that have not."""
@@ -94,6 +99,10 @@ class Router:
     def add_reservation(self, reservation: Reservation) -> None:
         """Enqueue a reservation: it may be ownerless, or its quarantine may end."""
         self.queues.objects.add(Key(Kind.RESERVATION, "", reservation.name), priority=Priority.BACKGROUND)
+
+    def add_check(self, guest_id: str) -> None:
+        """Enqueue a check of a guest: the quarantine of some of its addresses is over."""
+        self.queues.checks.add(Key(Kind.QUARANTINE, "", guest_id))
 
     def add_pass(self, guest_id: str) -> None:
         """Want a pass over a guest before all that are only due again: something happened to it."""

@@ -31,7 +31,7 @@ def build_snapshot(
         leading=leading,
         ranges=tuple(_sample_ranges(cache, term)),
         guests=tuple(_sample_guests(term)) if term is not None else (),
-        queue_depths=dict.fromkeys(("objects", "passes", "installs"), 0),
+        queue_depths=dict.fromkeys(("objects", "checks", "passes", "installs"), 0),
         bad_options=bad_options,
         predecessor_runs=predecessor_runs,
         withheld_releases=0,
@@ -43,7 +43,9 @@ def build_snapshot(
     queues = term.queues
     return replace(
         snapshot,
-        queue_depths={each.name: each.depth for each in (queues.objects, queues.passes, queues.installs)},
+        queue_depths={
+            each.name: each.depth for each in (queues.objects, queues.checks, queues.passes, queues.installs)
+        },
         withheld_releases=term.mass_release.withheld(),
         ignored_claims=sum(term.unowned.ignored.values()),
         floating_ips=_count_floating_ips(cache),

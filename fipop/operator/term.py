@@ -173,8 +173,8 @@ class LeaderTerm:
             reservation_store=self.reservation_store,
             guests=self.guests,
             now=client.server_now,
-            find_carrier=self.inspector.find_carrier,
-            find_other_carriers=self.conflicts.carriers_of,
+            begin_check=self.conflicts.begin_check,
+            request_check=self.router.add_check,
             waiting=self.router.waiting_by_name,
             were_scanned=lambda: self.gate.looked,
             may_release=self.mass_release.may_release,
@@ -223,6 +223,7 @@ class LeaderTerm:
             queues, passes = self.queues, self.pass_controller
             parts = (
                 queues.objects.run(self.reconcile, concurrency=concurrency.objects),
+                queues.checks.run(self.reconcile, concurrency=concurrency.checks),
                 queues.passes.run(passes.visit, concurrency=concurrency.passes),
                 queues.installs.run(passes.install, concurrency=concurrency.installs),
                 self.scan.run(),
@@ -262,6 +263,8 @@ class LeaderTerm:
                     return await self.discovery.reconcile(key.name)
                 case Kind.RESERVATION:
                     return await self.quarantine.reconcile(key.name)
+                case Kind.QUARANTINE:
+                    return await self.quarantine.check(key.name)
         finally:
             self._tracer.note_round()
 

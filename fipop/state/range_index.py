@@ -113,12 +113,11 @@ class RangeIndex:
         """Return why a range does not assign this address, in use or not; None if it does."""
         return self.allocator_of(range_name).refusal(address, range_name)
 
-    def is_full(self, range_name: str) -> bool:
-        """Return whether a range has no address for a new guest cluster, which gets one of its first family."""
+    def is_full(self, range_name: str, family: Family) -> bool:
+        """Return whether a range has no free address of a family; True also if it has none at all."""
         if range_name not in self._pools:
             return True
-        first = min(self.families(range_name), default=Family.IPV4)
-        return self.allocator_of(range_name).usage(range_name, first).free == 0
+        return self.allocator_of(range_name).usage(range_name, family).free == 0
 
     def conflicts(self, range_name: str) -> tuple[str, ...]:
         """Return the names of the older ranges that take addresses away from this one."""

@@ -151,7 +151,7 @@ BUGS = (
         "quarantine ends by the clock, whoever still carries the address",
         undisturbed("lingering"),
         "chapter 2 does not end: c-m-steady01/second has 10.10.0.15",
-        Edit(scope="QuarantineReconciler.look", before="self.guests.exists(guest_id)", after="False"),
+        Edit(scope="AddressConflicts._find_carriers", before="self.guests.exists(owner)", after="False"),
     ),
     _bug(
         "quarantine-for-nobody",

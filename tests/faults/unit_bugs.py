@@ -115,7 +115,7 @@ UNIT_BUGS = (
         "freed-for-its-carrier",
         "an address is freed for the guest that carries it and waits for it, so that anybody may have it",
         Edit(
-            scope="QuarantineReconciler.look",
+            scope="QuarantineReconciler._find_carrier",
             before='self.reservation_store.offer(reservation, only if asking else "")',
             after="await self.reservation_store.free(reservation) if asking else None",
         ),

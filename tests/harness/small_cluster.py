@@ -35,6 +35,7 @@ class Guests:
 
     One of `slow` takes so many seconds to tell. A pass writes what the ledger grants to the ConfigMap, where it may. It
     installs the `releases` of a guest that is opted in, and uninstalls those of one that is left, if its task says so.
+    `looks` are the guests that were asked, in their order.
     """
 
     def __init__(self) -> None:
@@ -44,12 +45,14 @@ class Guests:
         self.slow: dict[str, float] = {}
         self.harvesters: set[str] = set()
         self.releases: dict[str, set[tuple[str, str]]] = {}
+        self.looks: list[str] = []
 
     async def is_harvester(self, guest_id: str, kubeconfig: bytes) -> bool:
         await self.look(guest_id, kubeconfig)
         return guest_id in self.harvesters
 
     async def look(self, guest_id: str, _kubeconfig: bytes, **_: object) -> InUseAddresses:
+        self.looks.append(guest_id)
         await asyncio.sleep(self.slow.get(guest_id, 0.0))
         if guest_id in self.silent:
             raise ApiUnreachableError(verb="list", kind="ConfigMap", name="", reason="no answer")

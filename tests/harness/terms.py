@@ -95,9 +95,10 @@ def build_estate(
 
 
 def queues_of(objects: Pending) -> WorkQueues:
-    """Give queues of which only that of objects matters."""
+    """Give queues of which only those of objects and of checks matter: they are one here."""
     return WorkQueues(
         objects=cast("WorkQueue[Key]", objects),
+        checks=cast("WorkQueue[Key]", objects),
         passes=cast("WorkQueue[str]", Pending()),
         installs=cast("WorkQueue[str]", Pending()),
     )

@@ -1,7 +1,10 @@
-"""A range that names a Harvester cluster which Rancher does not have (K2)."""
+"""A Harvester cluster that Rancher does not have (K2), and one that a guest cluster's objects do not name yet."""
 
-from fipop.kube.resources import FLOATING_IP_RANGES
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, HARVESTER_CONFIGS
+from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
+
+EVERY_GUEST = {"matchLabels": {}}
 
 
 def ready(operator: SmallOperator) -> tuple[str, str]:
@@ -23,3 +26,44 @@ async def test_a_range_made_before_its_harvester_is_imported_stays_ready_and_tel
     await operator.settle()
     await operator.pass_time(5)
     assert ready(operator) == ("True", "Ready")
+
+
+async def test_a_range_is_chosen_once_it_is_known_what_the_guest_cluster_stands_on() -> None:
+    """The catch-all range was chosen, for good: the HarvesterConfig could be read only later (F-G10)."""
+    operator = SmallOperator()
+    operator.add_range("own", harvester="harvester-1", clusterSelector=EVERY_GUEST)
+    await operator.pass_time(10)
+    operator.add_range("rest", "10.0.9.10-10.0.9.13", clusterSelector=EVERY_GUEST)
+    operator.add_guest("c-m-a")
+    operator.put_on_harvester("c-m-a", "harvester-1")
+    key = (HARVESTER_CONFIGS.plural, WORKSPACE, "nodes-c-m-a")
+    config = operator.memory.objects.pop(key)
+    await operator.start()
+    operator.ask("c-m-a", range_name="")
+    await operator.settle()
+    conditions = operator.memory.objects[FLOATING_IPS.plural, "c-m-a", "web"]["status"]["conditions"]
+    allocated = next(each for each in conditions if each["type"] == "Allocated")
+    assert operator.held() == {}
+    assert allocated["reason"] == "GuestNotFound"
+    operator.memory.objects[key] = config
+    await operator.pass_time(30)
+    assert operator.held() == {"default.10.0.0.10": "c-m-a"}
+
+
+async def test_a_range_is_chosen_though_an_external_harvester_cluster_names_no_network() -> None:
+    """What is known of the guest cluster does not change then: that all of it is known must count."""
+    operator = SmallOperator()
+    operator.add_range(clusterSelector=EVERY_GUEST)
+    operator.add_guest("c-m-a")
+    operator.put_on_harvester("c-m-a", "harvester-1")
+    key = (HARVESTER_CONFIGS.plural, WORKSPACE, "nodes-c-m-a")
+    config = operator.memory.objects.pop(key)
+    secret = operator.memory.objects["secrets", "cattle-global-data", "cc-harvester-1"]
+    secret["data"] = {"harvestercredentialConfig-kubeconfigContent": "e30="}
+    await operator.start()
+    operator.ask("c-m-a", range_name="")
+    await operator.settle()
+    assert operator.held() == {}
+    operator.memory.objects[key] = {**config, "networkName": ""}
+    await operator.pass_time(30)
+    assert operator.held() == {"default.10.0.0.10": "c-m-a"}

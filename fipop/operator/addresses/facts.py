@@ -133,7 +133,8 @@ class FactSource:
         self, floating_ip: FloatingIP, held: tuple[Reservation, ...], request: Request, owner: Owner
     ) -> RangeFacts | Blocker:
         guest = self.guests.known(floating_ip.namespace)
-        found = find_range(self.cache, floating_ip, held, guest, static=request.static.values())
+        resolved = guest if self.guests.is_resolved(floating_ip.namespace) else None
+        found = find_range(self.cache, floating_ip, held, resolved, request)
         if isinstance(found, Blocker):
             return found
         ranges = self.cache.allocations.ranges
@@ -160,7 +161,9 @@ class FactSource:
         reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
         return Quota(
             limit=found.max_per_guest,
-            reserved=frozenset(each.name for each in reserved if each.range == found.name),
+            reserved=frozenset(
+                each.name for each in reserved if each.range == found.name and each.owner.name
+            ),
             claimed=self.cache.allocations.open_claims(namespace, found.name),
         )
 

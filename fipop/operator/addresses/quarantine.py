@@ -28,9 +28,13 @@ logger = logging.getLogger(__name__)
 IMPORTED_HOURS = 24
 """An imported guest lives on after it left Rancher, and nobody can look into it: its addresses wait so long."""
 
-LEAST_LOOK_SECONDS = 2.0
-MOST_LOOK_SECONDS = 30.0
-"""Between two looks at a guest that carries an address beyond its time; the longer it does, the rarer."""
+MIN_CHECK_SECONDS = 2.0
+MAX_CHECK_SECONDS = 300.0
+MAX_AWAITED_CHECK_SECONDS = 30.0
+"""Between two checks of a guest cluster that uses addresses beyond their time; the longer it does, the rarer.
+
+If a floating IP waits for one of them by name, the last bound counts.
+"""
 
 GUARDED_RETRY_SECONDS = 30.0
 
@@ -41,20 +45,26 @@ LEAST_SUSPICIOUS = 10
 SUSPICIOUS_SHARE = 0.1
 COUNT_SECONDS = 2.0
 
+FindCarriers = Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
+"""Returns the guest clusters that use the address of a reservation, each with a sentence.
+
+It is also called with those whose floating IPs wait for the address.
+"""
+
 
 @dataclass(slots=True, kw_only=True)
 class QuarantineReconciler:
-    """Does one round over one reservation, by its name."""
+    """Puts ownerless addresses into quarantine, and ends it by one check of a guest cluster for all its addresses."""
 
     client: KubeClient
     cache: ClusterCache
     reservation_store: ReservationStore
     guests: GuestDirectory
     now: Callable[[], datetime]
-    find_carrier: Callable[[str, Address], Awaitable[str | None]]
-    """Asks a guest cluster what uses an address: returns a sentence. Raises FipopError if it cannot be asked."""
-    find_other_carriers: Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
-    """Asks those that were seen to use it without right, and those of `waiting`; returns sentences by guest cluster."""
+    begin_check: Callable[[], FindCarriers]
+    """Begins a check: it asks each guest cluster once, for all addresses. Raises FipopError if one cannot be asked."""
+    request_check: Callable[[str], None]
+    """Requests a check of a guest cluster, by workers of their own: one that drips its answers delays no others."""
     waiting: Callable[[Address], Sequence[FloatingIP]]
     """Returns the floating IPs that wait for an address by name."""
     were_scanned: Callable[[], bool]
@@ -75,7 +85,7 @@ class QuarantineReconciler:
         return self._carriers.get(name)
 
     async def reconcile(self, name: str) -> RetryAfter | None:
-        """Do one round."""
+        """Put a reservation into quarantine, or request the check that ends its quarantine."""
         reservation = self.cache.reservations.get("", name)
         if reservation is None:
             self._carriers.pop(name, None)
@@ -83,9 +93,29 @@ class QuarantineReconciler:
         try:
             if reservation.is_held:
                 return await self._check_owner(reservation)
-            return await self._end_quarantine(reservation)
         except ApiConflictError:
             return RetryAfter(0.0)
+        overdue = self._overdue_seconds(reservation)
+        if overdue < 0:
+            return RetryAfter(-overdue)
+        self.request_check(reservation.owner.namespace)
+        return None
+
+    async def check(self, guest_id: str) -> RetryAfter | None:
+        """Free the addresses of a guest cluster whose quarantine is over, if no guest cluster uses them."""
+        own = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        due = [each for each in own if not each.is_held and self._overdue_seconds(each) >= 0]
+        if due and not self.were_scanned():
+            return RetryAfter(MIN_CHECK_SECONDS)
+        # What changes from here on is not freed: the reservation is deleted as it is now.
+        find_carriers = self.begin_check()
+        left = [each for each in due if not await self._free(each, find_carriers)]
+        if not left:
+            return None
+        is_awaited = any(self.waiting(address_of(each)) for each in left)
+        most = MAX_AWAITED_CHECK_SECONDS if is_awaited else MAX_CHECK_SECONDS
+        overdue = min(self._overdue_seconds(each) for each in left)
+        return RetryAfter(min(most, max(MIN_CHECK_SECONDS, overdue)))
 
     async def _check_owner(self, reservation: Reservation) -> RetryAfter | None:
         """Quarantine a held address whose floating IP does not exist: the store suspects, the live read decides."""
@@ -109,21 +139,18 @@ class QuarantineReconciler:
         self.clean(owner.namespace)
         return RetryAfter(seconds)
 
-    async def _end_quarantine(self, reservation: Reservation) -> RetryAfter | None:
-        """Free the address when its time has passed and nobody carries it."""
-        assert reservation.quarantined_until is not None
-        rest = (self._until(reservation) - self.now()).total_seconds()
-        if rest > 0:
-            return RetryAfter(rest)
-        if not self.were_scanned():
-            return RetryAfter(LEAST_LOOK_SECONDS)
-        if await self.look(reservation) is not None:
-            return RetryAfter(min(MOST_LOOK_SECONDS, max(LEAST_LOOK_SECONDS, -rest)))
+    async def _free(self, reservation: Reservation, find_carriers: FindCarriers) -> bool:
+        """Free an address that no guest cluster uses; return whether it is free."""
+        if await self._find_carrier(reservation, find_carriers) is not None:
+            return False
         self._carriers.pop(reservation.name, None)
         if not await self.reservation_store.free(reservation):
-            return RetryAfter(0.0)
+            return False
         logger.info("Freed address", extra={"address": reservation.address, "range": reservation.range})
-        return None
+        return True
+
+    def _overdue_seconds(self, reservation: Reservation) -> float:
+        return (self.now() - self._until(reservation)).total_seconds()
 
     def _until(self, reservation: Reservation) -> datetime:
         """Return the earliest end: that written, or a day after an imported guest left and was released.
@@ -142,20 +169,22 @@ class QuarantineReconciler:
         since = max(released, self._gone_since.setdefault(guest_id, self.now()))
         return max(until, since + timedelta(hours=IMPORTED_HOURS))
 
-    async def look(self, reservation: Reservation) -> str | None:
+    async def look(self, reservation: Reservation) -> None:
+        """Check again, for this address alone, what uses it, and offer it accordingly."""
+        await self._find_carrier(reservation, self.begin_check())
+
+    async def _find_carrier(self, reservation: Reservation, find_carriers: FindCarriers) -> str | None:
         """Ask who may carry it: a guest that cannot be asked counts as carrying. Its own gets a pass that cleans it.
 
         It is offered to the only one that carries it and waits for it.
         """
         address, guest_id = address_of(reservation), reservation.owner.namespace
         waiting = self.waiting(address)
-        carriers: dict[str, str] = {}
         try:
-            if self.guests.exists(guest_id) and not await self._is_ours_again(reservation):
-                own = await self.find_carrier(guest_id, address)
-                carriers = {guest_id: own} if own is not None else {}
             others = dict.fromkeys(each.namespace for each in waiting if each.namespace != guest_id)
-            carriers |= await self.find_other_carriers(reservation, others)
+            carriers = dict(await find_carriers(reservation, others))
+            if guest_id in carriers and await self._is_ours_again(reservation):
+                del carriers[guest_id]
             carrier = "; ".join(sorted(carriers.values())[:MAX_NAMED])
         except FipopError as error:
             is_told = isinstance(error, GuestUnreadableError)

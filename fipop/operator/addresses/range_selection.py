@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
-from fipop.ipam.addresses import Address
-from fipop.operator.addresses.values import Blocker
+from fipop.ipam.addresses import Family, FamilyPolicy
+from fipop.operator.addresses.values import Blocker, Request, wanted_families
 from fipop.rancher.matching import (
     Guest,
     NoRange,
@@ -27,10 +25,22 @@ _NO_RANGE_MESSAGES = {
 }
 
 
-def choose_for_guest(cache: ClusterCache, guest: Guest) -> RangeChoice:
-    """Order the ranges for a guest, as they are filled now."""
+ANY_ADDRESS = Request(static={}, families=(), policy=None)
+"""What a new floating IP asks for."""
+
+
+def choose_for_guest(cache: ClusterCache, guest: Guest, request: Request = ANY_ADDRESS) -> RangeChoice:
+    """Order the ranges for a guest and what its floating IP asks for, as they are filled now."""
+
+    def is_full(range_name: str) -> bool:
+        full = [
+            cache.allocations.ranges.is_full(range_name, family)
+            for family in _families(cache, range_name, request)
+        ]
+        return all(full) if request.policy is FamilyPolicy.PREFER_DUAL_STACK else any(full)
+
     ranges = [each for each in cache.ranges.all() if not each.meta.deleting]
-    return choose_range(guest, ranges, is_full=cache.allocations.ranges.is_full)
+    return choose_range(guest, ranges, is_full=is_full)
 
 
 def find_range(
@@ -38,13 +48,13 @@ def find_range(
     floating_ip: FloatingIP,
     held: tuple[Reservation, ...],
     guest: Guest | None,
-    *,
-    static: Collection[Address] = (),
+    request: Request,
 ) -> FloatingIPRange | Blocker:
     """Find the range that serves a floating IP.
 
     The one that it names; else the one that its address comes from, and no other where that is missing; else one is
-    chosen as for a new guest, for `static` addresses rather one that gives them out.
+    chosen as for a new guest, rather one that assigns the addresses and has the families of the request. `guest` is
+    None as long as not all is known that a range is chosen by: a choice is for good.
     """
     if floating_ip.range is not None:
         named = cache.ranges.get("", floating_ip.range)
@@ -64,19 +74,20 @@ def find_range(
         return Blocker(reason="RangeNotFound", message=message)
     if guest is None:
         message = (
-            f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet."
+            f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet, or its "
+            "HarvesterConfig or cloud credential cannot be read."
         )
         return Blocker(reason="GuestNotFound", message=message)
-    return _choose_new(cache, guest, static)
+    return _choose_new(cache, guest, request)
 
 
-def _choose_new(cache: ClusterCache, guest: Guest, static: Collection[Address]) -> FloatingIPRange | Blocker:
-    choice = choose_for_guest(cache, guest)
+def _choose_new(cache: ClusterCache, guest: Guest, request: Request) -> FloatingIPRange | Blocker:
+    choice = choose_for_guest(cache, guest, request)
     ordered = [
         *choice.candidates,
         *(passed.range for passed in choice.passed_over if passed.reason is NoRange.FULL),
     ]
-    for name in sorted(ordered, key=lambda name: not _gives_out(cache, name, static)):
+    for name in sorted(ordered, key=lambda name: not _suits(cache, name, request)):
         chosen = cache.ranges.get("", name)
         if chosen is not None:
             return chosen
@@ -112,7 +123,14 @@ def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str)
     return f'Range "{range_name}" is of network {network}, and the guest cluster is on {guest.networks[0]}.'
 
 
-def _gives_out(cache: ClusterCache, range_name: str, addresses: Collection[Address]) -> bool:
-    if cache.allocations.ranges.problem_of(range_name) is not None:
-        return False
-    return all(cache.allocations.ranges.why_refused(range_name, address) is None for address in addresses)
+def _suits(cache: ClusterCache, range_name: str, request: Request) -> bool:
+    """Return whether a range assigns the addresses and has the families that a floating IP asks for, free or not."""
+    ranges = cache.allocations.ranges
+    return ranges.families(range_name).issuperset(_families(cache, range_name, request)) and all(
+        ranges.why_refused(range_name, address) is None for address in request.static.values()
+    )
+
+
+def _families(cache: ClusterCache, range_name: str, request: Request) -> tuple[Family, ...]:
+    """Return the families that a floating IP which holds nothing yet would want from a range."""
+    return wanted_families(request, cache.allocations.ranges.families(range_name), frozenset())

@@ -65,7 +65,10 @@ class Quota:
 
     limit: int
     reserved: frozenset[str]
-    """Held, and in quarantine: else a floating IP that is created and deleted in a loop would empty the range."""
+    """Held, and in quarantine: else a floating IP that is created and deleted in a loop would empty the range.
+
+    What was merely found in the guest cluster no floating IP has had, and none can free.
+    """
     claimed: frozenset[str]
 
 

@@ -8,9 +8,10 @@ twice (I1, I3). An owner whose guest carries its address is never in doubt: anyb
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from fipop.api.models import Reservation
@@ -89,7 +90,7 @@ class AddressConflicts:
             if guest_id in ignored:
                 continue
             try:
-                carrier = await self._ask(guest_id, reservation)
+                carrier = await self._ask(guest_id, reservation, self.inspector)
             except GuestError as error:
                 carrier = f"guest cluster {guest_id} used it before, and now fipop {error}"
             if carrier is not None:
@@ -101,28 +102,35 @@ class AddressConflicts:
         ignored = found.ignored_claims if found is not None else frozenset()
         return not ignored.issuperset(self.claimants(reservation, but=floating_ip[0]))
 
-    async def carriers_of(self, reservation: Reservation, asking: Iterable[str]) -> dict[str, str]:
-        """Ask the claimants of an address again; give those that carry it, by guest, with a sentence each.
+    def begin_check(self) -> Callable[[Reservation, Iterable[str]], Awaitable[dict[str, str]]]:
+        """Begin a check of several addresses, for which each guest cluster is asked once."""
+        return partial(self._find_carriers, self.inspector.asking_once())
+
+    async def _find_carriers(
+        self, inspector: GuestInspector, reservation: Reservation, asking: Iterable[str]
+    ) -> dict[str, str]:
+        """Ask the owner's guest and the claimants of an address; return those that carry it, with a sentence each.
 
         Guests whose floating IPs ask for it (`asking`) may carry it since they were looked at, as when an application
-        moved there. One of them that does not answer counts for nothing. Raises FipopError where a claimant does not.
+        moved there. One of them that does not answer counts for nothing. Raises FipopError where one of the rest does
+        not.
         """
         address, owner = address_of(reservation), reservation.owner.namespace
+        own = await inspector.find_carrier(owner, address) if self.guests.exists(owner) else None
         counting = (each for each in asking if self.reach.reaches(each, reservation))
         for guest_id in islice(counting, MAX_ASKING):
             with suppress(GuestError):
-                if await self.inspector.carries(guest_id, address):
+                if await inspector.carries(guest_id, address):
                     self._carriers.setdefault(reservation.name, set()).add(guest_id)
-        asked = [
-            (each, await self._ask(each, reservation)) for each in self.claimants(reservation, but=owner)
-        ]
-        return {guest_id: carrier for guest_id, carrier in asked if carrier is not None}
+        claimants = self.claimants(reservation, but=owner)
+        found = {owner: own} | {each: await self._ask(each, reservation, inspector) for each in claimants}
+        return {guest_id: carrier for guest_id, carrier in found.items() if carrier is not None}
 
-    async def _ask(self, guest_id: str, reservation: Reservation) -> str | None:
+    async def _ask(self, guest_id: str, reservation: Reservation, inspector: GuestInspector) -> str | None:
         """Ask a claimant again; one that does not carry the address, or does so by right, is none any more."""
         address = address_of(reservation)
         if self.guests.exists(guest_id) and address not in self.reach.rightful(guest_id):
-            carrier = await self.inspector.find_carrier(guest_id, address)
+            carrier = await inspector.find_carrier(guest_id, address)
             if carrier is not None:
                 return carrier
         # Another look may have struck the address off meanwhile.

@@ -89,13 +89,13 @@ class GuestReconciler:
                 self._lost(gone)
             return None
         guest = found.guest if isinstance(found, Waiting) else found
-        if guest is not None and guest != self._told.get(guest_id):
+        has_waited = self._waiting.missing.pop(guest_id, None) is not None and guest is found
+        if guest is not None and (guest != self._told.get(guest_id) or has_waited):
             self._told[guest_id] = guest
             self._learned(guest)
         if isinstance(found, Waiting):
             return self._wait(guest_id, found)
         self._failures.pop(guest_id, None)
-        self._waiting.missing.pop(guest_id, None)
         await self._serve(found)
         return None
 

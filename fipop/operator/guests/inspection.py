@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fipop.errors import ApiError, GuestError, GuestUnreadableError, KubeAccessError, PassTimeoutError
 from fipop.guest.guest_pass import GuestSessions
@@ -20,6 +20,21 @@ MAX_PROBING = 4
 """The most rounds that wait for the nodes of guests at the same time: all rounds share 32 workers."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a guest that was asked carries, or why that is unknown."""
+
+    under_way: frozenset[str]
+    """The addresses that passes could be about to write when it was asked."""
+    found: InUseAddresses | GuestError
+
+    def in_use(self) -> InUseAddresses:
+        """Return what the guest carries; GuestError if it could not be asked."""
+        if isinstance(self.found, GuestError):
+            raise self.found
+        return self.found
+
+
 @dataclass(slots=True, kw_only=True)
 class GuestInspector:
     """Looks into guests, and knows what passes may be about to write there."""
@@ -29,6 +44,12 @@ class GuestInspector:
     sessions: GuestSessions
     _under_way: dict[str, frozenset[str]] = field(default_factory=dict)
     _probing: int = 0
+    _answers: dict[str, _Answer] | None = None
+    """What guests answered in a check that asks each of them once."""
+
+    def asking_once(self) -> GuestInspector:
+        """Return an inspector for one check: it asks each guest once, whatever the number of addresses."""
+        return replace(self, _answers={})
 
     @contextmanager
     def pass_under_way(self, guest_id: str, addresses: frozenset[str]) -> Iterator[None]:
@@ -45,14 +66,27 @@ class GuestInspector:
         A pass that began when the address was still granted counts as carrying: its write may come after the look.
         """
         text = format_address(address)
-        if text in self._under_way.get(guest_id, ()):
+        answer = await self._ask(guest_id)
+        if text in answer.under_way:
             return f"a reconciliation that can write it to guest cluster {guest_id} is running"
-        carrier = (await self.read_in_use(guest_id)).carrier_of(address)
+        carrier = answer.in_use().carrier_of(address)
         return f"{carrier} in guest cluster {guest_id} uses {text}" if carrier else None
 
     async def carries(self, guest_id: str, address: Address) -> bool:
         """Whether a guest itself carries an address now. GuestError where it cannot be asked."""
-        return (await self.read_in_use(guest_id)).carrier_of(address) is not None
+        return (await self._ask(guest_id)).in_use().carrier_of(address) is not None
+
+    async def _ask(self, guest_id: str) -> _Answer:
+        if self._answers is not None and guest_id in self._answers:
+            return self._answers[guest_id]
+        under_way = self._under_way.get(guest_id, frozenset())
+        try:
+            answer = _Answer(under_way, await self.read_in_use(guest_id))
+        except GuestError as error:
+            answer = _Answer(under_way, error)
+        if self._answers is not None:
+            self._answers[guest_id] = answer
+        return answer
 
     async def can_be_asked(self, guest_id: str) -> bool:
         """Tell whether Rancher is connected to a guest: without a request, where its floating IPs have their ranges."""

@@ -89,6 +89,8 @@ class SimulatedOperator:
             if key.kind is Kind.FLOATING_IP
             else self._quarantine.reconcile(key.name)
             if key.kind is Kind.RESERVATION
+            else self._quarantine.check(key.name)
+            if key.kind is Kind.QUARANTINE
             else None
         )
         if round_ is not None:

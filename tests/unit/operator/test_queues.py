@@ -22,16 +22,17 @@ async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
 
     for queue, keys in (
         (queues.objects, [Key(Kind.FLOATING_IP, "c-m-a", "web"), Key(Kind.RANGE, "", "bad")]),
+        (queues.checks, [Key(Kind.QUARANTINE, "", "c-m-a")]),
         (queues.passes, ["c-m-a"]),
         (queues.installs, ["c-m-a"]),
     ):
         for key in keys:
             queue.add(key)  # type: ignore[arg-type]
     assert (waits, rounds) == ([], [])
-    for queue in (queues.objects, queues.passes, queues.installs):
+    for queue in (queues.objects, queues.checks, queues.passes, queues.installs):
         await _drain(queue, work)
-    assert waits == ["objects", "objects", "passes", "installs"]
-    assert rounds == [("floatingip", True), ("range", False)]
+    assert waits == ["objects", "objects", "checks", "passes", "installs"]
+    assert rounds == [("floatingip", True), ("range", False), ("quarantine", True)]
 
 
 async def _drain(queue: Any, work: Any) -> None:

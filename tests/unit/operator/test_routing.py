@@ -63,7 +63,7 @@ def wakes(
 
 def _router(cache: ClusterCache, work: WorkQueue[Key], passes: WorkQueue[str]) -> Router:
     installs: WorkQueue[str] = WorkQueue(name="installs", random=Random(0))
-    queues = WorkQueues(objects=work, passes=passes, installs=installs)
+    queues = WorkQueues(objects=work, checks=work, passes=passes, installs=installs)
     return Router(
         cache=cache,
         queues=queues,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from fipop.errors import AddressOutOfRangeError, AddressSpaceChangedError
-from fipop.ipam.addresses import parse_address
+from fipop.ipam.addresses import Family, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
@@ -37,7 +37,7 @@ def test_a_range_that_cannot_be_read_gives_nothing_and_forgets_nothing() -> None
     cache.observe(FLOATING_IP_RANGES, newer(good, spec={"iprange": "10.0.0.9-10.0.0.1"}))
     assert cache.allocations.ranges.problem_of("pool") is not None
     assert cache.allocations.ranges.usage("pool") is None
-    assert cache.allocations.ranges.is_full("pool")
+    assert cache.allocations.ranges.is_full("pool", Family.IPV4)
     cache.observe(FLOATING_IP_RANGES, newer(good))
     assert counts(cache.allocations) == (1, 1, 0, 0)
 
@@ -66,22 +66,24 @@ def test_the_younger_of_two_that_overlap_has_only_what_is_its_own() -> None:
     assert refusal.older_range == "old"
 
 
-@pytest.mark.parametrize(("held", "is_full"), [([], False), (["10.0.0.1"], True), (["fd00::1"], False)])
-def test_a_range_is_full_for_a_new_guest_when_the_family_that_it_would_get_is_used_up(
-    held: list[str], is_full: bool
+@pytest.mark.parametrize(
+    ("held", "full"), [([], set()), (["10.0.0.1"], {Family.IPV4}), (["fd00::1"], {Family.IPV6})]
+)
+def test_a_range_is_full_for_a_family_when_its_addresses_of_that_family_are_used_up(
+    held: list[str], full: set[Family]
 ) -> None:
     cache = cache_of(
-        ranges=[build_range("pool", "10.0.0.1,fd00::/64")],
+        ranges=[build_range("pool", "10.0.0.1,fd00::1")],
         reservations=[build_reservation(each) for each in held],
     )
-    assert cache.allocations.ranges.is_full("pool") is is_full
+    assert {each for each in Family if cache.allocations.ranges.is_full("pool", each)} == full
 
 
 def is_shut(cache: ClusterCache) -> bool:
     return (
         isinstance(cache.allocations.ranges.problem_of("pool"), AddressSpaceChangedError)
         and cache.allocations.ranges.usage("pool") is None
-        and cache.allocations.ranges.is_full("pool")
+        and cache.allocations.ranges.is_full("pool", Family.IPV4)
     )
 
 

@@ -58,14 +58,15 @@ class World:
         self.other: str | None = None
         self.cleaned: list[str] = []
         self.woken: list[Any] = []
+        self.requested: list[str] = []
         self.now = NOW
         self.reconciler = QuarantineReconciler(
             client=AnsweringClient(get=self._get),
             cache=self.cache,
             reservation_store=self.store,
             guests=cast("Any", SimpleNamespace(exists=lambda guest_id: guest_id in self.guests)),
-            find_carrier=self._look,
-            find_other_carriers=self._look_at_conflicts,
+            begin_check=lambda: self._look,
+            request_check=self.requested.append,
             waiting=lambda _: (),
             were_scanned=lambda: True,
             may_release=lambda _: self.may_release,
@@ -76,18 +77,20 @@ class World:
         )
 
     async def round(self) -> RetryAfter | None:
-        return await self.reconciler.reconcile(NAME)
+        """Do one round over the reservation, and the check that it requests."""
+        again = await self.reconciler.reconcile(NAME)
+        while self.requested:
+            again = await self.reconciler.check(self.requested.pop())
+        return again
 
     async def _get(self, *_: object, **__: object) -> Json | None:
         return self.live
 
-    async def _look(self, *_: object) -> str | None:
+    async def _look(self, *_: object) -> dict[str, str]:
         if isinstance(self.carrier, Exception):
             raise self.carrier
-        return self.carrier
-
-    async def _look_at_conflicts(self, *_: object) -> dict[str, str]:
-        return {"c-m-9": self.other} if self.other is not None else {}
+        found = {"c-m-1": self.carrier, "c-m-9": self.other}
+        return {guest_id: carrier for guest_id, carrier in found.items() if carrier is not None}
 
 
 def waiting(*, ended_seconds: float = 1.0, imported: bool = False, **fields: Any) -> Json:

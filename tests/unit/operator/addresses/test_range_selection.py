@@ -6,7 +6,7 @@ import pytest
 
 from fipop.ipam.addresses import parse_address
 from fipop.operator.addresses.range_selection import choose_for_guest, find_range
-from fipop.operator.addresses.values import Blocker
+from fipop.operator.addresses.values import Blocker, Request
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
 from fipop.state.cache import ClusterCache
@@ -60,7 +60,11 @@ def found(
         floating_ip(**fields),
         tuple(reservation(each, range_name="held-from") for each in held),
         guest,
-        static=[parse_address(static)] if static else [],
+        Request(
+            static={each.family: each for each in map(parse_address, static.split())},
+            families=(),
+            policy=None,
+        ),
     )
     return result.reason if isinstance(result, Blocker) else result.name
 

@@ -39,6 +39,16 @@ async def test_an_address_that_a_pass_may_be_writing_counts_as_carried_until_its
     assert await inspector.find_carrier(A, X) is None
 
 
+async def test_in_a_check_a_pass_counts_that_ended_since_the_guest_was_asked() -> None:
+    """The guest is asked once, for all addresses: what the pass wrote after that is not in the answer."""
+    operator = await serving()
+    inspector = operator.term.inspector.asking_once()
+    with operator.term.inspector.pass_under_way(A, frozenset({"10.0.0.10"})):
+        assert await inspector.find_carrier(A, parse_address("10.0.0.11")) is None
+    operator.carried.config_maps[A] = "10.0.0.10/32"
+    assert A in (await inspector.find_carrier(A, X) or "")
+
+
 async def test_a_guest_that_does_not_answer_is_not_one_that_carries_nothing() -> None:
     operator = await serving()
     operator.carried.silent.add(A)
