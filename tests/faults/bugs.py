@@ -221,7 +221,7 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        Edit(scope="_Wish.acquire", before="not self.is_had(each.keep)", after="False"),
+        Edit(scope="_Wish.acquire", before="not self.is_had(desired.held)", after="False"),
         with_guards_off=(Edit(scope="_Wish.acquire", before="not each.is_own", after="False"),),
     ),
     _bug(

@@ -156,6 +156,19 @@ async def test_what_was_only_found_in_a_guest_cluster_does_not_count_until_a_flo
     assert operator.held() == {f"default.{Y}": A}
 
 
+async def test_what_is_found_in_a_guest_cluster_is_no_way_around_the_limit() -> None:
+    """It was found for the floating IP that asks for it, which got it beyond the limit after a restart."""
+    operator = build(maxPerGuest=1, clusterSelector={"matchLabels": {}})
+    operator.ask(A, has=Y)
+    operator.reserve(Y, A)
+    operator.ask_for_another(A, X)
+    operator.carried.services[A] = X
+    await operator.start()
+    assert operator.quarantined() == {f"default.{X}"}
+    await operator.pass_time(2000)
+    assert (operator.held(), reason_of(operator, A)) == ({f"default.{Y}": A}, "QuotaExceeded")
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -159,11 +159,11 @@ class FactSource:
         if found.max_per_guest is None:
             return None
         reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
+        # What was merely found in the guest cluster was never held: it has no history.
+        had = (each for each in reserved if each.is_held or each.history)
         return Quota(
             limit=found.max_per_guest,
-            reserved=frozenset(
-                each.name for each in reserved if each.range == found.name and each.owner.name
-            ),
+            reserved=frozenset(each.name for each in had if each.range == found.name),
             claimed=self.cache.allocations.open_claims(namespace, found.name),
         )
 

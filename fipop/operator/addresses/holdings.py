@@ -31,37 +31,29 @@ from fipop.operator.addresses.values import (
 from fipop.state.claims import Claim, reservation_name
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Keep what is held."""
-
-    keep: Reservation
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquire:
-    """Claim an address; if it turns out to be another's, keep `else_keep`."""
+    """Claim an address."""
 
     claim: Claim
     is_own: bool
     """The floating IP had this very address before."""
-    else_keep: Reservation | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unmet:
-    """The wanted address cannot be had; what is held stays."""
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep what is held, if anything is."""
 
-    why: Blocker | None
-    """None: because of the other family."""
-    keep: Reservation | None
+    held: Reservation | None
+    why: Blocker | None = None
+    """Why the wanted address cannot be had; None also if that is so because of the other family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
     """What a floating IP should hold."""
 
-    by_family: Mapping[Family, Keep | Acquire | Unmet]
+    by_family: Mapping[Family, Keep | Acquire]
     """In the order in which addresses are claimed and reasons are shown."""
     standstill: tuple[Blocker, ...] = ()
     """Why the request as a whole cannot be followed: it cannot be read, say, or no range serves it."""
@@ -79,12 +71,12 @@ class Holdings:
     def held(self) -> dict[Family, Reservation]:
         """What is held and stays."""
         kept = ((family, self.by_family[family]) for family in sorted(self.by_family))
-        return {family: each.keep for family, each in kept if not isinstance(each, Acquire) and each.keep}
+        return {family: each.held for family, each in kept if isinstance(each, Keep) and each.held}
 
     @property
     def blockers(self) -> tuple[Blocker, ...]:
         """Why the floating IP does not get all that it asks for."""
-        unmet = (each.why for each in self.by_family.values() if isinstance(each, Unmet))
+        unmet = (each.why for each in self.by_family.values() if isinstance(each, Keep))
         return (*self.standstill, *(each for each in unmet if each is not None))
 
 
@@ -314,7 +306,7 @@ class _Wish:
         held: Mapping[Family, Sequence[Reservation]],
         *,
         all_or_nothing: bool,
-    ) -> dict[Family, Keep | Acquire | Unmet]:
+    ) -> dict[Family, Keep | Acquire]:
         """Decide which of the wanted addresses can be claimed.
 
         `all_or_nothing`: both families are required, or both move to another space.
@@ -327,7 +319,7 @@ class _Wish:
                 each, _Desired
             ) and not each.confirms
 
-        found: dict[Family, Keep | Acquire | Unmet] = {}
+        found: dict[Family, Keep | Acquire] = {}
         for family in sorted(wanted, key=order):
             desired = wanted[family]
             if isinstance(desired, Keep):
@@ -335,16 +327,17 @@ class _Wish:
             else:
                 beside = [each.claim for each in found.values() if isinstance(each, Acquire)]
                 found[family] = self._try(desired, beside, is_foreseen=all_or_nothing)
-        if not all_or_nothing or not any(isinstance(each, Unmet) for each in found.values()):
+        if not all_or_nothing or not Holdings(by_family=found).blockers:
             return found
-        for family, each in found.items():
-            if isinstance(each, Keep) and not self.is_had(each.keep):
-                found[family] = Unmet(why=None, keep=self._told(held[family]))
-            elif isinstance(each, Acquire) and not each.is_own:
-                found[family] = Unmet(why=None, keep=each.else_keep)
+        for family, desired in wanted.items():
+            if isinstance(desired, _Desired):
+                if isinstance(found[family], Acquire) and not desired.confirms:
+                    found[family] = Keep(desired.else_keep)
+            elif desired.held and not self.is_had(desired.held):
+                found[family] = Keep(self._told(held[family]))
         return found
 
-    def _try(self, desired: _Desired, beside: Collection[Claim], *, is_foreseen: bool) -> Acquire | Unmet:
+    def _try(self, desired: _Desired, beside: Collection[Claim], *, is_foreseen: bool) -> Acquire | Keep:
         """Return the claim for a desired address, beside those of the other family, or why it cannot be had."""
         found = desired.refused or _acquire(
             desired, self.facts, self.where.space, self.where.name, beside=beside, is_foreseen=is_foreseen
@@ -353,7 +346,7 @@ class _Wish:
             return found
         content_with_one = self.request.policy is FamilyPolicy.PREFER_DUAL_STACK
         why = replace(found, tolerable=content_with_one and desired.is_extra)
-        return Unmet(why=why, keep=desired.else_keep)
+        return Keep(desired.else_keep, why)
 
 
 def _acquire(
@@ -382,7 +375,7 @@ def _acquire(
         )
         refusal = facts.addresses[claim.name].named_by_other
         refusal = refusal or (None if desired.confirms else _exceeds_quota(facts, claim, beside))
-        return refusal or Acquire(claim=claim, is_own=desired.confirms, else_keep=desired.else_keep)
+        return refusal or Acquire(claim=claim, is_own=desired.confirms)
 
     if desired.address is not None:
         found, known = build(desired.address), facts.addresses[reservation_name(space, desired.address)]
@@ -432,8 +425,8 @@ def _by_family(
 
 
 def _of_one_space(
-    facts: Facts, found: Mapping[Family, Keep | Acquire | Unmet], space: str
-) -> Mapping[Family, Keep | Acquire | Unmet]:
+    facts: Facts, found: Mapping[Family, Keep | Acquire], space: str
+) -> Mapping[Family, Keep | Acquire]:
     """Leave out, to be released, what is of another space than the rest: a status names addresses of one space.
 
     The rest are those that the status names, else those of `space`, else any. Two operators, one of which has not
@@ -443,8 +436,9 @@ def _of_one_space(
     home = min(
         kept, key=lambda each: (not is_named(facts.floating_ip, each), each.space != space), default=None
     )
-    left = dict(found)
-    for family, each in found.items():
-        if not isinstance(each, Acquire) and home and each.keep and each.keep.space != home.space:
-            left[family] = Unmet(why=each.why if isinstance(each, Unmet) else None, keep=None)
-    return left
+    return {
+        family: replace(each, held=None)
+        if isinstance(each, Keep) and home and each.held and each.held.space != home.space
+        else each
+        for family, each in found.items()
+    }
