@@ -41,7 +41,7 @@ POLICIES = (None, None, "SingleStack", "PreferDualStack", "RequireDualStack")
 FAMILIES = (None, None, ["IPv4"], ["IPv6"], ["IPv6", "IPv4"])
 LABELS = ({"net": "blue"}, {"net": "red"}, {})
 REST_SECONDS = 400.0
-"""Longer than any quarantine of these ranges."""
+"""Longer than any quarantine of these ranges, and than what lies between two checks of a guest cluster."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ class World:
         """Let everything come to rest; what is wrong then."""
         operator = self.operator
         await operator.settle()
-        for _ in range(2):
+        for _ in range(4):  # the end of one quarantine can be what another one waits for
             for guest_id in GUESTS:
                 await self._visit(guest_id)
             await operator.pass_time(REST_SECONDS)
