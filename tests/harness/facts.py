@@ -134,7 +134,6 @@ def _address(
     holder = describe_holder(by_name[name]) if name in by_name else None
     return AddressFacts(
         refused=None if address in parse_pool(pool) else blocker_of(refused),
-        named_by_other=None,
         known_unavailable=holder,
         denied=holder if any(each.name == name for each in denied) else None,
         is_held_by_other=name in by_name,

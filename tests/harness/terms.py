@@ -96,10 +96,10 @@ def build_estate(
 
 def queues_of(objects: Pending) -> WorkQueues:
     """Give queues of which only those of objects and of checks matter: they are one here."""
-    shared = cast("WorkQueue[Key]", objects)
+    queue = cast("WorkQueue[Key]", objects)
     return WorkQueues(
-        objects=shared,
-        checks=shared,
+        objects=queue,
+        checks=queue,
         passes=cast("WorkQueue[str]", Pending()),
         installs=cast("WorkQueue[str]", Pending()),
     )

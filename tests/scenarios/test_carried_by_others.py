@@ -6,7 +6,7 @@ import pytest
 
 from fipop.api.names import ANNOTATION_CONFIRM_RELEASE
 from fipop.errors import AddressConflictError
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from tests.harness.small_operator import SmallOperator
 from tests.harness.virtual_time import in_virtual_time
 
@@ -299,3 +299,26 @@ async def test_an_address_of_a_namespace_that_is_no_guests_is_free_after_its_qua
     await operator.settle()
     assert operator.held() == {f"default.{Y}": C}
     await given_to_another(operator)
+
+
+async def test_a_guest_that_no_range_with_the_address_can_serve_any_more_keeps_it_from_nobody() -> None:
+    """What was seen of it before the range was deleted counted until a restart."""
+    operator = SmallOperator()
+    operator.add_range(clusterSelector={"matchLabels": {"net": "blue"}}, quarantineSeconds=60)
+    await operator.pass_time(10)
+    operator.add_range("other", clusterSelector={"matchLabels": {}})
+    operator.add_guest("c-m-a")
+    operator.add_guest("c-m-b")
+    await operator.start()
+    operator.ask("c-m-a", "10.0.0.10")
+    await operator.settle()
+    operator.carried.services["c-m-b"] = "10.0.0.10"
+    await operator.look_again()
+    operator.give_up("c-m-a")
+    await operator.settle()
+    await operator.pass_time(61)
+    assert operator.quarantined() == {"default.10.0.0.10"}
+    operator.memory.remove((FLOATING_IP_RANGES.plural, "", "other"))
+    await operator.settle()
+    await operator.pass_time(400)
+    assert operator.quarantined() == set()

@@ -235,11 +235,11 @@ class FactSource:
         # What changed since then may be available by now.
         is_denied = known is not None and denied.get(name) == known
         holder = describe_holder(known, self.carrier_of(name)) if known and (is_kept or is_denied) else None
+        named_by_other = describe_conflicting_owner(other, address) if other is not None else None
         return AddressFacts(
             refused=blocker_of(refused) if refused is not None else None,
-            named_by_other=describe_conflicting_owner(other, address) if other is not None else None,
             known_unavailable=holder if is_kept else None,
-            denied=holder if is_denied else None,
+            denied=holder if is_denied else named_by_other,
             is_held_by_other=known.owner.key != owner.key if known is not None else other is not None,
         )
 

@@ -373,8 +373,7 @@ def _acquire(
             renames=desired.renames,
             insists=desired.address is not None and not desired.is_preference,
         )
-        refusal = facts.addresses[claim.name].named_by_other
-        refusal = refusal or (None if desired.confirms else _exceeds_quota(facts, claim, beside))
+        refusal = None if desired.confirms else _exceeds_quota(facts, claim, beside)
         return refusal or Acquire(claim=claim, is_own=desired.confirms)
 
     if desired.address is not None:

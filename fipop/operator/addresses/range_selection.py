@@ -78,10 +78,6 @@ def find_range(
             "HarvesterConfig or cloud credential cannot be read."
         )
         return Blocker(reason="GuestNotFound", message=message)
-    return _choose_new(cache, guest, request)
-
-
-def _choose_new(cache: ClusterCache, guest: Guest, request: Request) -> FloatingIPRange | Blocker:
     choice = choose_for_guest(cache, guest, request)
     ordered = [
         *choice.candidates,

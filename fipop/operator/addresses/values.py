@@ -93,12 +93,10 @@ class AddressFacts:
 
     refused: Blocker | None
     """Why the range that serves does not assign it, in use or not."""
-    named_by_other: Blocker | None
-    """The status of another floating IP names it, though no reservation does."""
     known_unavailable: Blocker | None
     """The reservation that keeps it from the floating IP, as far as is known here."""
     denied: Blocker | None
-    """The reservation that the API server itself named as the reason why a claim failed."""
+    """The status of another floating IP names it, or the API server named the reservation why a claim failed."""
     is_held_by_other: bool
     """Another floating IP has it, or had it until its quarantine ends."""
 

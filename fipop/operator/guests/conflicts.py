@@ -127,9 +127,13 @@ class AddressConflicts:
         return {guest_id: carrier for guest_id, carrier in found.items() if carrier is not None}
 
     async def _ask(self, guest_id: str, reservation: Reservation, inspector: GuestInspector) -> str | None:
-        """Ask a claimant again; one that does not carry the address, or does so by right, is none any more."""
+        """Ask a claimant again; one that does not carry the address, or does so by right, is none any more.
+
+        Nor is one that no range with the address can serve any more: a range may be gone since it was looked at.
+        """
         address = address_of(reservation)
-        if self.guests.exists(guest_id) and address not in self.reach.rightful(guest_id):
+        is_counting = self.guests.exists(guest_id) and self.reach.reaches(guest_id, reservation)
+        if is_counting and address not in self.reach.rightful(guest_id):
             carrier = await inspector.find_carrier(guest_id, address)
             if carrier is not None:
                 return carrier

@@ -129,7 +129,7 @@ class GuestBench:
             self.reported = frozenset((each.namespace, each.name) for each in report.releases)
         return report
 
-    async def settle(self, *, seconds: float = 20.0) -> PassReport:
+    async def settle(self, *, seconds: float = 60.0) -> PassReport:
         """Make passes until both releases are ready and nothing is left to do."""
 
         async def is_settled() -> PassReport | None:
