@@ -222,7 +222,7 @@ BUGS = (
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
         Edit(scope="_Wish.acquire", before="not self.is_had(desired.held)", after="False"),
-        with_guards_off=(Edit(scope="_Wish.acquire", before="not each.is_own", after="False"),),
+        with_guards_off=(Edit(scope="_Wish.acquire", before="not desired.confirms", after="False"),),
     ),
     _bug(
         "annotation-steers",
