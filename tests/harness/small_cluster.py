@@ -72,7 +72,8 @@ class Guests:
         outcome = ConfigMapOutcome.WITHHELD
         try:
             if await task.before_write():
-                self.config_maps[task.guest_id] = ",".join(f"{each}/32" for each in sorted(task.granted))
+                granted = (f"{each}/{128 if ':' in each else 32}" for each in sorted(task.granted))
+                self.config_maps[task.guest_id] = ",".join(granted)
                 outcome = ConfigMapOutcome.WRITTEN
         except FipopError as refusal:
             error, outcome = refusal, ConfigMapOutcome.FAILED
