@@ -197,18 +197,19 @@ class Router:
             if side is not None:
                 self._add_range(side.range)
         self.add_floating_ip(change.latest.owner.key)
-        if change.old is not None and (change.new is None or change.old.is_held != change.new.is_held):
-            # Free now; or in quarantine, and who waits for it learns until when.
-            for address in read_addresses([change.old.address]):
-                self._wake(self._waiting_for(address, change.old.owner.namespace))
-        if change.new is None:
-            found = self.cache.ranges.get("", change.latest.range)
-            if found is not None and found.address_space != change.latest.space:
+        old, new = change.old, change.new
+        if old is not None and (new is None or (new.is_held, new.range) != (old.is_held, old.range)):
+            # Free now, or counted by another range; or in quarantine, and who waits for it learns until when.
+            for address in read_addresses([old.address]):
+                self._wake(self._waiting_for(address, old.owner.namespace))
+            left = self.cache.ranges.get("", old.range)
+            if left is not None and left.address_space != old.space:
                 self.wake_waiting()  # it may have been the last that kept the range shut
+        if new is None:
             return
-        has_owner = change.new.is_held and self.cache.floating_ips.get(*change.new.owner.key) is not None
+        has_owner = new.is_held and self.cache.floating_ips.get(*new.owner.key) is not None
         if not has_owner:
-            self.add_reservation(change.new)
+            self.add_reservation(new)
 
     def _cluster_changed(self, change: Change[ProvisioningCluster]) -> None:
         ids = {side.cluster_name for side in (change.old, change.new) if side is not None}

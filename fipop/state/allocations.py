@@ -128,18 +128,16 @@ class Allocations:
         claim = self._open.get((owner, family))
         return claim.address if claim is not None and claim.range == range_name else None
 
-    def is_unowned(self, range_name: str, address: Address, *, carrier: str) -> bool:
+    def is_unowned(self, range_name: str, address: Address) -> bool:
         """Return whether an address of a range, draining or overlapped too, has no reservation, claim or status.
 
-        The spec of a floating IP that names it counts as an owner only if it is of the guest cluster that carries it.
+        The spec of a floating IP that names it is a wish, which may be refused.
         """
         space = self.ranges.space_of(range_name)
         if space is None or not self.ranges.has(range_name, address):
             return False
         users = self.ranges.space(space).users(address)
-        return all(each.reason is Reason.WANTED for each in users) and (
-            {each.owner[0] for each in users} != {carrier}
-        )
+        return all(each.reason is Reason.WANTED for each in users)
 
     def is_held_by_other(self, space: str, address: Address, owner: OwnerKey) -> bool:
         """Return whether another floating IP has an address, or had it until its quarantine ends."""

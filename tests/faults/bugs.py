@@ -371,7 +371,7 @@ BUGS = (
         "chapter 3 does not end: /ranges/r1/capacity/ipv4/free: 12 instead of 11",
         Edit(
             scope="Router._reservation_changed",
-            before="self._wake(self._waiting_for(address, change.old.owner.namespace))",
+            before="self._wake(self._waiting_for(address, old.owner.namespace))",
             after="pass",
         ),
     ),

@@ -134,7 +134,11 @@ class FactSource:
     ) -> RangeFacts | Blocker:
         guest = self.guests.known(floating_ip.namespace)
         resolved = guest if self.guests.is_resolved(floating_ip.namespace) else None
-        found = find_range(self.cache, floating_ip, held, resolved, request)
+
+        def had_from(each: FloatingIPRange) -> bool:
+            return any(self._find_former(family, owner, each) is not None for family in Family)
+
+        found = find_range(self.cache, floating_ip, held, resolved, request, had_from)
         if isinstance(found, Blocker):
             return found
         ranges = self.cache.allocations.ranges
@@ -171,7 +175,9 @@ class FactSource:
         """Choose an address for a new claim: the one asked for before, the one that the owner had, or the next free."""
         allocations = self.cache.allocations
         asked = allocations.unsettled(owner.key, found.name, family)
-        former = asked if asked is not None else self._find_former(family, owner, found)
+        if asked is not None and allocations.ranges.why_refused(found.name, asked) is None:
+            return asked
+        former = self._find_former(family, owner, found)
         if former is not None:
             return former
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.ipam.addresses import Family, FamilyPolicy
@@ -49,12 +51,14 @@ def find_range(
     held: tuple[Reservation, ...],
     guest: Guest | None,
     request: Request,
+    had_from: Callable[[FloatingIPRange], bool],
 ) -> FloatingIPRange | Blocker:
     """Find the range that serves a floating IP.
 
     The one that it names; else the one that its address comes from, and no other where that is missing; else one is
-    chosen as for a new guest, rather one that assigns the addresses and has the families of the request. `guest` is
-    None as long as not all is known that a range is chosen by: a choice is for good.
+    chosen as for a new guest, rather one that assigns the addresses and has the families of the request, and then one
+    from which it can get an address back (`had_from`), full or not. `guest` is None as long as not all is known that a
+    range is chosen by: a choice is for good.
     """
     if floating_ip.range is not None:
         named = cache.ranges.get("", floating_ip.range)
@@ -83,10 +87,9 @@ def find_range(
         *choice.candidates,
         *(passed.range for passed in choice.passed_over if passed.reason is NoRange.FULL),
     ]
-    for name in sorted(ordered, key=lambda name: not _suits(cache, name, request)):
-        chosen = cache.ranges.get("", name)
-        if chosen is not None:
-            return chosen
+    serving = [each for each in (cache.ranges.get("", name) for name in ordered) if each is not None]
+    if serving:
+        return min(serving, key=lambda each: (not _suits(cache, each.name, request), not had_from(each)))
     reason = choice.reason or NoRange.NO_MATCH
     message = f'No ranges for guest cluster "{guest.cluster_name}" {_NO_RANGE_MESSAGES[reason]}.'
     return Blocker(reason=reason.value, message=message)

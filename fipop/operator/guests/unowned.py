@@ -112,7 +112,7 @@ class UnownedAddresses:
             return
         for each in ranges:
             unreadable = allocations.ranges.problem_of(each.name) is not None
-            if not unreadable and allocations.is_unowned(each.name, address, carrier=guest_id):
+            if not unreadable and allocations.is_unowned(each.name, address):
                 yield each
 
     def _owner(self, guest_id: str, address: Address) -> Owner:

@@ -65,6 +65,7 @@ def found(
             families=(),
             policy=None,
         ),
+        lambda _: False,
     )
     return result.reason if isinstance(result, Blocker) else result.name
 
