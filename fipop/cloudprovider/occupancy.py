@@ -38,11 +38,11 @@ class Occupancy:
         self.refresh({service.uid for service in self.services.all()} | set(self._entries))
 
     def take_ledger(self, ledger: Ledger | None) -> frozenset[str]:
-        """Take in the ledger; gives the uids that an address was taken from there."""
+        """Take in the ledger; return the uids of which an address, or a port of one, is gone there."""
         before, after = self._entries, ledger.by_owner() if ledger is not None else {}
         self._entries = after
         self.refresh(uid for uid in {*before, *after} if before.get(uid) != after.get(uid))
-        return frozenset(uid for uid, held in before.items() if held.keys() - after.get(uid, {}).keys())
+        return frozenset(uid for uid, held in before.items() if _has_less(held, after.get(uid, {})))
 
     def take_service(self, change: Change[Service]) -> None:
         """Take in what became of a Service."""
@@ -99,3 +99,7 @@ class Occupancy:
 def is_shared(sharing: Sharing[str], address: Address) -> bool:
     """Return whether an IPv4 address has more than one user."""
     return address.family is Family.IPV4 and len(sharing.users(address)) > 1
+
+
+def _has_less(before: Mapping[Address, Entry], after: Mapping[Address, Entry]) -> bool:
+    return any(address not in after or each.ports - after[address].ports for address, each in before.items())

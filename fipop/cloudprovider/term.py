@@ -172,7 +172,7 @@ class ProviderTerm:
         is_gone = new is None or new.uid != old.uid
         if is_gone:
             self._reconciler.forget(old.uid)
-        if is_gone or (new is not None and old.carried - new.carried):
+        if is_gone or (new is not None and _gives_up(old, new)):
             # One that had nothing may have been chosen for: its entry is there, and no write came of it.
             self._pruner.suspect(old.uid)
             self._retry_waiting()
@@ -191,6 +191,12 @@ class ProviderTerm:
     def _retry_waiting(self) -> None:
         for name in self._reconciler.waiting:
             self._queue.add(name)
+
+
+def _gives_up(old: Service, new: Service) -> bool:
+    """Return whether a Service left an address, or leaves others room on it."""
+    is_less = (old.is_holder and not new.is_holder) or old.ports - new.ports
+    return bool(old.carried - new.carried or (old.carried and is_less))
 
 
 def _lacks(service: Service | None) -> bool:

@@ -16,7 +16,7 @@ from tests.harness.background import running, until
 from tests.harness.field_managers import change_as
 from tests.harness.memory import Memory, copy_json
 from tests.harness.recorded_events import RecordedEvents
-from tests.harness.small_provider import LEDGER, add, addresses
+from tests.harness.small_provider import LEDGER, add, addresses, change
 from tests.harness.virtual_time import in_virtual_time
 from tests.unit.cloudprovider.ledgers import Prompt
 
@@ -178,3 +178,33 @@ async def test_a_deleted_service_that_shows_nothing_but_the_finalizer_is_let_go_
     memory.pass_time(600)
     async with running(build(client).run(KEYS)):
         await until(lambda: key not in memory.objects, "it to go")
+
+
+@in_virtual_time
+async def test_who_waits_is_served_when_a_service_on_the_address_gives_up_the_port_in_common() -> None:
+    memory = Memory()
+    keys = PoolKeys({"cidr-global": "10.0.0.1/32", "allow-share-global": "true"})
+    async with running(build(Guest(memory)).run(keys)):
+        add(memory, "two", ports=(80, 443))
+        await until(lambda: addresses(memory, "two"), "the first to be served")
+        add(memory, "one", ports=(80,))
+        await asyncio.sleep(5)
+        assert not addresses(memory, "one")
+        change(memory, "two", ports=[{"port": 443}])
+        await until(lambda: addresses(memory, "one") == "10.0.0.1", "the other to be served")
+
+
+@in_virtual_time
+async def test_who_waits_is_served_when_a_service_on_the_address_needs_none_any_more() -> None:
+    """Its annotation stays: a user wrote it."""
+    memory = Memory()
+    async with running(build(Timed(memory)).run(PoolKeys({"cidr-global": "10.0.0.1/32"}))):
+        await asyncio.sleep(1)
+        add(memory, "static", ports=(80,), loadBalancerIP="10.0.0.1")
+        change(memory, "static", a="10.0.0.1")
+        await asyncio.sleep(5)
+        add(memory, "web", ports=(80,))
+        await asyncio.sleep(5)
+        assert not addresses(memory, "web")
+        change(memory, "static", type="ClusterIP")
+        await until(lambda: addresses(memory, "web") == "10.0.0.1", "who waits to be served")
