@@ -13,9 +13,8 @@ async def clear(stack: Stack) -> None:
     for guest in list(stack.player.guests.values()):
         await stack.player.delete_guest(guest)
     for each in await client.items(ALL_FLOATING_IPS):
-        path = f"{floating_ips(each['metadata']['namespace'])}/{each['metadata']['name']}"
-        if await client.find(path) is not None:
-            await client.delete(path)
+        # One whose namespace is being deleted can vanish at any time.
+        await delete(client, f"{floating_ips(each['metadata']['namespace'])}/{each['metadata']['name']}")
     await is_empty(stack, ALL_FLOATING_IPS)
     # Before their ranges go: what is released afterwards would wait as long as an absent range says.
     await let_go(stack)
