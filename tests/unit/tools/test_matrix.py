@@ -47,9 +47,6 @@ def test_a_version_that_cannot_be_built_is_told_in_a_sentence(capsys: pytest.Cap
     assert "VERSION must be one of 1.30," in capsys.readouterr().err
 
 
-@pytest.mark.xfail(
-    strict=True, reason="two tests failed in the run of 1.37.2 on a loaded machine: run `make matrix` again"
-)
 def test_the_record_is_of_the_versions_that_are_built_and_without_failures() -> None:
     """A version that was raised is run again before it is claimed."""
     pinned = []
