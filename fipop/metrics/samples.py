@@ -35,7 +35,7 @@ class RangeSample:
     families: frozenset[str] = frozenset()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     waits_for_guests: bool | None = None
-    """Whether it waits for the answer of a guest cluster; None where nobody leads."""
+    """Whether it waits for the answer of a guest cluster; None if this replica does not lead."""
 
     @property
     def capacity(self) -> int:

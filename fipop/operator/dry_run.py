@@ -33,6 +33,7 @@ from fipop.operator.addresses.next_step import (
     next_step,
 )
 from fipop.operator.addresses.range_selection import choose_for_guest
+from fipop.operator.addresses.reconciler import MAX_STEPS
 from fipop.operator.addresses.reservations import (
     ReservationStore,
     build_acquired,
@@ -49,7 +50,6 @@ from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 from fipop.state.range_index import OwnerKey
 
-MAX_STEPS = 24
 MAX_ROUNDS = 5
 """A decision can change what others wait for: so many rounds over all floating IPs are made at most."""
 

@@ -270,10 +270,10 @@ class LeaderTerm:
 
     def describe_waits(self) -> str:
         """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
-        elapsed, now = asyncio.get_running_loop().time(), self._estate.client.server_now()
+        monotonic, now = asyncio.get_running_loop().time(), self._estate.client.server_now()
         return "\n".join(
             f'Range "{name}" assigns no new addresses until '
-            f"{format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - elapsed))}, or until guest cluster "
+            f"{format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - monotonic))}, or until guest cluster "
             f"{guest_id} reports which addresses it uses."
             for name, guest_id in islice(self.gate.waits().items(), MAX_WAITS)
         )

@@ -338,7 +338,7 @@ def report_free(
     elif counted is not None:
         usage = counted.ipv4 if chosen is Family.IPV4 else counted.ipv6
         try:
-            ranges.peek_free(name, chosen)
+            ranges.peek_free(name, chosen)  # raises the reason why there is none
             addresses = tuple(islice(ranges.allocator_of(name).free_addresses(name, chosen), count))
         except IpamError as error:
             problem = str(error)

@@ -115,7 +115,7 @@ def plan(facts: Facts) -> Holdings:
     status = facts.floating_ip.status
     space = space_named(status)
     found = {each.family: _acquire(each, facts, space, status.range or "") for each in _find_lost(facts)}
-    own: dict[Family, Any] = {key: each for key, each in found.items() if isinstance(each, Acquire)}
+    own = {key: each for key, each in found.items() if isinstance(each, Acquire)}
     if own:
         return Holdings(by_family=own)
     taken = [each for each in found.values() if isinstance(each, Blocker)]
@@ -230,7 +230,7 @@ class _Wish:
         found = self._desire(family, self.request.static.get(family), mine)
         if isinstance(found, Keep):
             return found
-        return replace(found, refused=self._refusal(found), else_keep=self._told(mine) or found.replaces)
+        return replace(found, refused=self._refusal(found), else_keep=self._in_status(mine) or found.replaces)
 
     def _desire(self, family: Family, static: Address | None, mine: Sequence[Reservation]) -> Keep | _Desired:
         if not mine:
@@ -253,10 +253,10 @@ class _Wish:
             same = next((each for each in begun if address_of(each) == address), None)
             moved = _Desired(family=family, address=address, requested=held.requested, replaces=held)
             return Keep(same) if same is not None else moved
-        told = self._told(mine)
-        if static is not None and told is not None and told is not held:
+        named = self._in_status(mine)
+        if static is not None and named is not None and named is not held:
             # The spec is written before the status: a spec that names what was left by now asks for it by name.
-            return _Desired(family=family, address=static, requested=Requested.STATIC, replaces=told)
+            return _Desired(family=family, address=static, requested=Requested.STATIC, replaces=named)
         # A move that was cut short has its new address already.
         return Keep(begun[0]) if begun else _Desired(family=family, address=None, replaces=held)
 
@@ -273,7 +273,7 @@ class _Wish:
             )
         return _Desired(family=family, address=static, requested=Requested.STATIC)
 
-    def _told(self, mine: Sequence[Reservation]) -> Reservation | None:
+    def _in_status(self, mine: Sequence[Reservation]) -> Reservation | None:
         """Return what the status names."""
         return next((each for each in mine if self.is_had(each)), None)
 
@@ -282,8 +282,8 @@ class _Wish:
 
         The status names another one of the same range: nobody but a user moves a floating IP within a range.
         """
-        told = (each for each in mine if each is not held and self.is_had(each))
-        elsewhere = ((each.space, each.range) == (held.space, held.range) for each in told)
+        named = (each for each in mine if each is not held and self.is_had(each))
+        elsewhere = ((each.space, each.range) == (held.space, held.range) for each in named)
         return held.requested is Requested.DYNAMIC and not self.is_had(held) and any(elsewhere)
 
     def _refusal(self, desired: _Desired) -> Blocker | None:
@@ -334,7 +334,7 @@ class _Wish:
                 if isinstance(found[family], Acquire) and not desired.confirms:
                     found[family] = Keep(desired.else_keep)
             elif desired.held and not self.is_had(desired.held):
-                found[family] = Keep(self._told(held[family]))
+                found[family] = Keep(self._in_status(held[family]))
         return found
 
     def _try(self, desired: _Desired, beside: Collection[Claim], *, is_foreseen: bool) -> Acquire | Keep:

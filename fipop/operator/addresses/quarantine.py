@@ -81,7 +81,7 @@ class QuarantineReconciler:
     _gone_since: dict[str, datetime] = field(default_factory=dict)
 
     def carrier_of(self, name: str) -> str | None:
-        """Say who still carries an address in quarantine, as the last look found."""
+        """Return what still uses an address in quarantine, as the last check found; None if nothing does."""
         return self._carriers.get(name)
 
     async def reconcile(self, name: str) -> RetryAfter | None:
@@ -225,8 +225,8 @@ class QuarantineReconciler:
 class ReleaseGuard:
     """Counts the held addresses whose floating IP vanished unseen while its cluster is still there.
 
-    `confirmed` gives the number that an admin confirmed on kube-fip-config; `tell` brings the count to people.
-    A confirmation holds for the loss that was told with that very number, and for no later one. Counting walks over
+    `confirmed` returns the number that an admin confirmed on kube-fip-config; `tell` reports the count as an event.
+    A confirmation holds for the loss that was reported with that number, and for no later one. Counting walks over
     all reservations, so a count serves for a while; `monotonic` is this process's clock, in seconds.
     """
 
@@ -242,7 +242,7 @@ class ReleaseGuard:
     _counted: tuple[int, int] = (0, 0)
 
     def may_release(self, reservation: Reservation) -> bool:
-        """Whether the reservation, whose owner is not in the store, may be let go."""
+        """Return whether a reservation whose owner is not in the store can be released."""
         if not self._is_suspicious(reservation):
             return True
         suspicious, held = self._count()
@@ -268,14 +268,14 @@ class ReleaseGuard:
         self._counted_at = float("-inf")
 
     def withheld(self) -> int:
-        """Give how many addresses wait for a confirmation; 0 where none do."""
+        """Return how many addresses wait for a confirmation."""
         if not self._told:
             return 0
         suspicious, held = self._count()
         return 0 if are_few(suspicious, held) or suspicious == self._confirmed() else suspicious
 
     def _confirmed(self) -> int:
-        """Give the number that people confirmed; 0 for one that has served already and was not taken away since."""
+        """Return the confirmed number; 0 if it has served already and was not removed since."""
         number = self.confirmed()
         if number != self._used:
             self._used = 0

@@ -96,9 +96,9 @@ def find_range(
 
 
 def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
-    """Say why a range gives a guest nothing: it serves only those that it would be chosen for, or that it lists.
+    """Return why a range assigns nothing to a guest: it is not chosen for it, or does not list it.
 
-    And where it limits guests, only guests: each other namespace would have a limit of its own.
+    If it limits guest clusters, it serves only them: each other namespace would have a limit of its own.
     """
     limits = found.restrict_to_matching, found.allowed_workspaces, found.allowed_clusters, found.max_per_guest
     if not any(limits):
@@ -114,7 +114,7 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
 
 
 def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str) -> str | None:
-    """Say that a range is of another network than the guest's; None where it is not, or one of both is not known."""
+    """Return that a range is of another network than the guest's; None if it is not, or if one of both is not known."""
     found = cache.ranges.get("", range_name)
     network = found.harvester_network if found is not None else None
     if guest is None or not guest.networks or not network or is_on_network(guest, network):

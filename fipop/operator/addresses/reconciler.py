@@ -1,6 +1,6 @@
-"""Reconcile one FloatingIP: ask what is to be done next, do it, and ask again.
+"""Reconciles one FloatingIP: takes the next step, and decides again, until nothing is left to do.
 
-What is decided stands in `decision`. Here each step is one request to the API server; its answer goes into the cluster
+`holdings` and `next_step` decide. Here each step is one request to the API server. Its answer goes into the cluster
 cache, on which the next decision rests.
 """
 

@@ -68,7 +68,7 @@ class ReservationStore:
     _written: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def can_acquire(self, known: Reservation, claim: Claim) -> bool:
-        """Tell whether a claim may have a reservation that exists: the claimant's own, or one that it had before.
+        """Return whether a claim can have a reservation that exists: the claimant's own, or one that it had before.
 
         Or one that it names: if its guest had it and no other was seen to carry it, or if its guest was offered it.
         """
@@ -149,7 +149,7 @@ class ReservationStore:
         return await self._replace(reservation, annotations=mark)
 
     def seconds_since_write(self, reservation: Reservation) -> float:
-        """Give how long ago this process asked for the write that made a reservation what it is; inf: it did not."""
+        """Return the seconds since this process asked for the last write of a reservation; inf if it did not."""
         version, asked_at = self._written.get(reservation.name, (-1, 0.0))
         return self.monotonic() - asked_at if version == reservation.resource_version else math.inf
 
