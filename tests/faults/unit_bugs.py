@@ -267,10 +267,7 @@ UNIT_BUGS = (
         "an address counts as named by a status that names the same one of another space",
         Edit(scope="_Wish.is_had", before="reservation.space == space", after="True"),
         "scenarios/test_one_space.py",
-        (
-            "test_who_has_moved_stays_in_the_new_space_while_the_old_reservation_is_not_given_back_yet"
-            "[ask_for_what_another_has]"
-        ),
+        "test_what_was_begun_for_both_and_another_operator_relies_on_is_decided_anew",
     ),
     _unit_bug(
         "no-second-choice",
