@@ -16,6 +16,7 @@ from localfleet.provider import NAME, ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
 from tests.api.services.shop import FINALIZER, KEYS, LEASE, LEDGER, A, Shop, condition, is_chosen, of
+from tests.harness.left_services import LEFT, Left
 
 pytestmark = pytest.mark.xdist_group("services")
 
@@ -80,6 +81,45 @@ def by_kvcp(name: str, address: str) -> Json:
             "ports": [{"port": 80}],
         },
     }
+
+
+def numbered(text: str, number: int) -> str:
+    """The same with addresses of its own: of 10.0.0.0/16 and 2001:db8::/48 in place of 10.0.0.0/24, 2001:db8::/64."""
+    return text.replace("10.0.0.", f"10.0.{number}.").replace("2001:db8::", f"2001:db8:0:{number:x}::")
+
+
+async def leave_behind(bench: Bench, number: int, left: Left) -> str:
+    """Have a Service as kube-vip-cloud-provider leaves it and kube-vip serves it; its name."""
+    a, l, spec = left  # noqa: E741
+    made = by_kvcp(f"left-{number}", numbered(a, number))
+    made["spec"] |= {"loadBalancerIP": numbered(l, number), **spec}
+    await bench.plane.client.create(f"/api/v1/namespaces/{bench.shop.namespace}/services", made)
+    parts = [each.strip() for each in numbered(a, number).split(",")]
+    ingress = [{"ip": each} if each[-1].isdigit() else {"hostname": each} for each in dict.fromkeys(parts)]
+    path = bench.shop.path(f"left-{number}")
+    await bench.plane.client.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": ingress}}})
+    return f"left-{number}"
+
+
+async def test_no_service_of_kvcp_that_has_what_it_asks_for_is_written_when_the_provider_takes_over(
+    bench: Bench,
+) -> None:
+    """All shapes of the annotation, side by side on a real API server; then one that waits, and a restart."""
+    names = [await leave_behind(bench, number, left) for number, left in enumerate(LEFT.values(), start=1)]
+    before = {name: await bench.shop.read(name) for name in names}
+    await bench.plane.client.create(
+        "/api/v1/namespaces/kube-system/configmaps",
+        {"metadata": {"name": "kubevip"}, "data": {"cidr-global": "10.0.0.0/16,2001:db8::/48"}},
+    )
+    first = await bench.start()
+    await bench.shop.open("next", ipFamilyPolicy="RequireDualStack")
+    await bench.shop.has("next", "10.0.0.1,2001:db8::")
+    assert {name: await bench.shop.read(name) for name in names} == before
+    assert await first.stop() == 0
+    await bench.start()
+    await bench.shop.open("again")
+    await bench.shop.has("again", "10.0.0.2")
+    assert {name: await bench.shop.read(name) for name in names} == before
 
 
 async def test_services_of_kvcp_are_taken_over_with_one_write_of_the_ledger_and_none_of_them(
