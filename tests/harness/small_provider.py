@@ -85,6 +85,8 @@ class Provider:
         self.client = client or Loop(memory, chance or Random(1), trouble=0.02 if chance is not None else 0.0)
         self.store = ServiceStore(parse_service, kind="Service")
         self.occupancy = Occupancy(self.store)
+        # As a term of the product: the ledger is not touched before the pools are known.
+        self.occupancy.take_keys(PoolKeys(self.data))
         self.ledger = LedgerStore(self.client, carried=self._carried, listener=self.occupancy.take_ledger)
         self.again: set[str] = set()
         self.suspects: list[str] = []
