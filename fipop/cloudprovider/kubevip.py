@@ -170,9 +170,6 @@ class ServiceReconciler:
             async with self._turn(service.namespace):
                 written = await self.assigner.write(answer)
                 if written is None:
-                    if self.services.by_uid(service.uid) is None:
-                        # It went while the address was entered for it: nobody else will hear of both.
-                        self.suspect(service.uid)
                     return SOON
                 if restores:
                     self.quarrels.note_restored(service)

@@ -37,12 +37,17 @@ class Occupancy:
         self.sharing.forget_pools()
         self.refresh({service.uid for service in self.services.all()} | set(self._entries))
 
-    def take_ledger(self, ledger: Ledger | None) -> frozenset[str]:
-        """Take in the ledger; return the uids of which an address, or a port of one, is gone there."""
+    def take_ledger(self, ledger: Ledger | None) -> tuple[frozenset[str], frozenset[str]]:
+        """Take in the ledger; return the uids of Services of which an address, or a port of one, is gone there.
+
+        And those of which an address came and no Service is known: it may have gone while a slow write was under way.
+        """
         before, after = self._entries, ledger.by_owner() if ledger is not None else {}
         self._entries = after
-        self.refresh(uid for uid in {*before, *after} if before.get(uid) != after.get(uid))
-        return frozenset(uid for uid, held in before.items() if _has_less(held, after.get(uid, {})))
+        changed = {uid for uid in {*before, *after} if before.get(uid) != after.get(uid)}
+        self.refresh(changed)
+        lost = frozenset(uid for uid in changed & before.keys() if _has_less(before[uid], after.get(uid, {})))
+        return lost, frozenset(uid for uid in changed & after.keys() if self.services.by_uid(uid) is None)
 
     def take_service(self, change: Change[Service]) -> None:
         """Take in what became of a Service."""

@@ -155,7 +155,9 @@ class ProviderTerm:
     def _learn_ledger(self, ledger: Ledger | None) -> None:
         """Hear of every version of the ledger: who has lost an address there is looked at, and who waits for one."""
         self._ledger_entries = len(ledger.entries) if ledger is not None else 0
-        lost = self._occupancy.take_ledger(ledger)
+        lost, unknown = self._occupancy.take_ledger(ledger)
+        for uid in unknown:
+            self._pruner.suspect(uid)
         if lost:
             self._look_again(lost)
             self._retry_waiting()

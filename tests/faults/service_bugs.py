@@ -125,10 +125,9 @@ SERVICE_BUGS = (
     _bug(
         "nobody-is-suspected",
         "the entry for a Service that went meanwhile stays",
-        Edit(
-            scope="ServiceReconciler._serve", before="self.services.by_uid(service.uid)", after="service.uid"
-        ),
-        "test_a_service_that_goes_while_its_address_is_entered_is_suspected",
+        Edit(scope="ProviderTerm._learn_ledger", before="self._pruner.suspect(uid)", after="pass"),
+        "test_an_entry_that_comes_after_its_service_went_is_taken_out_before_the_next_whole_look",
+        file="tests/unit/cloudprovider/test_term.py",
     ),
     _bug(
         "label-means-chosen",

@@ -80,6 +80,7 @@ class Provider:
         class_name: str | None = None,
         client: MemoryClient | None = None,
     ) -> None:
+        self.suspects: list[str] = []
         self.memory, self.data, self.said = memory, data if data is not None else dict(DATA), Said()
         self._chance = chance
         self.client = client or Loop(memory, chance or Random(1), trouble=0.02 if chance is not None else 0.0)
@@ -87,9 +88,8 @@ class Provider:
         self.occupancy = Occupancy(self.store)
         # As a term of the product: the ledger is not touched before the pools are known.
         self.occupancy.take_keys(PoolKeys(self.data))
-        self.ledger = LedgerStore(self.client, carried=self._carried, listener=self.occupancy.take_ledger)
+        self.ledger = LedgerStore(self.client, carried=self._carried, listener=self._learn)
         self.again: set[str] = set()
-        self.suspects: list[str] = []
         door = ServiceDoor(self.client, self)  # type: ignore[arg-type]
         self.reconciler = ServiceReconciler(
             services=self.store,
@@ -121,6 +121,9 @@ class Provider:
     def overwritten(self) -> int:
         """How many Services are left to another controller, as the metrics show it."""
         return sum(each.is_left_alone for each in self.store.all())
+
+    def _learn(self, ledger: Ledger | None) -> None:
+        self.suspects.extend(self.occupancy.take_ledger(ledger)[1])
 
     def take(self, obj: Json) -> None:
         """Take in a Service as an answer shows it."""

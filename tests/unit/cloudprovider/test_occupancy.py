@@ -47,7 +47,7 @@ def test_an_entry_counts_beside_the_service_for_a_write_may_be_under_way() -> No
     found.take_ledger(Ledger(uid="l", version="1", entries={X: {"u": ENTRY}}))
     assert [each.owner for each in found.sharing.users(X)] == ["u"]
     assert found.entries_of("u") == {X: ENTRY}
-    assert found.take_ledger(None) == {"u"}, "whose address is gone from there is told"
+    assert found.take_ledger(None) == ({"u"}, frozenset()), "whose address is gone from there is told"
     assert not found.sharing.users(X)
 
 

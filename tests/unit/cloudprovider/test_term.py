@@ -208,3 +208,24 @@ async def test_who_waits_is_served_when_a_service_on_the_address_needs_none_any_
         assert not addresses(memory, "web")
         change(memory, "static", type="ClusterIP")
         await until(lambda: addresses(memory, "web") == "10.0.0.1", "who waits to be served")
+
+
+@in_virtual_time
+async def test_an_entry_that_comes_after_its_service_went_is_taken_out_before_the_next_whole_look() -> None:
+    """A provider that was frozen wrote it: its Service went meanwhile, and that was dealt with."""
+    memory = Memory()
+    client = Timed(memory)
+    term = build(client)
+    async with running(term.run(KEYS)):
+        add(memory, "web")
+        await until(lambda: addresses(memory, "web"), "it to be served")
+        with_entry = copy_json(memory.objects[LEDGER])
+        memory.remove((SERVICES.plural, "shop", "web"))
+        client.services.store.delete(
+            {"metadata": {"namespace": "shop", "name": "web", "resourceVersion": "99"}}
+        )
+        await asyncio.sleep(400)
+        memory.put(LEDGER, {**memory.objects[LEDGER], "data": with_entry["data"]})
+        term.take_ledger(memory.objects[LEDGER])
+        await asyncio.sleep(30)
+        assert not memory.objects[LEDGER].get("data")
