@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 2.0
 """Before kopf logs in again, in another run or after an answer 401, and between two looks at what it has asked for."""
+GATHER_SECONDS = 0.01
+"""So long events are gathered that are handed over together: to wake the other thread for each is not cheap."""
 
 
 class KopfOperator:
@@ -55,6 +58,7 @@ class KopfOperator:
         longest_seconds = 0.9 * (settings.watching.client_timeout or 0.0)
         self._signs = WatchSigns(callbacks, connection.server, longest_seconds, lambda: self._call(on_gap))
         self._session: aiohttp.ClientSession | None = None
+        self._gathered: list[Callable[[], None]] = []
         self.silences = self._signs.silences
 
     async def run(self) -> None:
@@ -63,7 +67,7 @@ class KopfOperator:
         # What kopf's callbacks stumble over while it is stopped.
         loop.set_exception_handler(lambda _, it: logger.debug("Kopf failed", extra={"what": it["message"]}))
         serving = loop.create_task(self._serve())
-        serving.add_done_callback(lambda _: self._call(ended.set))
+        serving.add_done_callback(lambda _: self._loop.call_soon_threadsafe(ended.set))
 
         def work() -> None:
             with contextlib.suppress(BaseException), contextlib.closing(loop):
@@ -133,9 +137,16 @@ class KopfOperator:
         self._call(self._callbacks[resource], event_type, obj)
 
     def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Call in the event loop that we come from, unless it is closed already."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, *arguments)
+        """Call in the event loop that we come from, in the order of these calls."""
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._hand_over)
+        self._gathered.append(functools.partial(callback, *arguments))
+
+    def _hand_over(self) -> None:
+        calls, self._gathered = self._gathered, []
+        with contextlib.suppress(RuntimeError):  # it is closed already
+            # Each by itself: what one stumbles over stops none of the others.
+            self._loop.call_soon_threadsafe(lambda: [self._loop.call_soon(call) for call in calls])
 
 
 def build_settings(random: Random) -> kopf.OperatorSettings:
