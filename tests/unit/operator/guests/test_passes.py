@@ -110,6 +110,27 @@ async def test_passes_over_one_guest_come_one_after_the_other() -> None:
     assert slow.began == [True, False]
 
 
+async def test_a_pass_over_a_guest_that_went_meanwhile_does_not_count_for_the_one_that_is_back() -> None:
+    operator, slow, _, _ = await serving()
+    controller, guests = operator.term.pass_controller, operator.term.guests
+    visiting = asyncio.create_task(controller.visit("c-m-a"))
+    async with asyncio.timeout(30):
+        while not slow.began:  # noqa: ASYNC110 - a list has no event for that
+            await asyncio.sleep(0)
+    former = guests.state("c-m-a")
+    operator.remove_guest("c-m-a")
+    operator.add_guest("c-m-a")
+    await operator.settle()
+    assert await controller.visit("c-m-a") == RetryAfter(BUSY_SECONDS), "that pass may still write"
+    slow.go_on.set()
+    await visiting
+    state = guests.state("c-m-a")
+    assert former.observation is not None
+    assert (state.observation, state.schedule, state.health) == (None, None, None)
+    await controller.visit("c-m-a")
+    assert state.observation is not None
+
+
 async def test_a_guest_that_is_not_known_gets_no_pass() -> None:
     operator, slow, _, installs = await serving()
     assert await operator.term.pass_controller.visit("c-m-unknown") is None
