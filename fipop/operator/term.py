@@ -34,8 +34,8 @@ from fipop.operator.guests.pass_triggers import PassTriggers
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
+from fipop.operator.guests.tasks import WritePermits
 from fipop.operator.guests.unowned import UnownedAddresses
-from fipop.operator.guests.write_permits import WritePermits
 from fipop.operator.notices import Notices
 from fipop.operator.queues import Concurrency, Key, Kind, WorkQueues
 from fipop.operator.rollout_parts import build_departures, build_rollout
