@@ -1,18 +1,131 @@
-"""What a pass over a guest is to bring there, and how urgent its helm is."""
+"""What a pass over a guest is to bring there, whether that may be written, and how urgent its helm is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, Reservation
+from fipop.errors import PASSING_ERRORS
 from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.facts import bind_guest
+from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import address_of
+from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority
-from fipop.state.cache import ClusterCache
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestState
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestAddresses:
+    """The addresses of a guest cluster, as the ledger has them when a pass begins."""
+
+    floating_ips: tuple[FloatingIP, ...]
+    """Those whose addresses belong into its ConfigMap."""
+    held: tuple[Reservation, ...]
+    """The reservations that back these addresses."""
+    retired: frozenset[str]
+    """The addresses that it had and that are in quarantine: they are removed from it."""
+
+    @property
+    def granted(self) -> frozenset[str]:
+        """The addresses that reservations back."""
+        return _text_of(self.held)
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether no reservation is missing. A missing one is made again; until then its address stays as it is."""
+        granted = self.granted
+        return all(granted.issuperset(each.status.addresses) for each in self.floating_ips)
+
+    def wanted(self) -> tuple[WantedAddress, ...]:
+        """Return what each floating IP asks of the ConfigMap: only addresses that reservations back."""
+        granted = self.granted
+        return tuple(
+            WantedAddress(
+                floating_ip=each.meta.key,
+                created=each.meta.created,
+                addresses=addresses,
+                service_namespace=each.service_namespace,
+                allow_share=each.allow_share,
+                interface=each.interface,
+                update_config_map=each.update_config_map,
+            )
+            for each in self.floating_ips
+            if (addresses := tuple(address for address in each.status.addresses if address in granted))
+        )
+
+
+def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
+    """Collect the addresses of a guest cluster."""
+    floating_ips = tuple(served_floating_ips(cache, guest))
+    held = tuple(
+        each
+        for floating_ip in floating_ips
+        for each in cache.reservations_of(floating_ip.meta.key)
+        if each.is_held and each.owner.uid == floating_ip.uid
+    )
+    # What was only found there was never given by us: it is somebody else's, and so are its keys.
+    retired = (
+        each
+        for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
+        if not each.is_held and each.owner.name
+    )
+    return GuestAddresses(floating_ips=floating_ips, held=held, retired=_text_of(retired) - _text_of(held))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePermits:
+    """Permits writes.
+
+    `leads` tells whether this replica leads for as long as a write may take; `gate` and `conflicts` what other guest
+    clusters were seen to carry.
+    """
+
+    cache: ClusterCache
+    reservation_store: ReservationStore
+    gate: AllocationGate
+    conflicts: AddressConflicts
+    leads: Callable[[], bool]
+
+    async def may_write(self, state: GuestState, held: Iterable[Reservation]) -> bool:
+        """Return whether addresses are still their owners', and no other guest cluster carries them.
+
+        Raises AddressConflictError.
+        """
+        held = tuple(held)
+        if self.gate.is_shut or not all(map(self.gate.may_write, held)):
+            state.is_held_up = True
+            return False
+        for reservation in held:
+            floating_ip = self.cache.floating_ips.get(*reservation.owner.key)
+            ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
+            await self.conflicts.check(reservation, ignored)
+        try:
+            for reservation in held:
+                if not await self.reservation_store.is_held_by(reservation.name, reservation.owner):
+                    return False
+        except PASSING_ERRORS as error:
+            # The guest has no part in that, and is not to wait as if it had.
+            logger.debug("Could not confirm addresses", extra={"error": str(error)})
+            return False
+        return self.leads()
+
+    def contested(self, guest_id: str) -> dict[str, tuple[str, ...]]:
+        """Return the guest clusters that claim addresses which this one holds, by address."""
+        return {
+            format_address(address_of(each)): claimants
+            for each in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+            if each.is_held and (claimants := self.conflicts.claimants(each, but=guest_id))
+        }
 
 
 def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
@@ -22,22 +135,6 @@ def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
         for floating_ip in cache.floating_ips_of(guest.id)
         if floating_ip.status.addresses and bind_guest(cache, floating_ip).blocker is None
     ]
-
-
-def build_wanted(floating_ip: FloatingIP, granted: frozenset[str]) -> WantedAddress | None:
-    """Say what a floating IP asks of the ConfigMap: of its addresses only those that reservations back."""
-    addresses = tuple(address for address in floating_ip.status.addresses if address in granted)
-    if not addresses:
-        return None
-    return WantedAddress(
-        floating_ip=floating_ip.meta.key,
-        created=floating_ip.meta.created,
-        addresses=addresses,
-        service_namespace=floating_ip.service_namespace,
-        allow_share=floating_ip.allow_share,
-        interface=floating_ip.interface,
-        update_config_map=floating_ip.update_config_map,
-    )
 
 
 def reported_releases(cache: ClusterCache, guest_id: str) -> frozenset[tuple[str, str]]:
@@ -51,13 +148,12 @@ def reported_releases(cache: ClusterCache, guest_id: str) -> frozenset[tuple[str
 
 
 def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
-    """Say how soon a guest is to have helm: what goes back first, guests without releases next, upgrades last."""
+    """Return how soon a guest needs helm: what rolls back first, guests without releases next, upgrades last."""
     if task.gate.going_back is not None:
         return Priority.URGENT
     is_new = any(not release.deployed_revision for release in report.releases)
     return Priority.NORMAL if is_new else Priority.BACKGROUND
 
 
-def text_of(reservations: Iterable[Reservation]) -> frozenset[str]:
-    """Return addresses in canonical form."""
+def _text_of(reservations: Iterable[Reservation]) -> frozenset[str]:
     return frozenset(format_address(address_of(each)) for each in reservations)
