@@ -71,6 +71,11 @@ class Quota:
     """
     claimed: frozenset[str]
 
+    @property
+    def room(self) -> int:
+        """How many more addresses it can have."""
+        return self.limit - len(self.reserved | self.claimed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFacts:
