@@ -159,7 +159,9 @@ async def test_a_wish_beyond_the_limit_does_not_hide_what_the_guest_carries() ->
     assert operator.held() == {"default.10.0.0.13": B, f"default.{Y}": C}
 
 
-async def test_a_range_that_cannot_be_read_any_more_keeps_nobody_from_the_next_by_what_it_once_assigned() -> None:
+async def test_a_range_that_cannot_be_read_any_more_keeps_nobody_from_the_next_by_what_it_once_assigned() -> (
+    None
+):
     """Each round failed on the address in quarantine, and the floating IP had no condition that told."""
     operator = SmallOperator()
     operator.add_range("pool", f"{X}-{Y}", clusterSelector=EVERY_GUEST)

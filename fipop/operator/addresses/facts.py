@@ -148,6 +148,7 @@ class FactSource:
             return Blocker(reason=reason, message=describe_problem(found.name, problem))
         families = ranges.families(found.name)
         wanted = wanted_families(request, families, frozenset(address_of(each).family for each in held))
+        there = found.address_space, found.name
         return RangeFacts(
             name=found.name,
             space=found.address_space,
@@ -155,7 +156,11 @@ class FactSource:
             draining=found.draining,
             restricted=find_restriction(found, guest),
             quota=read_quota(self.cache, found, floating_ip.namespace),
-            free={family: self._choose(family, owner, found) for family in wanted},
+            free={
+                family: self._choose(family, owner, found)
+                for family in wanted
+                if {(each.space, each.range) for each in held if address_of(each).family is family} != {there}
+            },
         )
 
     def _choose(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | Blocker:
@@ -204,12 +209,12 @@ class FactSource:
         denied: Mapping[str, Reservation],
     ) -> dict[str, AddressFacts]:
         named = read_addresses(floating_ip.status.addresses)
-        places = [(space_named(floating_ip.status), each) for each in named]
+        places = {(space_named(floating_ip.status), each) for each in named}
         if isinstance(where, RangeFacts):
             asked = request.static.values() if isinstance(request, Request) else ()
             free = (each for each in where.free.values() if isinstance(each, Address))
             mine = (address_of(each) for each in held)
-            places += [(where.space, each) for each in {*named, *asked, *free, *mine}]
+            places |= {(where.space, each) for each in (*named, *asked, *free, *mine)}
         range_name = where.name if isinstance(where, RangeFacts) else ""
         return {
             reservation_name(space, address): self._read_address(space, address, range_name, owner, denied)

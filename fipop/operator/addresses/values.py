@@ -89,7 +89,7 @@ class RangeFacts:
     """Why it assigns nothing to this guest cluster."""
     quota: Quota | None
     free: Mapping[Family, Address | Blocker]
-    """The address to claim next, or why there is none, of each wanted family."""
+    """The address to claim next, or why there is none, of each wanted family of which it does not hold all there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
