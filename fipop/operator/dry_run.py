@@ -114,8 +114,7 @@ class DryRun:
             if choose_for_guest(self.cache, found).matches:
                 self._observe(FLOATING_IPS, build_floating_ip(found))
         for _ in range(MAX_ROUNDS):
-            by_age = sorted(self.cache.floating_ips.all(), key=lambda each: (each.meta.created, each.meta.key))
-            if not sum([await self._decide(each.meta.key) for each in by_age]):
+            if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips_by_age()]):
                 break
         return self.cache
 

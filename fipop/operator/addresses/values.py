@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +16,12 @@ from fipop.state.observations import GuestObservation
 from fipop.texts import sentence
 
 BOTH = (Family.IPV4, Family.IPV6)
+
+FindCarriers = Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
+"""Returns the guest clusters that use the address of a reservation, each with a sentence.
+
+It is also called with those whose floating IPs wait for the address.
+"""
 
 
 class SpecError(FipopError):

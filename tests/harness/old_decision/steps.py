@@ -31,7 +31,6 @@ from dataclasses import dataclass
 
 from fipop.api.models import FloatingIPStatus, Requested, Reservation
 from fipop.ipam.addresses import Address, Family, format_address
-from tests.harness.old_decision.holdings import Holdings
 from fipop.operator.addresses.status import build_status
 from fipop.operator.addresses.values import (
     Blocker,
@@ -43,6 +42,7 @@ from fipop.operator.addresses.values import (
     read_addresses,
 )
 from fipop.state.claims import Claim
+from tests.harness.old_decision.holdings import Holdings
 
 CLOSED_GATE_SECONDS = 5.0
 
