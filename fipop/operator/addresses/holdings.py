@@ -143,15 +143,13 @@ def _find_lost(facts: Facts) -> dict[Family, Acquire | Blocker]:
         if address.family in found or (address.family in held and address in there):
             continue
         # Of families in which the spec names an address, another writer asked for it; in others fipop chose it.
-        is_asked_for = isinstance(facts.request, Blocker) or address.family in facts.request.static
+        is_chosen = isinstance(facts.request, Request) and address.family not in facts.request.static
         claim = Claim(
             space=space,
             address=address,
             range=range_name,
             owner=facts.owner,
-            requested=Requested.STATIC
-            if is_asked_for and not is_made_by_us(floating_ip)
-            else Requested.DYNAMIC,
+            requested=Requested.DYNAMIC if is_chosen or is_made_by_us(floating_ip) else Requested.STATIC,
             insists=True,
         )
         found[address.family] = facts.addresses[claim.name].denied or Acquire(claim=claim, is_own=True)
