@@ -38,7 +38,9 @@ class Scenarios:
 
 _ROLLOUTS = ("tests/scenarios/test_rollout*.py",)
 _ADDRESSES = Scenarios(
-    files=("tests/scenarios/test_*.py",), besides=_ROLLOUTS, long=("tests/scenarios/simulation/test_*.py",)
+    files=("tests/scenarios/test_*.py",),
+    besides=_ROLLOUTS,
+    long=("tests/scenarios/simulation/test_*.py", "tests/scenarios/test_worlds.py"),
 )
 SCENARIOS: Mapping[str, Scenarios] = {
     "ipam": _ADDRESSES,

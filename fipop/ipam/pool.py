@@ -65,10 +65,6 @@ class Pool:
     masked: tuple[MaskedPart, ...] = ()
     avoid_buggy_ips: bool = False
 
-    def capacity(self, family: Family | None = None) -> int:
-        """How many addresses can be assigned, of one family or of both."""
-        return sum(self.addresses.of(each).count for each in Family if family in (None, each))
-
     @property
     def families(self) -> tuple[Family, ...]:
         """The families it serves, IPv4 first."""

@@ -45,8 +45,7 @@ class Adoption:
         the predecessor.
         """
         self.cache.inheritance.note(self.cache.floating_ips.all())
-        by_age = sorted(self._having_addresses(), key=lambda each: (each.meta.created, each.meta.key))
-        for number, floating_ip in enumerate(by_age):
+        for number, floating_ip in enumerate(list(self._having_addresses())):
             if number % TURN == 0:
                 await asyncio.sleep(0)
             try:
@@ -68,7 +67,7 @@ class Adoption:
     def _having_addresses(self) -> Iterable[FloatingIP]:
         return (
             each
-            for each in self.cache.floating_ips.all()
+            for each in self.cache.floating_ips_by_age()
             if (each.status.addresses or each.ipaddress)
             and not is_settled(each, self.cache.reservations_of(each.meta.key))
         )

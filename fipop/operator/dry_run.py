@@ -1,7 +1,7 @@
 """What an operator would decide if it started now: a loop over pure steps, applied to a cache of its own.
 
 The order is that of a start. Floating IPs that have an address claim it, the oldest first. What guest clusters carry is
-kept from others. Then the rest is decided on.
+kept from others. Then the rest is decided on, the oldest first as well.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class DryRun:
             if choose_for_guest(self.cache, found).matches:
                 self._observe(FLOATING_IPS, build_floating_ip(found))
         for _ in range(MAX_ROUNDS):
-            if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips.all()]):
+            if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips_by_age()]):
                 break
         return self.cache
 

@@ -139,13 +139,6 @@ class Allocations:
         users = self.ranges.space(space).users(address)
         return all(each.reason is Reason.WANTED for each in users)
 
-    def is_held_by_other(self, space: str, address: Address, owner: OwnerKey) -> bool:
-        """Return whether another floating IP has an address, or had it until its quarantine ends."""
-        holder = next(iter(self.ranges.space(space).users(address)), None)
-        if holder is not None and holder.reason is Reason.RESERVED:
-            return holder.owner != owner
-        return self.named_by_another(space, address, owner) is not None
-
     def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
         """Return another floating IP whose status names an address that has no reservation."""
         users = self.ranges.space(space).users(address)

@@ -148,6 +148,10 @@ class ClusterCache:
         found = self.floating_ips.by_index(BY_NAMESPACE, namespace)
         return tuple(sorted(found, key=lambda fip: (fip.meta.created, fip.name)))
 
+    def floating_ips_by_age(self) -> list[FloatingIP]:
+        """Return all floating IPs, the oldest first."""
+        return sorted(self.floating_ips.all(), key=lambda each: (each.meta.created, each.meta.key))
+
     def floating_ips_of_range(self, name: str) -> tuple[FloatingIP, ...]:
         """Return the floating IPs that are served from a range, or name it."""
         return self.floating_ips.by_index(BY_RANGE, name)

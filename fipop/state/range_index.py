@@ -111,7 +111,8 @@ class RangeIndex:
 
     def why_refused(self, range_name: str, address: Address) -> IpamError | None:
         """Return why a range does not assign this address, in use or not; None if it does."""
-        return self.allocator_of(range_name).refusal(address, range_name)
+        problem = self._problems.get(range_name)
+        return problem or self.allocator_of(range_name).refusal(address, range_name)
 
     def is_full(self, range_name: str, family: Family) -> bool:
         """Return whether a range has no free address of a family; True also if it has none at all."""

@@ -164,6 +164,7 @@ class SmallCluster:
         imported: bool = False,
         connected: bool = True,
         named: str = "",
+        workspace: str = WORKSPACE,
         provider: str = "k3s",
         is_served: bool = False,
     ) -> None:
@@ -180,18 +181,18 @@ class SmallCluster:
             MANAGEMENT_CLUSTERS,
             "",
             guest_id,
-            spec={"displayName": name, "fleetWorkspaceName": WORKSPACE},
+            spec={"displayName": name, "fleetWorkspaceName": workspace},
             status={"provider": provider, "conditions": conditions},
         )
         self._put(
             SECRETS,
-            WORKSPACE,
+            workspace,
             f"{name}-kubeconfig",
             data={"value": base64.b64encode(b"kubeconfig").decode()},
         )
         self._put(
             PROVISIONING_CLUSTERS,
-            WORKSPACE,
+            workspace,
             name,
             annotations=annotations,
             spec={} if imported else {"rkeConfig": {}},

@@ -199,6 +199,26 @@ async def test_who_may_have_one_address_and_asks_for_two_gets_none_and_causes_no
     assert len(operator.held()) == 2
 
 
+async def test_a_guest_at_its_limit_in_one_range_is_served_from_the_next_that_has_room() -> None:
+    """A floating IP that names no range waited at the first match."""
+    everything = {"matchLabels": {}}
+    operator = build(maxPerGuest=1, clusterSelector=everything)
+    await operator.pass_time(10)
+    operator.add_range("next", "10.0.9.10-10.0.9.13", clusterSelector=everything, maxPerGuest=1)
+    await operator.start()
+    for name in ("web", "api", "third"):
+        operator.ask(A, name=name, range_name="")
+        await operator.settle()
+    assert operator.held() == {f"default.{X}": A, "default.10.0.9.10": A}
+    third = operator.memory.objects[FLOATING_IPS.plural, A, "third"]["status"]["conditions"]
+    assert "QuotaExceeded" in {each["reason"] for each in third}
+    operator.give_up(A)
+    await operator.settle()
+    operator.ask(A, range_name="")
+    await operator.settle()
+    assert operator.held() == {f"default.{X}": A, "default.10.0.9.10": A}, "it gets back what it had"
+
+
 async def test_who_prefers_two_addresses_and_may_have_one_has_one() -> None:
     operator = build(maxPerGuest=1, iprange=f"{X}-{Z},fd00::10-fd00::12")
     await operator.start()
@@ -244,6 +264,26 @@ async def test_a_range_serves_only_the_workspaces_and_clusters_that_the_admin_li
     assert set(operator.held().values()) == served
     for guest_id in {A, B} - served:
         assert reason_of(operator, guest_id) == "RangeRestricted"
+
+
+@pytest.mark.parametrize("ipaddress", ["", X])
+async def test_a_cluster_of_the_same_name_inherits_no_address_of_a_range_that_does_not_list_its_workspace(
+    ipaddress: str,
+) -> None:
+    """The former owner is known by the names of cluster and floating IP; what the range allows comes first."""
+    operator = build(allowedWorkspaces=[WORKSPACE])
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.give_up(A)
+    operator.remove_guest(A)
+    await operator.settle()
+    operator.add_guest("c-m-c", named=f"cluster-{A}", workspace="other")
+    operator.ask("c-m-c", ipaddress)
+    await operator.settle()
+    await operator.pass_time(1)
+    assert (operator.held(), reason_of(operator, "c-m-c")) == ({}, "RangeRestricted")
+    assert operator.quarantined() == {f"default.{X}"}
 
 
 async def test_no_range_that_lists_others_is_chosen_for_a_guest() -> None:

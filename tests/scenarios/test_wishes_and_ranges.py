@@ -2,8 +2,9 @@
 
 import pytest
 
-from fipop.kube.resources import FLOATING_IP_RANGES
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from tests.harness.small_operator import SmallOperator
+from tests.harness.stored import condition
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
@@ -156,3 +157,25 @@ async def test_a_wish_beyond_the_limit_does_not_hide_what_the_guest_carries() ->
     await operator.pass_time(3600)
 
     assert operator.held() == {"default.10.0.0.13": B, f"default.{Y}": C}
+
+
+async def test_a_range_that_cannot_be_read_any_more_keeps_nobody_from_the_next_by_what_it_once_assigned() -> (
+    None
+):
+    """Each round failed on the address in quarantine, and the floating IP had no condition that told."""
+    operator = SmallOperator()
+    operator.add_range("pool", f"{X}-{Y}", clusterSelector=EVERY_GUEST)
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A, range_name="")
+    await operator.settle()
+    operator.give_up(A)
+    await operator.settle()
+    operator.change_range("pool", iprange=f"{Y}-{X}")
+    operator.ask(A, range_name="")
+    await operator.settle()
+    found = operator.memory.objects[FLOATING_IPS.plural, A, "web"]
+    assert "RangeInvalid" in condition(found, "Allocated")
+    operator.add_range("other", "10.0.9.10", clusterSelector=EVERY_GUEST)
+    await operator.settle()
+    assert operator.held() == {"default.10.0.9.10": A}

@@ -11,7 +11,7 @@ from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal,
 from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
 from fipop.errors import AddressSpaceChangedError, IpamError
 from fipop.ipam.addresses import Address, Family
-from fipop.operator.addresses.range_selection import find_range, find_restriction
+from fipop.operator.addresses.range_selection import find_range, find_restriction, read_quota
 from fipop.operator.addresses.ranges import describe_problem
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import (
@@ -19,7 +19,6 @@ from fipop.operator.addresses.values import (
     Blocker,
     Facts,
     GuestBinding,
-    Quota,
     RangeFacts,
     Request,
     SpecError,
@@ -34,7 +33,7 @@ from fipop.operator.addresses.values import (
 )
 from fipop.rancher.discovery import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
-from fipop.state.cache import BY_FORMER_OWNER, BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.cache import BY_FORMER_OWNER, ClusterCache
 from fipop.state.claims import Claim, reservation_name
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -136,7 +135,7 @@ class FactSource:
         resolved = guest if self.guests.is_resolved(floating_ip.namespace) else None
 
         def had_from(each: FloatingIPRange) -> bool:
-            return any(self._find_former(family, owner, each) is not None for family in Family)
+            return any(self._find_own(family, owner, each) is not None for family in Family)
 
         found = find_range(self.cache, floating_ip, held, resolved, request, had_from)
         if isinstance(found, Blocker):
@@ -149,41 +148,36 @@ class FactSource:
             return Blocker(reason=reason, message=describe_problem(found.name, problem))
         families = ranges.families(found.name)
         wanted = wanted_families(request, families, frozenset(address_of(each).family for each in held))
+        there = found.address_space, found.name
         return RangeFacts(
             name=found.name,
             space=found.address_space,
             families=families,
             draining=found.draining,
             restricted=find_restriction(found, guest),
-            quota=self._read_quota(found, floating_ip.namespace),
-            free={family: self._choose(family, owner, found) for family in wanted},
-        )
-
-    def _read_quota(self, found: FloatingIPRange, namespace: str) -> Quota | None:
-        if found.max_per_guest is None:
-            return None
-        reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
-        # What was merely found in the guest cluster was never held: it has no history.
-        had = (each for each in reserved if each.is_held or each.history)
-        return Quota(
-            limit=found.max_per_guest,
-            reserved=frozenset(each.name for each in had if each.range == found.name),
-            claimed=self.cache.allocations.open_claims(namespace, found.name),
+            quota=read_quota(self.cache, found, floating_ip.namespace),
+            free={
+                family: self._choose(family, owner, found)
+                for family in wanted
+                if {(each.space, each.range) for each in held if address_of(each).family is family} != {there}
+            },
         )
 
     def _choose(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | Blocker:
-        """Choose an address for a new claim: the one asked for before, the one that the owner had, or the next free."""
+        """Choose an address for a new claim: one of its own, or the next free one."""
+        try:
+            own = self._find_own(family, owner, found)
+            return own or self.cache.allocations.ranges.peek_free(found.name, family)
+        except IpamError as error:
+            return blocker_of(error)
+
+    def _find_own(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | None:
+        """Return the address of the range that the owner asked for before, or else the one that it had."""
         allocations = self.cache.allocations
         asked = allocations.unsettled(owner.key, found.name, family)
         if asked is not None and allocations.ranges.why_refused(found.name, asked) is None:
             return asked
-        former = self._find_former(family, owner, found)
-        if former is not None:
-            return former
-        try:
-            return allocations.ranges.peek_free(found.name, family)
-        except IpamError as error:
-            return blocker_of(error)
+        return self._find_former(family, owner, found)
 
     def _find_former(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | None:
         """Return the address that the owner had from the range; of several, the one that was released last."""
@@ -215,12 +209,12 @@ class FactSource:
         denied: Mapping[str, Reservation],
     ) -> dict[str, AddressFacts]:
         named = read_addresses(floating_ip.status.addresses)
-        places = [(space_named(floating_ip.status), each) for each in named]
+        places = {(space_named(floating_ip.status), each) for each in named}
         if isinstance(where, RangeFacts):
             asked = request.static.values() if isinstance(request, Request) else ()
             free = (each for each in where.free.values() if isinstance(each, Address))
             mine = (address_of(each) for each in held)
-            places += [(where.space, each) for each in {*named, *asked, *free, *mine}]
+            places |= {(where.space, each) for each in (*named, *asked, *free, *mine)}
         range_name = where.name if isinstance(where, RangeFacts) else ""
         return {
             reservation_name(space, address): self._read_address(space, address, range_name, owner, denied)

@@ -7,9 +7,8 @@ stated. Whatever is held and not kept is released.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fipop.api.models import Requested, Reservation
 from fipop.errors import RangeDrainingError
@@ -112,10 +111,8 @@ class _Desired:
 
 def plan(facts: Facts) -> Holdings:
     """Decide what to hold; the module's text has the order of thought."""
-    status = facts.floating_ip.status
-    space = space_named(status)
-    found = {each.family: _acquire(each, facts, space, status.range or "") for each in _find_lost(facts)}
-    own = {key: each for key, each in found.items() if isinstance(each, Acquire)}
+    found = _find_lost(facts)
+    own = {family: each for family, each in found.items() if isinstance(each, Acquire)}
     if own:
         return Holdings(by_family=own)
     taken = [each for each in found.values() if isinstance(each, Blocker)]
@@ -128,47 +125,48 @@ def plan(facts: Facts) -> Holdings:
     return _follow(facts, facts.request, facts.range)
 
 
-def _find_lost(facts: Facts) -> tuple[_Desired, ...]:
+def _find_lost(facts: Facts) -> dict[Family, Acquire | Blocker]:
     """Find the addresses that the status names and no reservation holds: they are claimed again, as the guest has them.
 
     An address in quarantine is not lost if another one of its family is held: the floating IP moved there, and the
-    status that says so is on its way. If the status names no range, they are found with the rest, and counted in the
-    range that serves; but if no range serves, they are found here as well.
+    status that says so is on its way. If the status names no range, they are counted in the range that serves.
     """
-    floating_ip, request = facts.floating_ip, facts.request
-    is_readable = isinstance(request, Request)
-    if floating_ip.status.range is None and is_readable and isinstance(facts.range, RangeFacts):
-        return ()
-    # Of families in which the spec names an address, another writer asked for it; in others fipop chose it.
-    asked_for = tuple(request.static) if isinstance(request, Request) else tuple(Family)
-    here = [each for each in facts.own if each.space == space_named(floating_ip.status)]
+    floating_ip, status = facts.floating_ip, facts.floating_ip.status
+    space, range_name = space_named(status), status.range or ""
+    if status.range is None and isinstance(facts.range, RangeFacts):
+        space, range_name = facts.range.space, facts.range.name
+    here = [each for each in facts.own if each.space == space]
     there = {address_of(each) for each in here}
     held = {address_of(each).family for each in here if each.is_held}
-    lost = {
-        address.family: address
-        for address in sorted(read_addresses(floating_ip.status.addresses), reverse=True)
-        if address.family not in held or address not in there
-    }
-    is_chosen = is_made_by_us(floating_ip)
-    return tuple(
-        _confirm(lost[family], is_chosen=is_chosen or family not in asked_for) for family in sorted(lost)
-    )
+    found: dict[Family, Acquire | Blocker] = {}
+    for address in sorted(read_addresses(status.addresses)):
+        if address.family in found or (address.family in held and address in there):
+            continue
+        # Of families in which the spec names an address, another writer asked for it; in others fipop chose it.
+        is_chosen = isinstance(facts.request, Request) and address.family not in facts.request.static
+        claim = Claim(
+            space=space,
+            address=address,
+            range=range_name,
+            owner=facts.owner,
+            requested=Requested.DYNAMIC if is_chosen or is_made_by_us(floating_ip) else Requested.STATIC,
+            insists=True,
+        )
+        found[address.family] = facts.addresses[claim.name].denied or Acquire(claim=claim, is_own=True)
+    return found
 
 
 def _keep_current(facts: Facts, *blockers: Blocker, **known: bool) -> Holdings:
     """Keep, of several addresses of a family, the one that the status names, while the request cannot be followed."""
-    space, named = space_named(facts.floating_ip.status), read_addresses(facts.floating_ip.status.addresses)
-    held = _by_family(
-        facts.held, lambda each: (each.space != space, address_of(each) not in named, each.since, each.name)
-    )
-    kept = {family: Keep(mine[0]) for family, mine in held.items()}
+    space = space_named(facts.floating_ip.status)
+    kept = {family: Keep(mine[0]) for family, mine in _by_family(facts, space).items()}
     return Holdings(by_family=_of_one_space(facts, kept, space), standstill=blockers, **known)
 
 
 def _follow(facts: Facts, request: Request, where: RangeFacts) -> Holdings:
     """Follow the request, as far as all that is known allows."""
     wish = _Wish(facts=facts, request=request, where=where)
-    held = _by_family(facts.held, wish.rank)
+    held = _by_family(facts, where.space, where.name, request.static.values())
     families = wanted_families(request, where.families, frozenset(held))
     needs_all = needs_every_family(request)
     # A status names addresses of one space: both families move to another space, or the one that is left.
@@ -198,32 +196,9 @@ class _Wish:
     request: Request
     where: RangeFacts
 
-    @property
-    def had(self) -> frozenset[Address]:
-        """The addresses that are its own even without a reservation."""
-        named = read_addresses(self.facts.floating_ip.status.addresses)
-        return named.union(self.request.static.values() if self.facts.is_inherited else ())
-
-    def is_had(self, reservation: Reservation) -> bool:
-        """Return whether the status names what is reserved: the same address of another space is another one."""
-        space = self.facts.floating_ip.status.address_space or self.where.space
-        return reservation.space == space and address_of(reservation) in self.had
-
     def is_there(self, reservation: Reservation) -> bool:
         """Return whether it is counted in the range that serves."""
         return (reservation.space, reservation.range) == (self.where.space, self.where.name)
-
-    def rank(self, reservation: Reservation) -> tuple[Any, ...]:
-        """Rank the same for every observer: what the spec names, what the status names, the oldest, then by name."""
-        address = address_of(reservation)
-        return (
-            address != self.request.static.get(address.family),
-            not self.is_had(reservation),
-            reservation.space != self.where.space,
-            reservation.range != self.where.name,
-            reservation.since,
-            reservation.name,
-        )
 
     def decide(self, family: Family, mine: Sequence[Reservation]) -> Keep | _Desired:
         """Decide on one family of which `mine` is held, the best first."""
@@ -234,7 +209,10 @@ class _Wish:
 
     def _desire(self, family: Family, static: Address | None, mine: Sequence[Reservation]) -> Keep | _Desired:
         if not mine:
-            return self._desire_anew(family, static)
+            is_inherited = static is not None and self.facts.is_inherited
+            is_chosen = static is None or (is_inherited and is_made_by_us(self.facts.floating_ip))
+            requested = Requested.DYNAMIC if is_chosen else Requested.STATIC
+            return _Desired(family=family, address=static, requested=requested, confirms=is_inherited)
         held, address = mine[0], address_of(mine[0])
         if static is not None and static != address:
             return _Desired(family=family, address=static, requested=Requested.STATIC, replaces=held)
@@ -260,31 +238,21 @@ class _Wish:
         # A move that was cut short has its new address already.
         return Keep(begun[0]) if begun else _Desired(family=family, address=None, replaces=held)
 
-    def _desire_anew(self, family: Family, static: Address | None) -> _Desired:
-        """Decide on a family of which nothing is held."""
-        had = min((address for address in self.had if address.family is family), default=None)
-        if static is None:
-            # A reservation that vanished is made again, also if the spec was emptied meanwhile.
-            return _Desired(family=family, address=had, confirms=had is not None)
-        if had is not None:
-            # Also if another address is wanted by now: the move comes after that, and may be refused.
-            return _confirm(
-                static if static in self.had else had, is_chosen=is_made_by_us(self.facts.floating_ip)
-            )
-        return _Desired(family=family, address=static, requested=Requested.STATIC)
+    def _is_had(self, reservation: Reservation) -> bool:
+        return _is_had(self.facts, reservation, self.where.space)
 
     def _in_status(self, mine: Sequence[Reservation]) -> Reservation | None:
         """Return what the status names."""
-        return next((each for each in mine if self.is_had(each)), None)
+        return next((each for each in mine if self._is_had(each)), None)
 
     def _is_asked_for_again(self, held: Reservation, mine: Sequence[Reservation]) -> bool:
         """Return whether the spec moved back by name to an address that was chosen once, before it was released.
 
         The status names another one of the same range: nobody but a user moves a floating IP within a range.
         """
-        named = (each for each in mine if each is not held and self.is_had(each))
+        named = (each for each in mine if each is not held and self._is_had(each))
         elsewhere = ((each.space, each.range) == (held.space, held.range) for each in named)
-        return held.requested is Requested.DYNAMIC and not self.is_had(held) and any(elsewhere)
+        return held.requested is Requested.DYNAMIC and not self._is_had(held) and any(elsewhere)
 
     def _refusal(self, desired: _Desired) -> Blocker | None:
         if desired.confirms:
@@ -333,92 +301,99 @@ class _Wish:
             if isinstance(desired, _Desired):
                 if isinstance(found[family], Acquire) and not desired.confirms:
                     found[family] = Keep(desired.else_keep)
-            elif desired.held and not self.is_had(desired.held):
+            elif desired.held and not self._is_had(desired.held):
                 found[family] = Keep(self._in_status(held[family]))
         return found
 
     def _try(self, desired: _Desired, beside: Collection[Claim], *, is_foreseen: bool) -> Acquire | Keep:
         """Return the claim for a desired address, beside those of the other family, or why it cannot be had."""
-        found = desired.refused or _acquire(
-            desired, self.facts, self.where.space, self.where.name, beside=beside, is_foreseen=is_foreseen
-        )
+        found = desired.refused or self._find(desired, beside, is_foreseen=is_foreseen)
         if isinstance(found, Acquire):
             return found
         content_with_one = self.request.policy is FamilyPolicy.PREFER_DUAL_STACK
         why = replace(found, tolerable=content_with_one and desired.is_extra)
         return Keep(desired.else_keep, why)
 
+    def _find(self, desired: _Desired, beside: Collection[Claim], *, is_foreseen: bool) -> Acquire | Blocker:
+        """Return the claim, or what speaks against it.
 
-def _acquire(
-    desired: _Desired,
-    facts: Facts,
-    space: str,
-    range_name: str,
-    *,
-    beside: Collection[Claim] = (),
-    is_foreseen: bool = False,
-) -> Acquire | Blocker:
-    """Return the claim for a desired address, or what speaks against it.
+        That another has an address is believed if the API server said so, or in advance (`is_foreseen`).
+        """
+        if desired.address is not None:
+            found = self._claim(desired, desired.address, beside)
+            known = self.facts.addresses[reservation_name(self.where.space, desired.address)]
+            denied = known.denied or (
+                known.known_unavailable if is_foreseen and not desired.confirms else None
+            )
+            if isinstance(found, Blocker) or denied is None:
+                return found
+            if not desired.is_preference:
+                return denied
+        free = self.where.free[desired.family]
+        return free if isinstance(free, Blocker) else self._claim(desired, free, beside)
 
-    That another has an address is believed if the API server said so, or in advance (`is_foreseen`).
-    """
-
-    def build(address: Address) -> Acquire | Blocker:
+    def _claim(self, desired: _Desired, address: Address, beside: Collection[Claim]) -> Acquire | Blocker:
         claim = Claim(
-            space=space,
+            space=self.where.space,
             address=address,
-            range=range_name,
-            owner=facts.owner,
+            range=self.where.name,
+            owner=self.facts.owner,
             requested=desired.requested,
             renames=desired.renames,
             insists=desired.address is not None and not desired.is_preference,
         )
-        refusal = None if desired.confirms else _exceeds_quota(facts, claim, beside)
+        refusal = None if desired.confirms else self._exceeds_quota(claim, beside)
         return refusal or Acquire(claim=claim, is_own=desired.confirms)
 
-    if desired.address is not None:
-        found, known = build(desired.address), facts.addresses[reservation_name(space, desired.address)]
-        denied = known.denied or (known.known_unavailable if is_foreseen and not desired.confirms else None)
-        if isinstance(found, Blocker) or denied is None:
-            return found
-        if not desired.is_preference:
-            return denied
-    assert isinstance(facts.range, RangeFacts), "an address that was lost is never a preference"
-    free = facts.range.free[desired.family]
-    return free if isinstance(free, Blocker) else build(free)
+    def _exceeds_quota(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
+        """Return why a guest cluster gets no more addresses of the range; None if it gets this one.
+
+        It has what is claimed `beside` it as well: of two families neither is claimed that would be released at once.
+        """
+        quota = self.where.quota
+        if quota is None or claim.name in quota.reserved:
+            return None
+        others = quota.reserved | quota.claimed | {each.name for each in beside}
+        if len(others - {claim.name}) < quota.limit:
+            return None
+        message = (
+            f'Range "{claim.range}" assigns at most {quota.limit} addresses to a guest cluster (maxPerGuest): '
+            f"{claim.owner.namespace} has {len(quota.reserved)}, addresses in quarantine included. Delete unused "
+            "FloatingIPs or choose another range."
+        )
+        return Blocker(reason="QuotaExceeded", message=message)
 
 
-def _exceeds_quota(facts: Facts, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
-    """Return why a guest cluster gets no more addresses of the range; None if it gets this one.
-
-    It has what is claimed `beside` it as well: of two families neither is claimed that would be released at once.
-    """
-    quota = facts.range.quota if isinstance(facts.range, RangeFacts) else None
-    if quota is None or claim.name in quota.reserved:
-        return None
-    others = quota.reserved | quota.claimed | {each.name for each in beside}
-    if len(others - {claim.name}) < quota.limit:
-        return None
-    message = (
-        f'Range "{claim.range}" assigns at most {quota.limit} addresses to a guest cluster (maxPerGuest): '
-        f"{claim.owner.namespace} has {len(quota.reserved)}, addresses in quarantine included. Delete unused "
-        "FloatingIPs or choose another range."
-    )
-    return Blocker(reason="QuotaExceeded", message=message)
-
-
-def _confirm(address: Address, *, is_chosen: bool) -> _Desired:
-    """Want an address again that the floating IP had before its reservation vanished."""
-    requested = Requested.DYNAMIC if is_chosen else Requested.STATIC
-    return _Desired(family=address.family, address=address, requested=requested, confirms=True)
+def _is_had(facts: Facts, reservation: Reservation, space: str) -> bool:
+    """Return whether the status names what is reserved, or the predecessor assigned it, which knew no spaces."""
+    if is_named(facts.floating_ip, reservation):
+        return True
+    if not facts.is_inherited or isinstance(facts.request, Blocker) or reservation.space != space:
+        return False
+    return address_of(reservation) in facts.request.static.values()
 
 
 def _by_family(
-    held: Sequence[Reservation], rank: Callable[[Reservation], tuple[Any, ...]]
+    facts: Facts, space: str, range_name: str = "", static: Collection[Address] = ()
 ) -> dict[Family, list[Reservation]]:
-    """Sort reservations by family and rank; a crash or a second operator may have left several of one family."""
+    """Sort what is held by family; a crash or a second operator may have left several reservations of one family.
+
+    The order is the same for every observer: what the spec names (`static`), what the status names, what is of the
+    space and the range that serve, then the oldest, then by name.
+    """
+
+    def rank(reservation: Reservation) -> tuple[object, ...]:
+        return (
+            address_of(reservation) not in static,
+            not _is_had(facts, reservation, space),
+            reservation.space != space,
+            reservation.range != range_name,
+            reservation.since,
+            reservation.name,
+        )
+
     found: dict[Family, list[Reservation]] = {}
-    for reservation in sorted(held, key=rank):
+    for reservation in sorted(facts.held, key=rank):
         found.setdefault(address_of(reservation).family, []).append(reservation)
     return found
 

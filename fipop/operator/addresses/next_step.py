@@ -141,14 +141,14 @@ def next_step(facts: Facts, holdings: Holdings) -> Step:
 def _wait_for_gate(facts: Facts, holdings: Holdings) -> Wait | None:
     """Leave the status as it was while the gate is closed: a restart writes nothing.
 
-    What was shown stays also until the guest cluster is known, and until it was checked who carries what was in
-    quarantine.
+    It stays also until the guest cluster is known, the first one too: an address that only the spec names is kept from
+    others until then. And what was shown stays until it was checked who carries what was in quarantine.
     """
     claims = holdings.claims
     is_early = not claims[0].is_own if claims else holdings.awaits_guest
     awaits_check = any(each.checked_at and each.checked_at <= facts.now for each in holdings.blockers)
     is_shown = facts.floating_ip.status.observed_generation == facts.floating_ip.meta.generation
-    stays = is_shown and not claims and (holdings.awaits_guest or awaits_check)
+    stays = not claims and (holdings.awaits_guest or (is_shown and awaits_check))
     if not stays and (facts.is_gate_open or not is_early):
         return None
     return Wait(seconds=CLOSED_GATE_SECONDS, is_settled=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.values import address_of
+from fipop.operator.addresses.values import FindCarriers, address_of
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.guests import GuestDirectory
@@ -44,12 +44,6 @@ MAX_NAMED = 3
 LEAST_SUSPICIOUS = 10
 SUSPICIOUS_SHARE = 0.1
 COUNT_SECONDS = 2.0
-
-FindCarriers = Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
-"""Returns the guest clusters that use the address of a reservation, each with a sentence.
-
-It is also called with those whose floating IPs wait for the address.
-"""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.ipam.addresses import Family, FamilyPolicy
-from fipop.operator.addresses.values import Blocker, Request, wanted_families
+from fipop.operator.addresses.values import Blocker, Quota, Request, wanted_families
 from fipop.rancher.matching import (
     Guest,
     NoRange,
@@ -17,7 +17,7 @@ from fipop.rancher.matching import (
     is_on_network,
     would_be_chosen,
 )
-from fipop.state.cache import ClusterCache
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
 _NO_RANGE_MESSAGES = {
     NoRange.NO_MATCH: "serve it. Check harvesterClusterName and clusterSelector of the ranges",
@@ -32,17 +32,34 @@ ANY_ADDRESS = Request(static={}, families=(), policy=None)
 
 
 def choose_for_guest(cache: ClusterCache, guest: Guest, request: Request = ANY_ADDRESS) -> RangeChoice:
-    """Order the ranges for a guest and what its floating IP asks for, as they are filled now."""
+    """Order the ranges for a guest and what its floating IP asks for, as they are filled now.
+
+    For a guest that has as many addresses of a range as it can have, that range is full.
+    """
+    ranges = {each.name: each for each in cache.ranges.all() if not each.meta.deleting}
 
     def is_full(range_name: str) -> bool:
-        full = [
-            cache.allocations.ranges.is_full(range_name, family)
-            for family in _families(cache, range_name, request)
-        ]
-        return all(full) if request.policy is FamilyPolicy.PREFER_DUAL_STACK else any(full)
+        families = _families(cache, range_name, request)
+        free = [each for each in families if not cache.allocations.ranges.is_full(range_name, each)]
+        quota = read_quota(cache, ranges[range_name], guest.id)
+        room = min(len(free), quota.room) if quota is not None else len(free)
+        return room < (1 if request.policy is FamilyPolicy.PREFER_DUAL_STACK else len(families))
 
-    ranges = [each for each in cache.ranges.all() if not each.meta.deleting]
-    return choose_range(guest, ranges, is_full=is_full)
+    return choose_range(guest, [*ranges.values()], is_full=is_full)
+
+
+def read_quota(cache: ClusterCache, found: FloatingIPRange, guest_id: str) -> Quota | None:
+    """Return how many addresses of a range a guest can have, and which it has; None if there is no limit."""
+    if found.max_per_guest is None:
+        return None
+    reserved = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+    # What was merely found in the guest cluster was never held: it has no history.
+    had = (each for each in reserved if each.is_held or each.history)
+    return Quota(
+        limit=found.max_per_guest,
+        reserved=frozenset(each.name for each in had if each.range == found.name),
+        claimed=cache.allocations.open_claims(guest_id, found.name),
+    )
 
 
 def find_range(

@@ -104,28 +104,17 @@ def build_conditions(
     """
     others = allocations.ranges.conflicts(found.name)
     problem = allocations.ranges.problem_of(found.name)
+    verdict = Verdict.FALSE
     if problem is not None or usage is None:
         reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
-        ready = Condition(
-            type=ConditionType.READY,
-            verdict=Verdict.FALSE,
-            reason=reason,
-            message=describe_problem(found.name, problem) if problem is not None else "",
-        )
+        message = describe_problem(found.name, problem) if problem is not None else ""
     elif found.draining:
-        ready = Condition(
-            type=ConditionType.READY,
-            verdict=Verdict.FALSE,
-            reason="Draining",
-            message=f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.',
-        )
+        reason = "Draining"
+        message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
     else:
-        ready = Condition(
-            type=ConditionType.READY,
-            verdict=Verdict.TRUE,
-            reason="HarvesterNotFound" if unknown else "Ready",
-            message=" ".join(filter(None, (describe(found, allocations, usage), unknown))),
-        )
+        verdict, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
+        message = " ".join(filter(None, (describe(found, allocations, usage), unknown)))
+    ready = Condition(type=ConditionType.READY, verdict=verdict, reason=reason, message=message)
     conflict = Condition(
         type=ConditionType.CONFLICT,
         verdict=Verdict.TRUE if others else Verdict.FALSE,

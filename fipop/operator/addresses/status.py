@@ -27,6 +27,7 @@ PAUSED = Finding(
     reason="Paused",
     message=f"Reconciliation is paused by the annotation {names.ANNOTATION_PAUSED}. Remove it to continue.",
 )
+NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
 REMOVAL_PENDING = "RemovalPending"
 _RELEASES = (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY)
 SUMMARIZED = (ConditionType.ALLOCATED, ConditionType.GUEST_CONFIGURED, *_RELEASES)
@@ -84,15 +85,9 @@ def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Conditi
 
 def _about_guest(facts: Facts, addresses: tuple[str, ...]) -> list[Condition]:
     floating_ip, binding, observation = facts.floating_ip, facts.binding, facts.observation
-    if binding.blocker is not None:
-        finding = Finding(
-            verdict=Verdict.FALSE, reason=binding.blocker.reason, message=binding.blocker.message
-        )
-        return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
-    if not addresses:
-        finding = Finding(
-            verdict=Verdict.FALSE, reason="NoAddress", message="The FloatingIP has no address yet."
-        )
+    blocker = binding.blocker or (None if addresses else NO_ADDRESS)
+    if blocker is not None:
+        finding = Finding(verdict=Verdict.FALSE, reason=blocker.reason, message=blocker.message)
         return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
     paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
     if observation is None:
@@ -141,12 +136,7 @@ def _ready(conditions: Sequence[Condition]) -> Condition:
     for wanted in SUMMARIZED:
         for condition in conditions:
             if condition.type is wanted and not condition.is_true:
-                return Condition(
-                    type=ConditionType.READY,
-                    verdict=condition.verdict,
-                    reason=condition.reason,
-                    message=condition.message,
-                )
+                return replace(condition, type=ConditionType.READY)
     return Condition(type=ConditionType.READY, verdict=Verdict.TRUE, reason="Ready")
 
 

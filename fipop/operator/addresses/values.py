@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +16,12 @@ from fipop.state.observations import GuestObservation
 from fipop.texts import sentence
 
 BOTH = (Family.IPV4, Family.IPV6)
+
+FindCarriers = Callable[[Reservation, Iterable[str]], Awaitable[Mapping[str, str]]]
+"""Returns the guest clusters that use the address of a reservation, each with a sentence.
+
+It is also called with those whose floating IPs wait for the address.
+"""
 
 
 class SpecError(FipopError):
@@ -71,6 +77,11 @@ class Quota:
     """
     claimed: frozenset[str]
 
+    @property
+    def room(self) -> int:
+        """How many more addresses it can have."""
+        return self.limit - len(self.reserved | self.claimed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFacts:
@@ -84,7 +95,7 @@ class RangeFacts:
     """Why it assigns nothing to this guest cluster."""
     quota: Quota | None
     free: Mapping[Family, Address | Blocker]
-    """The address to claim next, or why there is none, of each wanted family."""
+    """The address to claim next, or why there is none, of each wanted family of which it does not hold all there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

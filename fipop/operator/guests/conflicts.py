@@ -8,7 +8,7 @@ twice (I1, I3). An owner whose guest carries its address is never in doubt: anyb
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from itertools import islice
 from fipop.api.models import Reservation
 from fipop.errors import AddressConflictError, GuestError
 from fipop.ipam.addresses import Address, format_address
-from fipop.operator.addresses.values import address_of
+from fipop.operator.addresses.values import FindCarriers, address_of
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.reach import MAX_CLAIMS, Reach
 from fipop.state.cache import ClusterCache
@@ -102,7 +102,7 @@ class AddressConflicts:
         ignored = found.ignored_claims if found is not None else frozenset()
         return not ignored.issuperset(self.claimants(reservation, but=floating_ip[0]))
 
-    def begin_check(self) -> Callable[[Reservation, Iterable[str]], Awaitable[dict[str, str]]]:
+    def begin_check(self) -> FindCarriers:
         """Begin a check of several addresses, for which each guest cluster is asked once."""
         return partial(self._find_carriers, self.inspector.asking_once())
 

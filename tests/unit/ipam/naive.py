@@ -10,6 +10,7 @@ from ipaddress import ip_address, ip_network
 from hypothesis import strategies as st
 
 from fipop.ipam.addresses import Address, Family
+from fipop.ipam.pool import Pool
 
 V4_BASE = int(ip_address("10.0.0.248"))
 V6_BASE = int(ip_address("2001:db8::"))
@@ -21,6 +22,11 @@ UNIVERSE = tuple(
     for family, base in ((Family.IPV4, V4_BASE), (Family.IPV6, V6_BASE))
     for offset in range(WIDTH)
 )
+
+
+def capacity_of(pool: Pool, family: Family | None = None) -> int:
+    """How many addresses can be assigned, of one family or of both."""
+    return sum(pool.addresses.of(each).count for each in Family if family in (None, each))
 
 
 def text_of(address: Address) -> str:

@@ -20,7 +20,15 @@ from fipop.ipam.addresses import Address, Family
 from fipop.ipam.allocator import AddressUser, Reason
 from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeAllocator
-from tests.unit.ipam.naive import UNIVERSE, NaiveAllocator, NaiveRange, NaiveUser, naive_pool, parts
+from tests.unit.ipam.naive import (
+    UNIVERSE,
+    NaiveAllocator,
+    NaiveRange,
+    NaiveUser,
+    capacity_of,
+    naive_pool,
+    parts,
+)
 
 START = datetime(2026, 8, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["amber", "birch", "cedar"])
@@ -70,7 +78,7 @@ class RangesMachine(RuleBasedStateMachine):
             )
         )
         enumerated = naive_pool(texts, exclude, skip_end_ips=skip, avoid_buggy_ips=avoid)
-        assert pool.capacity() == len(enumerated)
+        assert capacity_of(pool) == len(enumerated)
         self.naive.ranges[name] = NaiveRange(enumerated, created, descending, draining)
 
     @rule(name=NAMES)

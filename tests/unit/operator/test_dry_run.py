@@ -67,3 +67,18 @@ async def test_what_a_dry_run_shows_comes_true_and_nothing_is_written() -> None:
     await operator.start()
     assert addresses(shown) == addresses(operator.cache)
     assert reasons(shown) == reasons(operator.cache)
+
+
+async def test_the_last_address_goes_to_the_oldest_floating_ip_as_it_does_in_the_operator() -> None:
+    operator = SmallOperator(client=ListingClient)
+    operator.add_range(iprange="10.0.0.10", clusterSelector={"matchLabels": {}})
+    for guest_id in (A, B):
+        operator.add_guest(guest_id)
+    operator.ask(B)
+    operator.memory.pass_time(2.0)
+    operator.ask(A)
+    client: Any = operator.client
+    shown = await DryRun(client, operator.memory.now).run({})
+    await operator.start()
+    assert operator.held() == {"default.10.0.0.10": B}
+    assert addresses(shown) == addresses(operator.cache)

@@ -73,8 +73,20 @@ def test_a_new_address_is_claimed_before_the_old_one_is_given_up_and_the_old_one
 @pytest.mark.parametrize("wish", ["10.0.0.99", ""])
 def test_a_reservation_that_vanished_is_made_again_whatever_the_range_assigns(wish: str) -> None:
     where = range_facts(draining=True, restricted=Blocker(reason="RangeRestricted", message="no"))
-    (found,) = plan(facts_of(had("10.0.0.99", ipaddress=wish), where=where)).claims
+    facts = facts_of(had("10.0.0.99", ipaddress=wish), where=where)
+    (found,) = plan(facts).claims
     assert (format_address(found.claim.address), found.is_own) == ("10.0.0.99", True)
+    assert (found.claim.owner, found.claim.insists) == (facts.owner, True), "no other address will do"
+
+
+def test_of_two_families_the_one_whose_reservation_vanished_is_made_again() -> None:
+    for kept, lost in (("10.0.0.7", "fd00::7"), ("fd00::7", "10.0.0.7")):
+        assert claims(plan(facts_of(had("10.0.0.7", "fd00::7"), mine(kept)))) == [lost]
+
+
+def test_who_names_an_address_insists_on_it_and_who_is_served_any_address_does_not() -> None:
+    assert [each.claim.insists for each in plan(facts_of()).claims] == [False]
+    assert [each.claim.insists for each in plan(facts_of(floating_ip(ipaddress="10.0.0.9"))).claims] == [True]
 
 
 def test_a_vanished_reservation_is_made_again_where_it_was_before_the_request_is_read() -> None:
@@ -253,6 +265,9 @@ def test_what_the_predecessor_assigned_counts_as_had() -> None:
     assert claims(found) == ["10.0.0.9"], "it is claimed, whatever becomes of the rest"
     found = plan(facts_of(inherited, mine("10.0.0.9"), where=nothing, is_inherited=True))
     assert held(found) == ["10.0.0.9"]
+    second = floating_ip(ipaddress="fd00::9", **BOTH)
+    found = plan(facts_of(second, is_inherited=True))
+    assert claims(found) == ["fd00::9", "10.0.0.1"], "it comes before what is new"
 
 
 @pytest.mark.parametrize("is_taken", [True, False])
@@ -305,6 +320,8 @@ def test_the_guest_cluster_is_awaited_if_it_alone_tells_the_range() -> None:
     assert not plan(facts_of(where=blocker)).awaits_guest
     restricted = range_facts(restricted=blocker)
     assert plan(facts_of(where=restricted, is_guest_known=False)).awaits_guest
+    assert not plan(facts_of(where=range_facts(draining=True), is_guest_known=False)).awaits_guest
+    assert not plan(facts_of(is_guest_known=False)).awaits_guest
 
 
 # Rules that hold for all
