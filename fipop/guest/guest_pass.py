@@ -50,8 +50,7 @@ class GuestSessions:
         process behind.
         """
         limits = self._limits
-        notes = limits.memory.notes(task.guest_id)
-        run = PassRun(task=task, limits=limits, notes=notes, deep=deep, may_run_helm=may_run_helm)
+        run = PassRun(task=task, limits=limits, deep=deep, may_run_helm=may_run_helm)
         try:
             connection = await limits.connect(task.guest_id, task.kubeconfig)
             await run.first_session(connection)
@@ -78,14 +77,6 @@ class GuestSessions:
         connection = await self._limits.connect(guest_id, kubeconfig)
         async with self._limits.look(connection) as client:
             return bool((await client.list(NODES, label_selector=LABEL_MANAGED, metadata_only=True)).items)
-
-    def forget(self, guest_id: str) -> None:
-        """Drop what is remembered of a guest that is gone."""
-        self._limits.memory.forget(guest_id)
-
-    def forget_failures(self) -> None:
-        """Let helm try everywhere again at once."""
-        self._limits.memory.forget_failures()
 
     @property
     def charts(self) -> ChartCache:

@@ -11,7 +11,6 @@ from fipop.guest.helm.charts import Role
 from fipop.guest.helm.releases import ReleaseState
 from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.limits import GuestLimits
-from fipop.guest.memory import GuestNotes
 from fipop.guest.observed import ObservedState
 from fipop.guest.release_records import ReleaseRecords
 from fipop.guest.reports import GuestTask
@@ -45,7 +44,6 @@ class HelmTurn:
 
     task: GuestTask
     limits: GuestLimits
-    notes: GuestNotes
     target: HelmTarget
     observed: ObservedState
     missing: Mapping[Role, tuple[str, ...]]
@@ -86,11 +84,11 @@ class ReleaseAttempt:
 
     def rest_seconds(self) -> float:
         """Give how long the change rests from now on, after failures; 0: it may be tried."""
-        return self.turn.notes.rest_seconds(self.role, self.what)
+        return self.turn.task.memory.rest_seconds(self.role, self.what)
 
     async def make(self, change: Awaitable[None], *, least_seconds: float = 0.0) -> Outcome:
         """Make the change, and remember and tell how it ended; it rests for `least_seconds` after a success, too."""
-        notes, fields = self.turn.notes, {"cluster": self.turn.task.cluster_name, **self.fields}
+        notes, fields = self.turn.task.memory, {"cluster": self.turn.task.cluster_name, **self.fields}
         try:
             await change
         except FipopError as error:

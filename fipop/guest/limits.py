@@ -13,7 +13,6 @@ from fipop.errors import PassTimeoutError
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.kubeconfig import parse_kubeconfig
-from fipop.guest.memory import GuestMemory
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance, ByteBudget
@@ -24,7 +23,7 @@ _USUAL_KUBECONFIG = 16 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class GuestLimits:
-    """Programs, charts, memory and limits of the passes.
+    """Programs, charts and limits of the passes.
 
     `slots` bounds how many guests are talked to at once. A pass gives its slot back while helm runs; a session that
     takes longer than `brisk_seconds` moves over to one of `slow_slots`: guests that hang do not keep the slots from
@@ -37,7 +36,6 @@ class GuestLimits:
     helm: HelmRunner
     charts: ChartCache
     allow_loopback: bool
-    memory: GuestMemory = field(default_factory=GuestMemory)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     brisk_seconds: float = 0.5
     slow_slots: int = 256

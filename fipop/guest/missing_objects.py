@@ -8,7 +8,7 @@ from typing import Any
 
 from fipop.errors import ReleaseRecordError
 from fipop.guest.helm.releases import ReleaseState
-from fipop.guest.memory import Place
+from fipop.guest.release_memory import Place
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES, Resource
 from fipop.settings.yaml import YamlRefusedError, parse_yaml

@@ -13,7 +13,7 @@ from fipop.guest.configmap.plan import parse_config_map
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import SELECTOR, ReleaseRecord, ReleaseState, build_states, parse_record
 from fipop.guest.in_use import InUseAddresses, addresses_in, parse_ledger, parse_service
-from fipop.guest.memory import GuestNotes
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import (
     Ownership,
     ReleaseScope,
@@ -111,7 +111,7 @@ async def read_in_use(client: KubeReader) -> InUseAddresses:
 
 
 async def read_observed_state(
-    client: KubeReader, wanted: Sequence[WantedRelease], notes: GuestNotes, scope: ReleaseScope
+    client: KubeReader, wanted: Sequence[WantedRelease], notes: ReleaseMemory, scope: ReleaseScope
 ) -> ObservedState:
     """Read releases (metadata only) and workloads: three requests where nothing is missing or new."""
     (records, scope), listed = await asyncio.gather(
@@ -127,7 +127,9 @@ async def read_observed_state(
     return search.sum_up(client.server_now(), workloads, wanted)
 
 
-def look_again(observed: ObservedState, wanted: Sequence[WantedRelease], notes: GuestNotes) -> ObservedState:
+def look_again(
+    observed: ObservedState, wanted: Sequence[WantedRelease], notes: ReleaseMemory
+) -> ObservedState:
     """Give the observed state with what helm told since, without a request."""
     search = _ReleaseSearch(notes=notes, states=_describe(observed.states, notes), scope=observed.scope)
     return search.sum_up(observed.now, observed.workloads, wanted)
@@ -144,7 +146,7 @@ class _Unknown:
 class _ReleaseSearch:
     """Finds for each role the release that serves it, or what stands in the way of one."""
 
-    notes: GuestNotes
+    notes: ReleaseMemory
     states: Mapping[tuple[str, str], ReleaseState]
     scope: ReleaseScope
 
@@ -222,7 +224,7 @@ async def _read_records(client: KubeReader, scope: ReleaseScope) -> tuple[list[R
 
 
 def _describe(
-    states: Mapping[tuple[str, str], ReleaseState], notes: GuestNotes
+    states: Mapping[tuple[str, str], ReleaseState], notes: ReleaseMemory
 ) -> dict[tuple[str, str], ReleaseState]:
     """Add what helm told of releases."""
     return {

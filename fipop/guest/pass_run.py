@@ -17,10 +17,10 @@ from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.helm_turn import HelmTurn, Outcome
 from fipop.guest.limits import GuestLimits
-from fipop.guest.memory import GuestNotes, Place
 from fipop.guest.missing_objects import find_missing
 from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state, read_restarts
 from fipop.guest.release_inspection import Inspector
+from fipop.guest.release_memory import Place
 from fipop.guest.release_ownership import build_scope
 from fipop.guest.release_work import ReleaseWork
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
@@ -41,7 +41,6 @@ class PassRun:
 
     task: GuestTask
     limits: GuestLimits
-    notes: GuestNotes
     deep: bool
     may_run_helm: bool
     awaits_helm: bool = False
@@ -129,7 +128,6 @@ class PassRun:
         turn = HelmTurn(
             task=self.task,
             limits=self.limits,
-            notes=self.notes,
             target=target,
             observed=self.observed,
             missing=self.missing,
@@ -186,9 +184,9 @@ class PassRun:
                     one,
                     observed,
                     self.outcomes.get(one.role),
-                    self.notes.failure(one.role),
+                    self.task.memory.failure(one.role),
                     gate=self.task.gate,
-                    failed_runs=self.notes.failed_runs(one.role),
+                    failed_runs=self.task.memory.failed_runs(one.role),
                 )
                 for one in self.wanted
             )
@@ -223,7 +221,7 @@ class PassRun:
     async def _read_observed_state(self, client: KubeClient) -> None:
         try:
             scope = build_scope(self.task.settings, self.task.reported)
-            self.observed = await read_observed_state(client, self.wanted, self.notes, scope)
+            self.observed = await read_observed_state(client, self.wanted, self.task.memory, scope)
         except ApiError as error:
             # The addresses are written all the same; nothing is installed by what is not known.
             self.observed = None
@@ -232,13 +230,13 @@ class PassRun:
     async def _find_missing(self, client: KubeClient, observed: ObservedState) -> None:
         """Look for deleted objects of the releases; of which objects those are, helm may have to be asked first."""
         for role, state in observed.managed.items():
-            suspicious = not observed.workloads_of(role) or role in self.notes.lacking
+            suspicious = not observed.workloads_of(role) or role in self.task.memory.lacking
             if state.latest.status is not Status.DEPLOYED or not (self.deep or suspicious):
                 continue
-            inspection = self.notes.inspection(state.latest)
+            inspection = self.task.memory.inspection(state.latest)
             if inspection is not None and inspection.objects is not None:
                 await self._compare(client, role, inspection.objects)
-            elif inspection is None or not self.notes.is_resting(inspection):
+            elif inspection is None or not self.task.memory.is_resting(inspection):
                 self.unlisted[role] = state
             else:
                 self.note(inspection.error)
@@ -250,9 +248,9 @@ class PassRun:
             self.note(error)
             return
         if self.missing[role]:
-            self.notes.lacking.add(role)  # then every pass looks for them, until they are there
+            self.task.memory.lacking.add(role)  # then every pass looks for them, until they are there
         else:
-            self.notes.lacking.discard(role)
+            self.task.memory.lacking.discard(role)
 
     def _session(self, connection: Connection) -> AbstractAsyncContextManager[KubeClient]:
         return self.limits.session(connection, self._count, allowance=self.allowance)

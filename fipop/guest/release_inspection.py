@@ -15,9 +15,9 @@ from fipop.errors import HelmError, ReleaseRecordError
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import ReleaseState
 from fipop.guest.helm_turn import HelmTurn
-from fipop.guest.memory import Place
 from fipop.guest.missing_objects import parse_manifest
 from fipop.guest.observed import ObservedState, look_again
+from fipop.guest.release_memory import Place
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Inspector:
 
         One that helm cannot tell about is a problem of its role.
         """
-        observed, notes = self.turn.observed, self.turn.notes
+        observed, notes = self.turn.observed, self.turn.task.memory
         while observed.unknown:
             role, state = next(iter(observed.unknown.items()))
             inspection = notes.inspect(state.latest)
@@ -50,12 +50,12 @@ class Inspector:
         """Give the objects of these releases, by role. Raises ReleaseRecordError where one cannot be told."""
         found = {}
         for role, state in states.items():
-            inspection = self.turn.notes.inspect(state.latest)
+            inspection = self.turn.task.memory.inspect(state.latest)
             if inspection.objects is None:
                 try:
                     inspection.objects = await self._ask_for_objects(state)
                 except ReleaseRecordError as error:
-                    self.turn.notes.note_silence(inspection, error)
+                    self.turn.task.memory.note_silence(inspection, error)
                     raise
             found[role] = inspection.objects
         return found

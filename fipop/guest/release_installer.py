@@ -64,7 +64,7 @@ class ReleaseInstaller:
 
     def _rest_without_chart(self, wanted: WantedRelease, error: ChartError | None) -> float:
         # As for helm: a source that is away for days is not asked for by every guest all the time.
-        notes = self.turn.notes
+        notes = self.turn.task.memory
         return notes.rest_seconds(wanted.role, "") or notes.note_failure(wanted.role, "", error)
 
     def _decide(
@@ -89,7 +89,7 @@ class ReleaseInstaller:
             return Decision(action=Action.MEND if gate.mend else Action.DRIFT, digest=decision.digest)
         if decision.action in (Action.NOTHING, Action.DRIFT):
             # What failed once is no longer tried.
-            self.turn.notes.note_success(wanted.role)
+            self.turn.task.memory.note_success(wanted.role)
         return decision
 
     def _drift(self, decision: Decision, wanted: WantedRelease, chart: CachedChart | None) -> str:

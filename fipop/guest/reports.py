@@ -18,6 +18,7 @@ from fipop.guest.configmap.keys import Contradiction, WantedAddress
 from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
 from fipop.guest.release_gate import ReleaseGate
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.workloads import Readiness
 from fipop.metrics.samples import GuestEvent
 from fipop.settings.options import Settings
@@ -36,6 +37,7 @@ class GuestTask:
     `settings` have the charts and values of the gate's aim. `on_helm` hears when helm begins to change a release.
     `leaving`: it is looked for releases of ours, as it is to have none; `may_remove`: they are uninstalled.
     `reported`: the releases that the status of its floating IPs names, as (namespace, name).
+    `memory`: what is remembered about its releases between passes; a pass adds to it.
     """
 
     guest_id: str
@@ -52,6 +54,7 @@ class GuestTask:
     leaving: bool = False
     may_remove: bool = False
     reported: frozenset[tuple[str, str]] = frozenset()
+    memory: ReleaseMemory = field(default_factory=ReleaseMemory, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from random import SystemRandom
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.helm.chart_access import ChartAccessReader
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.runner import HelmRunner, find_helm
 from fipop.guest.helm.work_folder import sweep
@@ -27,7 +28,6 @@ from fipop.metrics.server import MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.estate import Estate
-from fipop.operator.guests.chart_access import ChartAccessReader
 from fipop.operator.memory_limit import HelmConcurrency
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor

@@ -68,6 +68,7 @@ def build_rollout(
     """Build what leads rollouts in one term."""
     return RolloutController(
         store=RolloutStore(client=estate.client, namespace=estate.namespace),
+        guests=guests,
         sessions=estate.sessions,
         settings=lambda: estate.configuration.settings,
         surroundings=RolloutParts(
@@ -96,4 +97,5 @@ def build_departures(estate: Estate, *, guests: GuestDirectory, notices: Notices
         recorded=find_records,
         confirmed=notices.confirmed_removals,
         tell=notices.tell_mass_removal,
+        state=guests.state,
     )

@@ -20,12 +20,12 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.addresses.values import is_settled, read_addresses
-from fipop.operator.guests.discovery import WaitingGuests
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.rancher.objects import ManagementCluster, NamespaceInfo, ProvisioningCluster
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Priority
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.guests import GuestDirectory
 
 FEW_WAITING = 8
 STAND_BACK_SECONDS = 0.1
@@ -40,12 +40,12 @@ FAILED_CLAIM_SECONDS = 5.0
 class Router:
     """Puts keys into the queues.
 
-    `waiting` are the floating IPs that lack an address, `waiting_guests` the guests that lack something of others.
+    `waiting` are the floating IPs that lack an address.
     """
 
     cache: ClusterCache
     queues: WorkQueues
-    waiting_guests: WaitingGuests
+    guests: GuestDirectory
     waiting: dict[tuple[str, str], FloatingIP] = field(default_factory=dict)
 
     def route(self, resource: Resource, change: Change[Any]) -> None:
@@ -177,7 +177,7 @@ class Router:
         for floating_ip in self.cache.floating_ips_of_range(change.latest.name):
             self.add_floating_ip(floating_ip.meta.key)
         self.wake_waiting()
-        for guest_id in sorted(self.waiting_guests.unserved):
+        for guest_id in self.guests.unserved():
             self.queues.objects.add(Key(Kind.GUEST, "", guest_id))
 
     def _floating_ip_changed(self, change: Change[FloatingIP]) -> None:
@@ -221,7 +221,7 @@ class Router:
         if any(side is not None and side.is_harvester for side in (change.old, change.new)):
             for each in self.cache.ranges.all():
                 self._add_range(each.name)  # whether its Harvester cluster is in Rancher
-        for guest_id in self.waiting_guests.waiting_for(change.latest.name):
+        for guest_id in self.guests.waiting_for(change.latest.name):
             self._guest_changed(guest_id)
 
     def _namespace_changed(self, change: Change[NamespaceInfo]) -> None:

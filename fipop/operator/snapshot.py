@@ -92,12 +92,13 @@ def _sample_ranges(cache: ClusterCache, term: LeaderTerm | None) -> Iterator[Ran
 
 
 def _sample_guests(term: LeaderTerm) -> Iterator[GuestSample]:
-    for guest in term.guests.all():
-        observation = term.guests.observation(guest.id)
+    for _, state in term.guests.states():
+        if state.guest is None:
+            continue
         yield GuestSample(
-            guest=guest.id,
-            cluster=guest.cluster_name,
-            harvester_cluster=guest.harvester_cluster_name or "",
-            reachable=observation.reachable if observation is not None else None,
-            last_pass=term.pass_controller.last_pass_at(guest.id),
+            guest=state.guest.id,
+            cluster=state.guest.cluster_name,
+            harvester_cluster=state.guest.harvester_cluster_name or "",
+            reachable=state.observation.reachable if state.observation is not None else None,
+            last_pass=state.schedule.finished_at if state.schedule is not None else None,
         )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from itertools import islice
-from random import SystemRandom
 from typing import Any
 
 from fipop.api.conditions import format_time
@@ -30,13 +28,14 @@ from fipop.operator.adoption import Adoption
 from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
 from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
+from fipop.operator.guests.discovery import GuestReconciler
 from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.pass_triggers import PassTriggers
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
 from fipop.operator.guests.unowned import UnownedAddresses
+from fipop.operator.guests.write_permits import WritePermits
 from fipop.operator.notices import Notices
 from fipop.operator.queues import Concurrency, Key, Kind, WorkQueues
 from fipop.operator.rollout_parts import build_departures, build_rollout
@@ -47,7 +46,7 @@ from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
 from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestDirectory
+from fipop.state.guests import GuestDirectory, GuestState
 
 logger = logging.getLogger(__name__)
 
@@ -66,11 +65,10 @@ class LeaderTerm:
         self.queues = queues
         self.cache = estate.cache
         self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
-        self.guests = GuestDirectory(cache=self.cache, client=estate.client)
+        self.guests = GuestDirectory(cache=self.cache, client=estate.client, on_drop=self._forget_metrics)
         self.reach = Reach(cache=self.cache, guests=self.guests)
         self.gate = AllocationGate(self.reach.could_serve)
-        self.waiting_guests = WaitingGuests()
-        self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
+        self.router = Router(cache=self.cache, queues=queues, guests=self.guests)
         self.notices = Notices(
             cache=self.cache,
             guests=self.guests,
@@ -130,32 +128,26 @@ class LeaderTerm:
             cache=self.cache,
             guests=self.guests,
             events=estate.events,
-            now=client.server_now,
             creates=lambda: estate.configuration.settings.may_create_floating_ips,
             learned=self._guest_learned,
-            lost=self._guest_lost,
-            waiting=self.waiting_guests,
         )
 
     def _build_pass_controller(self, estate: Estate) -> PassController:
         return PassController(
-            client=estate.client,
-            cache=self.cache,
             guests=self.guests,
-            inspector=self.inspector,
             sessions=estate.sessions,
             metrics=estate.metrics,
             settings=lambda: estate.configuration.settings,
-            leads=lambda: estate.elector.still_leading_for(GUEST_WRITE_SECONDS),
-            reservation_store=self.reservation_store,
-            gate=self.gate,
-            conflicts=self.conflicts,
+            permits=WritePermits(
+                cache=self.cache,
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                conflicts=self.conflicts,
+                leads=lambda: estate.elector.still_leading_for(GUEST_WRITE_SECONDS),
+            ),
             requests=self.router,
             rollout=self.rollout,
             departures=self.departures,
-            now=estate.client.server_now,
-            monotonic=time.monotonic,
-            random=SystemRandom(),
         )
 
     def _build_addresses(self, estate: Estate) -> None:
@@ -321,6 +313,7 @@ class LeaderTerm:
             guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
             # Its own round is too late for a guest: it may be back by then, and would count as one that was looked at.
             if not self.guests.exists(guest_id):
+                self.guests.drop(guest_id)
                 self.scan.forget(guest_id)
         self.router.route(resource, change)
 
@@ -338,8 +331,7 @@ class LeaderTerm:
     def _gate_opened(self) -> None:
         """Go on with what waited for the look at the guests, or at some of them."""
         self.router.wake_waiting()
-        for guest_id in self.pass_controller.held_up():
-            self.router.add_pass(guest_id)
+        self.pass_controller.resume_held_up()
         if self.gate.looked:
             self.first_rounds.enqueue_settled()
 
@@ -357,7 +349,6 @@ class LeaderTerm:
         """Whether Rancher made a guest's machines in this term: they carry nothing yet. Imported ones may be older."""
         return not guest.imported and self._began is not None and guest.created > self._began
 
-    def _guest_lost(self, guest: Guest) -> None:
-        self._estate.metrics.forget_guest(guest.cluster_name)
-        self.rollout.sightings.forget(guest.id)
-        self.pass_controller.forget(guest.id)
+    def _forget_metrics(self, state: GuestState) -> None:
+        if state.guest is not None:
+            self._estate.metrics.forget_guest(state.guest.cluster_name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,8 +14,8 @@ from fipop.errors import ApiForbiddenError, FipopError
 from fipop.guest.helm.charts import WantedRelease, wanted_releases
 from fipop.guest.in_use import addresses_in, parse_service
 from fipop.guest.kubeconfig import parse_kubeconfig
-from fipop.guest.memory import GuestNotes
 from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import build_scope
 from fipop.guest.report_building import sum_up_release
 from fipop.guest.workloads import Workload, judge_readiness, of_release
@@ -78,7 +77,7 @@ async def read_guest(
     step = "kubeconfig"
     statuses = (each.status.guest for each in snapshot.cache.floating_ips_of(guest_id))
     reported = {(one.namespace, one.name) for each in statuses if each is not None for one in each.releases}
-    settings, notes = snapshot.installation.settings, GuestNotes(time.monotonic)
+    settings, notes = snapshot.installation.settings, ReleaseMemory()
     wanted = wanted_releases(settings)
     try:
         guest = _connect(await _read_kubeconfig(client, snapshot, guest_id), guest_id, allow_loopback)

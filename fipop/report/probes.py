@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from fipop.errors import ApiForbiddenError, ChartError
-from fipop.guest.helm.chart_access import ChartAccessError
+from fipop.guest.helm.chart_access import ChartAccessError, ChartAccessReader
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import wanted_releases
 from fipop.guest.helm.runner import HelmRunner
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
-from fipop.operator.guests.chart_access import ChartAccessReader
 from fipop.rancher.objects import CREDENTIAL_NAMESPACE
 from fipop.report.findings import BIND_VIEWER, Finding, Section, Severity, Subject, point
 from fipop.report.snapshot import ClusterSnapshot

@@ -1,16 +1,17 @@
-"""What is known of the guests: their links as resolved last, and what the last pass over each found."""
+"""Everything that is remembered about guest clusters: one record for each."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.kube.client import KubeClient
 from fipop.rancher.discovery import (
     Discovery,
     Links,
-    Waiting,
+    NotAGuest,
     choose_cluster,
     discover_guest,
     glimpse_guest,
@@ -20,6 +21,7 @@ from fipop.rancher.link_reader import LinkReader
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.state.cache import ClusterCache
+from fipop.state.guest_health import GuestHealth
 from fipop.state.observations import GuestObservation
 
 RESOLVE_ATTEMPTS = 3
@@ -35,22 +37,106 @@ async def _cannot_tell(_guest: Guest) -> bool:
 
 
 @dataclass(slots=True)
+class PassSchedule:
+    """When passes over a guest cluster are due."""
+
+    deep_at: float
+    """When its releases were last checked for deleted objects, in monotonic seconds."""
+    failures: int = 0
+    """How many passes failed in a row."""
+    finished_at: float | None = None
+    """The Unix time of the last whole pass; None before it."""
+
+
+@dataclass(slots=True)
+class ReleaseRemoval:
+    """What is known about the removal of the releases of a guest cluster that was opted out."""
+
+    was_asked: bool = False
+    """Whether a pass of this process tried to find out whether it has releases of ours."""
+    has_ours: bool | None = None
+    """Whether it has; None while that is unknown."""
+    is_under_way: bool = False
+    """Whether its releases may be uninstalled now."""
+    is_confirmed: bool = False
+    """Whether an admin confirmed the removal from so many guest clusters that this is one of."""
+
+
+@dataclass(slots=True)
+class GuestState:
+    """All that this process remembers about one guest cluster.
+
+    A reconciliation that is under way keeps the record that it began with. If the guest cluster is dropped meanwhile,
+    what is written there goes with it.
+    """
+
+    guest: Guest | None = None
+    """The guest cluster as its links were resolved last; None before that."""
+    is_resolved: bool = False
+    """Whether all links were resolved, those to its Harvester cluster and network too. If not, passes can serve it."""
+    announced: Guest | None = None
+    """The guest cluster as it was when its floating IPs and passes were enqueued for it last."""
+    missing: str | None = None
+    """The name of the object that is missing to resolve its links; "" if the name is not known."""
+    failed_lookups: int = 0
+    is_unserved: bool = False
+    """Whether no range is meant for it: a changed range may be."""
+    observation: GuestObservation | None = None
+    """What the last pass found; None before the first one."""
+    schedule: PassSchedule | None = None
+    """None while it needs no passes."""
+    is_held_up: bool = False
+    """Whether it was not written because other guest clusters had not answered yet."""
+    release_memory: ReleaseMemory = field(default_factory=ReleaseMemory)
+    removal: ReleaseRemoval = field(default_factory=ReleaseRemoval)
+    health: GuestHealth | None = None
+    """How its releases stand in a rollout; None before a pass of this process."""
+    is_dropped: bool = False
+
+
+@dataclass(slots=True)
 class GuestDirectory:
-    """Guests by id, which is also the namespace of their floating IPs.
+    """The records of guest clusters by id, which is also the namespace of their floating IPs.
 
     `is_harvester` asks an imported cluster of a kind that Rancher does not know: True also where that cannot be told.
+    `on_drop` is called with the record of each guest cluster that is dropped.
     """
 
     cache: ClusterCache
     client: KubeClient
     is_harvester: Callable[[Guest], Awaitable[bool]] = _cannot_tell
+    on_drop: Callable[[GuestState], None] = lambda _state: None
     _reader: LinkReader = field(init=False)
-    _known: dict[str, Guest] = field(default_factory=dict)
-    _partly_known: dict[str, Guest] = field(default_factory=dict)
-    _observations: dict[str, GuestObservation] = field(default_factory=dict)
+    _states: dict[str, GuestState] = field(default_factory=dict)
+    under_way: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The guest clusters that a pass goes on over, and the addresses that it may be about to write.
+
+    These outlive a dropped record: the pass goes on all the same.
+    """
 
     def __post_init__(self) -> None:
         self._reader = LinkReader(self.client)
+
+    def state(self, guest_id: str) -> GuestState:
+        """Return the record of a guest cluster; of one that does not exist, a new one that nothing keeps."""
+        state = self._states.get(guest_id)
+        if state is None:
+            state = GuestState()
+            if self.exists(guest_id):
+                self._states[guest_id] = state
+        return state
+
+    def states(self) -> Iterator[tuple[str, GuestState]]:
+        """Yield the records of all guest clusters with their ids, by id."""
+        for guest_id in sorted(self._states):
+            yield guest_id, self._states[guest_id]
+
+    def drop(self, guest_id: str) -> None:
+        """Forget a guest cluster. If it comes back under this id, it counts as new."""
+        state = self._states.pop(guest_id, None)
+        if state is not None:
+            state.is_dropped = True
+            self.on_drop(state)
 
     async def discover(self, guest_id: str) -> Discovery | None:
         """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).
@@ -62,8 +148,7 @@ class GuestDirectory:
         for _ in range(RESOLVE_ATTEMPTS):
             links = self._links(guest_id)
             if links is None:
-                self._known.pop(guest_id, None)
-                self._partly_known.pop(guest_id, None)
+                self.drop(guest_id)
                 return None
             found = await discover_guest(self._reader, links)
             if links.is_unknown_kind and isinstance(found, Guest) and not self._was_served(guest_id):
@@ -94,7 +179,7 @@ class GuestDirectory:
             management=management,
             namespace=self.cache.namespaces.get("", guest_id),
             find_management=self._management,
-            known=self._known.get(guest_id),
+            known=self.known(guest_id) if self.is_resolved(guest_id) else None,
             is_unknown_kind=self._is_unknown_kind(cluster, management),
         )
 
@@ -110,54 +195,45 @@ class GuestDirectory:
     def _was_served(self, guest_id: str) -> bool:
         """Whether passes were made over a guest, by this process or a former one."""
         floating_ips = self.cache.floating_ips_of(guest_id)
-        return guest_id in self._known or any(each.status.guest is not None for each in floating_ips)
+        return self.is_resolved(guest_id) or any(each.status.guest is not None for each in floating_ips)
 
     def _management(self, name: str) -> ManagementCluster | None:
         return self.cache.management.get("", name)
 
     def _note(self, guest_id: str, found: Discovery) -> None:
+        if isinstance(found, NotAGuest):
+            self.drop(guest_id)
+            return
+        state = self.state(guest_id)
         if isinstance(found, Guest):
-            self._known[guest_id] = found
-        self._partly_known.pop(guest_id, None)
-        if isinstance(found, Waiting) and found.guest is not None:
-            self._partly_known[guest_id] = found.guest
+            state.guest, state.is_resolved = found, True
+        elif found.guest is not None or not state.is_resolved:
+            state.guest, state.is_resolved = found.guest, False
 
     def known(self, guest_id: str) -> Guest | None:
-        """Give a guest as its links were resolved last; None where they never were.
+        """Return a guest cluster as its links were resolved last; None if they never were.
 
         One whose network cannot be found out is known as well: passes can serve it all the same.
         """
-        return self._known.get(guest_id) or self._partly_known.get(guest_id)
+        state = self._states.get(guest_id)
+        return state.guest if state is not None else None
 
     def is_resolved(self, guest_id: str) -> bool:
         """Whether all links of a guest were resolved once, those to its Harvester cluster and network too."""
-        return guest_id in self._known
+        state = self._states.get(guest_id)
+        return state is not None and state.is_resolved
 
     def all(self) -> tuple[Guest, ...]:
-        """Give all known guests, by id."""
-        known = self._partly_known | self._known
-        return tuple(known[guest_id] for guest_id in sorted(known))
+        """Return all known guest clusters, by id."""
+        return tuple(state.guest for _, state in self.states() if state.guest is not None)
 
-    def observation(self, guest_id: str) -> GuestObservation | None:
-        """Give what the last pass found; None before the first pass of this process."""
-        return self._observations.get(guest_id)
+    def unserved(self) -> list[str]:
+        """Return the guest clusters that no range is meant for, by id."""
+        return [guest_id for guest_id, state in self.states() if state.is_unserved]
 
-    def observe(self, guest_id: str, observation: GuestObservation) -> bool:
-        """Note what a pass found; whether that is anything new."""
-        if self._observations.get(guest_id) == observation:
-            return False
-        self._observations[guest_id] = observation
-        return True
-
-    def forget_observation(self, guest_id: str) -> None:
-        """Forget what the last pass found of a guest that no pass is made over any more."""
-        self._observations.pop(guest_id, None)
-
-    def forget(self, guest_id: str) -> None:
-        """Forget a guest that is gone."""
-        self._known.pop(guest_id, None)
-        self._partly_known.pop(guest_id, None)
-        self._observations.pop(guest_id, None)
+    def waiting_for(self, name: str) -> list[str]:
+        """Return the guest clusters that wait for an object of that name, which is none of their own, by id."""
+        return [guest_id for guest_id, state in self.states() if state.missing == name]
 
     def exists(self, guest_id: str) -> bool:
         """Whether a cluster object of a guest is left: then it may still run, with its addresses."""

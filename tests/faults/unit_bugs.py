@@ -340,7 +340,7 @@ UNIT_BUGS = (
         Edit(
             scope="Departures.may_remove",
             before="self.is_leaving(each)",
-            after="self.is_leaving(each) and self._has_ours.get(each.id, True)",
+            after="self.is_leaving(each) and self.state(each.id).removal.has_ours",
         ),
         "unit/operator/guests/test_departures.py",
         "test_a_guest_that_was_never_reached_counts_as_one_that_loses_something",
@@ -379,5 +379,23 @@ UNIT_BUGS = (
         ),
         "unit/operator/guests/test_departures.py",
         "test_guests_whose_opting_out_is_still_to_be_recorded_count_and_lose_nothing",
+    ),
+    _unit_bug(
+        "guest-kept",
+        "what is remembered about a guest cluster stays when it is gone",
+        Edit(
+            scope="GuestDirectory.drop",
+            before="self._states.pop(guest_id, None)",
+            after="self._states.get(guest_id)",
+        ),
+        "scenarios/test_nothing_grows.py",
+        "test_no_collection_grows_in_1500_passes_over_300_guest_clusters",
+    ),
+    _unit_bug(
+        "counted-when-gone",
+        "a pass that ends after its guest cluster is gone counts in the metrics of that guest cluster",
+        Edit(scope="PassController._count", before="not visit.state.is_dropped", after="True"),
+        "scenarios/test_nothing_grows.py",
+        "test_no_collection_grows_in_1500_passes_over_300_guest_clusters",
     ),
 )

@@ -26,6 +26,8 @@ from fipop.operator.rollout.progress import RolloutState, parse_state, render_st
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
 from fipop.settings.options import DEFAULTS, Settings, parse_settings, settings_data
+from fipop.state.cache import ClusterCache
+from tests.harness.every_guest import EveryGuest
 
 STEP_SECONDS = 4.0
 HELM_SECONDS = 2.0
@@ -130,9 +132,6 @@ class FakeSessions:
     def __init__(self) -> None:
         self.charts = FakeCharts()
 
-    def forget_failures(self) -> None:
-        pass
-
 
 class World:
     """A fleet, its clock, and one leader after another. `touched`: which guest got which target, in order."""
@@ -166,6 +165,7 @@ class World:
         """Have another leader, which knows what is written and nothing else."""
         self.leader = RolloutController(
             store=self.store,  # type: ignore[arg-type]
+            guests=EveryGuest(cache=ClusterCache(), client=None),  # type: ignore[arg-type]
             sessions=self.sessions,  # type: ignore[arg-type]
             settings=lambda: self.settings,
             surroundings=self,
@@ -257,10 +257,10 @@ class World:
         gate = self.leader.gate(link)
         guest.due_at = self.now + min(PASS_SECONDS, gate.recheck_seconds or PASS_SECONDS)
         if not (guest.reachable and self.network):
-            self.leader.note(name, None)
+            self.leader.note(self.leader.guests.state(name), None)
             return
         self._work(name, guest, gate)
-        self.leader.note(name, self._report(name, guest, gate))
+        self.leader.note(self.leader.guests.state(name), self._report(name, guest, gate))
 
     def _work(self, name: str, guest: FakeGuest, gate: ReleaseGate) -> None:
         if gate.going_back is not None:
@@ -282,7 +282,7 @@ class World:
                 continue
             if gate.in_turn and role is Role.CLOUD_PROVIDER and not self._is_ready(guest):
                 return
-            self.leader.note_helm(name)
+            self.leader.note_helm(self.leader.guests.state(name))
             self.touched.append((name, aim))
             guest.helm_until = self.now + HELM_SECONDS
             if self.bad.get(aim) == "refused":

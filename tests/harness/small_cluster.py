@@ -7,10 +7,18 @@ from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import format_time
-from fipop.errors import ApiUnreachableError, FipopError
+from fipop.deadlines import GUEST_SESSION_SECONDS
+from fipop.errors import ApiUnreachableError, FipopError, PassTimeoutError
 from fipop.guest.helm.charts import Role
 from fipop.guest.in_use import InUseAddresses, addresses_in
-from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
+from fipop.guest.reports import (
+    ConfigMapOutcome,
+    ConfigMapReport,
+    EventResult,
+    GuestTask,
+    PassReport,
+    ReleaseReport,
+)
 from fipop.guest.workloads import Readiness
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -23,6 +31,7 @@ from fipop.kube.resources import (
     SECRETS,
     Resource,
 )
+from fipop.metrics.samples import GuestEvent
 from tests.harness.memory import Json, Memory
 from tests.harness.objects import build_reservation
 from tests.harness.stored import is_held
@@ -33,9 +42,10 @@ WORKSPACE = "fleet-default"
 class Guests:
     """What the guests carry, each by its id; those that are `silent` cannot be asked.
 
-    One of `slow` takes so many seconds to tell. A pass writes what the ledger grants to the ConfigMap, where it may. It
-    installs the `releases` of a guest that is opted in, and uninstalls those of one that is left, if its task says so.
-    `looks` are the guests that were asked, in their order.
+    One of `slow` takes so many seconds to tell. A pass over one of `hanging` ends without an answer. Each other pass
+    writes what the ledger grants to the ConfigMap, if it is permitted. It installs the `releases` of a guest that is
+    opted in, and uninstalls those of one that is left, if its task says so. `looks` are the guests that were asked, in
+    their order.
     """
 
     def __init__(self) -> None:
@@ -43,6 +53,7 @@ class Guests:
         self.services: dict[str, str] = {}
         self.silent: set[str] = set()
         self.slow: dict[str, float] = {}
+        self.hanging: set[str] = set()
         self.harvesters: set[str] = set()
         self.releases: dict[str, set[tuple[str, str]]] = {}
         self.looks: list[str] = []
@@ -68,6 +79,11 @@ class Guests:
         return addresses_in([config_map], [service])
 
     async def run_pass(self, task: GuestTask, **_: object) -> PassReport:
+        if task.guest_id in self.hanging:
+            await asyncio.sleep(GUEST_SESSION_SECONDS)
+            report = _unanswered(task.guest_id)
+            task.memory.note_failure(Role.KUBE_VIP, "digest", report.error)
+            return report
         error: FipopError | None = None
         outcome = ConfigMapOutcome.WITHHELD
         try:
@@ -96,8 +112,20 @@ class Guests:
             retry_after_seconds=None,
         )
 
-    def forget(self, guest_id: str) -> None:
-        """Nothing is kept for a guest that is gone."""
+
+def _unanswered(guest_id: str) -> PassReport:
+    return PassReport(
+        guest_id=guest_id,
+        reachable=False,
+        error=PassTimeoutError(seconds=GUEST_SESSION_SECONDS),
+        config_map=ConfigMapReport(),
+        releases=(),
+        harvester_parked=None,
+        events=(EventResult(event=GuestEvent.API_CONNECTION, success=False),),
+        requests=1,
+        writes=0,
+        retry_after_seconds=None,
+    )
 
 
 def _release(role: Role) -> ReleaseReport:

@@ -10,16 +10,18 @@ import base64
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from yarl import URL
 
 from fipop.api.names import parse_go_bool
-from fipop.errors import FipopError
+from fipop.errors import ApiError, ApiForbiddenError, FipopError
 from fipop.guest.helm.charts import ChartSource
-from fipop.jsons import JsonView, as_mapping, as_text
+from fipop.jsons import Json, JsonView, as_mapping, as_text
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import CONFIG_MAPS, SECRETS, Resource
 
 _LONGEST = 16 * 1024
 _LONGEST_AUTHORITY = 512 * 1024
@@ -106,6 +108,37 @@ def _decode(name: str, data: Mapping[str, object], key: str) -> str:
     if len(text) > _LONGEST or not text.isprintable():
         raise ChartAccessError(f"Secret {name}: {key} must have at most {_LONGEST} printable characters")
     return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartAccessReader:
+    """Reads the access that the options name, at each fetch: a change takes effect at the next one.
+
+    The objects are in the operator's own namespace.
+    """
+
+    client: KubeClient
+    namespace: str
+
+    async def read(self, source: ChartSource) -> ChartAccess:
+        """Read the access to a source. Raises ChartAccessError."""
+        access = ChartAccess()
+        if source.secret:
+            secret = await self._get(SECRETS, source.secret, "the chart's value settings.kubevipChartSecret")
+            access = parse_credential(f"{self.namespace}/{source.secret}", secret, source.secret_host)
+        if source.ca:
+            config_map = await self._get(CONFIG_MAPS, source.ca, "the chart's value settings.kubevipChartCA")
+            access = replace(access, authority=parse_authority(f"{self.namespace}/{source.ca}", config_map))
+        return access
+
+    async def _get(self, resource: Resource, name: str, grant: str) -> Json | None:
+        try:
+            return await self.client.get(resource, name, namespace=self.namespace)
+        except ApiForbiddenError:
+            what = f"{resource.kind} {self.namespace}/{name}"
+            raise ChartAccessError(f"fipop cannot read {what}. Set {grant} to allow it") from None
+        except ApiError as error:
+            raise ChartAccessError(str(error)) from error
 
 
 def write_registry_config(folder: Path, ref: str, access: ChartAccess) -> Path | None:

@@ -113,7 +113,7 @@ class FactSource:
             addresses=self._read_addresses(floating_ip, owner, held, request, found, denied),
             binding=binding,
             is_guest_known=known is not None or self.guests.glimpse(floating_ip.namespace) is None,
-            observation=self.guests.observation(floating_ip.namespace),
+            observation=self.guests.state(floating_ip.namespace).observation,
             removal=self.removal_of(floating_ip, binding.cluster) if binding.cluster is not None else None,
             is_gate_open=self.gate.is_open(found.name if isinstance(found, RangeFacts) else None),
             written=written,

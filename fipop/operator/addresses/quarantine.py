@@ -146,6 +146,7 @@ class QuarantineReconciler:
         self._carriers.pop(reservation.name, None)
         if not await self.reservation_store.free(reservation):
             return False
+        self._gone_since.pop(reservation.name, None)
         logger.info("Freed address", extra={"address": reservation.address, "range": reservation.range})
         return True
 
@@ -158,15 +159,13 @@ class QuarantineReconciler:
         A process that did not see it leave counts from when it found it gone: the release may be long ago.
         """
         assert reservation.quarantined_until is not None
-        until, guest_id = reservation.quarantined_until, reservation.owner.namespace
-        if self.guests.exists(guest_id):
-            self._gone_since.pop(guest_id, None)
-            return until
-        if not reservation.owner.imported:
+        until, owner = reservation.quarantined_until, reservation.owner
+        if self.guests.exists(owner.namespace) or not owner.imported:
+            self._gone_since.pop(reservation.name, None)
             return until
         released = reservation.history[0].released_at if reservation.history else reservation.since
         # What is noted of an earlier absence of the guest is older than the release.
-        since = max(released, self._gone_since.setdefault(guest_id, self.now()))
+        since = max(released, self._gone_since.setdefault(reservation.name, self.now()))
         return max(until, since + timedelta(hours=IMPORTED_HOURS))
 
     async def look(self, reservation: Reservation) -> None:

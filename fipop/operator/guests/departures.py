@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, Removal
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import Settings
+from fipop.state.guests import GuestState, ReleaseRemoval
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +39,10 @@ class Departures:
     recorded: Callable[[str], frozenset[Removal]]
     confirmed: Callable[[], int]
     tell: Callable[[int], None]
+    state: Callable[[str], GuestState]
     is_listed: bool = False
-    _has_ours: dict[str, bool | None] = field(default_factory=dict)
-    _removing: set[str] = field(default_factory=set)
-    _granted: set[str] = field(default_factory=set)
-    _told: set[str] = field(default_factory=set)
+    _told: frozenset[str] = frozenset()
+    """The guests that people were told of last."""
     _used: int = 0
     """The number that stood there before these guests were told of, or that served: it says nothing of them."""
 
@@ -58,7 +58,7 @@ class Departures:
             return False
         # Also one whose opting out is still to be recorded: how many leave must be known before the first does.
         is_recorded = not self.recorded(guest.id).isdisjoint({Removal.ON_OPT_OUT, Removal.PENDING})
-        return is_recorded and self._has_ours.get(guest.id, True) is not False
+        return is_recorded and self.state(guest.id).removal.has_ours is not False
 
     def next_record(self, floating_ip: FloatingIP, cluster: ProvisioningCluster) -> Removal | None:
         """Return what the status of a floating IP is to record of the removal of its guest's releases."""
@@ -70,33 +70,24 @@ class Departures:
             return None
         if settings.kubevip_guest_install.includes(opted_in=cluster.opted_in):
             return Removal.ON_OPT_OUT
-        if before is Removal.PENDING and self._has_ours.get(floating_ip.namespace) is False:
+        if before is Removal.PENDING and self.state(floating_ip.namespace).removal.has_ours is False:
             return Removal.DONE
         return Removal.PENDING if before is Removal.ON_OPT_OUT else before
 
-    def note(self, guest_id: str, has_ours: bool | None) -> None:
-        """Take in whether a guest has releases of ours; None: it could not be asked."""
-        if has_ours is None:
-            self._has_ours.setdefault(guest_id, None)
-        else:
-            self._has_ours[guest_id] = has_ours
-        if not has_ours:
-            self._removing.discard(guest_id)
-        if has_ours is False:
-            self._granted.discard(guest_id)
-
-    def forget(self, guest_id: str) -> None:
-        """Forget a guest that is gone, or has its releases again."""
-        self._has_ours.pop(guest_id, None)
-        self._removing.discard(guest_id)
-        self._granted.discard(guest_id)
+    def note(self, removal: ReleaseRemoval, has_ours: bool | None) -> None:
+        """Record whether a guest has releases of ours; None: it could not be asked."""
+        removal.was_asked = True
+        if has_ours is not None:
+            removal.has_ours = has_ours
+        removal.is_under_way = removal.is_under_way and bool(has_ours)
+        removal.is_confirmed = removal.is_confirmed and has_ours is not False
 
     def may_remove(self, guest_id: str) -> bool:
         """Whether a guest's releases may be uninstalled now: so many at once as a wave of a rollout has at most."""
         settings, guests = self.settings(), tuple(self.guests())
-        leaving = {each.id for each in guests if self.is_leaving(each)}
+        leaving = {each.id: self.state(each.id).removal for each in guests if self.is_leaving(each)}
         is_one = guest_id in leaving and Removal.PENDING in self.recorded(guest_id)
-        if not (is_one and self._has_ours.get(guest_id) and leaving <= self._has_ours.keys()):
+        if not (is_one and leaving[guest_id].has_ours and all(each.was_asked for each in leaving.values())):
             return False  # who is left at once is known when all were looked at
         fleet = len(leaving) + sum(
             settings.kubevip_guest_install.includes(opted_in=each.opted_in) for each in guests
@@ -104,20 +95,22 @@ class Departures:
         if not self._are_confirmed(leaving, fleet):
             return False
         most = max(1, settings.kubevip_rollout_max_concurrency.of(fleet))
-        if guest_id in self._removing or len(self._removing) < most:
-            self._removing.add(guest_id)
-            return True
-        return False
+        removal = leaving[guest_id]
+        others = sum(self.state(each.id).removal.is_under_way for each in guests if each.id != guest_id)
+        removal.is_under_way = removal.is_under_way or others < most
+        return removal.is_under_way
 
-    def _are_confirmed(self, leaving: set[str], fleet: int) -> bool:
-        asked, confirmed = leaving - self._granted, self.confirmed()
+    def _are_confirmed(self, leaving: Mapping[str, ReleaseRemoval], fleet: int) -> bool:
+        asked = frozenset(guest_id for guest_id, removal in leaving.items() if not removal.is_confirmed)
+        confirmed = self.confirmed()
         if confirmed != self._used:
             self._used = 0
         if len(asked) <= min(MOST_UNCONFIRMED, max(1, math.ceil(fleet / 10))):
-            self._told = set()
+            self._told = frozenset()
             return True
         if asked <= self._told and len(self._told) == confirmed != self._used:
-            self._granted |= asked
+            for guest_id in asked:
+                leaving[guest_id].is_confirmed = True
             self._used = confirmed
             return True
         if self._told != asked:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
 
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
@@ -18,37 +16,16 @@ from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest, RangeChoice
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
-from fipop.state.guests import GuestDirectory
+from fipop.state.guests import GuestDirectory, GuestState
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class WaitingGuests:
-    """The guests that wait for something else than their own objects to change.
-
-    `unserved` are those that no range is meant for: a changed range may be. `missing` names for a guest the object that
-    it waits for.
-    """
-
-    unserved: set[str] = field(default_factory=set)
-    missing: dict[str, str] = field(default_factory=dict)
-
-    def waiting_for(self, name: str) -> tuple[str, ...]:
-        """Return the guests that wait for an object of that name, which is none of their own."""
-        return tuple(sorted(guest_id for guest_id, missing in self.missing.items() if missing == name))
-
-    def forget(self, guest_id: str) -> None:
-        """Forget a guest that is gone."""
-        self.unserved.discard(guest_id)
-        self.missing.pop(guest_id, None)
-
-
 class GuestReconciler:
-    """Discovers guests and makes their floating IPs.
+    """Discovers guest clusters and creates their floating IPs.
 
-    `creates` tells whether guest clusters without a floating IP get one. `learned` hears of every guest that is new or
-    changed, `lost` of those that are guests no more.
+    `creates` tells whether guest clusters without a floating IP get one. `learned` is called with every guest cluster
+    that is new or changed.
     """
 
     def __init__(
@@ -58,65 +35,50 @@ class GuestReconciler:
         cache: ClusterCache,
         guests: GuestDirectory,
         events: EventRecorder,
-        now: Callable[[], datetime],
         creates: Callable[[], bool],
         learned: Callable[[Guest], None],
-        lost: Callable[[Guest], None],
-        waiting: WaitingGuests,
     ) -> None:
         self._client = client
         self._cache = cache
         self._guests = guests
         self._events = events
-        self._now = now
         self._creates = creates
         self._learned = learned
-        self._lost = lost
-        self._waiting = waiting
-        self._told: dict[str, Guest] = {}
-        self._failures: dict[str, int] = {}
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
-        """Do one round; whatever of the guest's objects arrived last caused it."""
-        # A look may have resolved the links before, and tells nobody.
-        before = self._guests.known(guest_id)
+        """Resolve the links of a guest cluster, whichever of its objects changed, and create its floating IP."""
         found = await self._guests.discover(guest_id)
         if found is None or isinstance(found, NotAGuest):
-            self._waiting.forget(guest_id)
-            self._failures.pop(guest_id, None)
-            gone = self._told.pop(guest_id, before)
-            if gone is not None:
-                self._lost(gone)
             return None
+        state = self._guests.state(guest_id)
         guest = found.guest if isinstance(found, Waiting) else found
-        has_waited = self._waiting.missing.pop(guest_id, None) is not None and guest is found
-        if guest is not None and (guest != self._told.get(guest_id) or has_waited):
-            self._told[guest_id] = guest
+        is_complete_now = guest is found and state.missing is not None
+        state.missing = found.name if isinstance(found, Waiting) else None
+        if guest is not None and (guest != state.announced or is_complete_now):
+            state.announced = guest
             self._learned(guest)
         if isinstance(found, Waiting):
-            return self._wait(guest_id, found)
-        self._failures.pop(guest_id, None)
-        await self._serve(found)
+            return self._wait(guest_id, state, found)
+        state.failed_lookups = 0
+        await self._serve(state, found)
         return None
 
-    def _wait(self, guest_id: str, waiting: Waiting) -> RetryAfter | None:
+    def _wait(self, guest_id: str, state: GuestState, waiting: Waiting) -> RetryAfter | None:
         logger.debug("Guest cluster is waiting", extra={"guest": guest_id, "reason": waiting.message})
-        self._waiting.missing[guest_id] = waiting.name
         if not waiting.needs_retry:
             return None
-        age = (self._now() - waiting.created).total_seconds()
-        failures = self._failures.get(guest_id, 0)
-        delay = retry_delay_seconds(age, failures)
-        self._failures[guest_id] = failures + 1
+        age = (self._client.server_now() - waiting.created).total_seconds()
+        delay = retry_delay_seconds(age, state.failed_lookups)
+        state.failed_lookups += 1
         return RetryAfter(delay)
 
-    async def _serve(self, guest: Guest) -> None:
-        self._waiting.unserved.discard(guest.id)
+    async def _serve(self, state: GuestState, guest: Guest) -> None:
+        state.is_unserved = False
         if not needs_floating_ip(self._cache, guest) or not self._creates():
             return
         choice = choose_for_guest(self._cache, guest)
         if not choice.matches:
-            self._waiting.unserved.add(guest.id)
+            state.is_unserved = True
             if guest.on_harvester:
                 self._tell_unserved(guest)
             return

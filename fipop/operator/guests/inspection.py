@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from fipop.errors import ApiError, GuestError, GuestUnreadableError, KubeAccessError, PassTimeoutError
 from fipop.guest.guest_pass import GuestSessions
@@ -42,7 +40,6 @@ class GuestInspector:
     client: KubeClient
     guests: GuestDirectory
     sessions: GuestSessions
-    _under_way: dict[str, frozenset[str]] = field(default_factory=dict)
     _probing: int = 0
     _answers: dict[str, _Answer] | None = None
     """What guests answered in a check that asks each of them once."""
@@ -50,15 +47,6 @@ class GuestInspector:
     def asking_once(self) -> GuestInspector:
         """Return an inspector for one check: it asks each guest once, whatever the number of addresses."""
         return replace(self, _answers={})
-
-    @contextmanager
-    def pass_under_way(self, guest_id: str, addresses: frozenset[str]) -> Iterator[None]:
-        """Count addresses as carried while a pass that may write them goes on."""
-        self._under_way[guest_id] = addresses
-        try:
-            yield
-        finally:
-            del self._under_way[guest_id]
 
     async def find_carrier(self, guest_id: str, address: Address) -> str | None:
         """Say who in a guest carries an address; None where nobody does. GuestError where it cannot be asked.
@@ -79,7 +67,7 @@ class GuestInspector:
     async def _ask(self, guest_id: str) -> _Answer:
         if self._answers is not None and guest_id in self._answers:
             return self._answers[guest_id]
-        under_way = self._under_way.get(guest_id, frozenset())
+        under_way = self.guests.under_way.get(guest_id, frozenset())
         try:
             answer = _Answer(under_way, await self.read_in_use(guest_id))
         except GuestError as error:

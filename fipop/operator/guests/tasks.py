@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.guest.configmap.keys import WantedAddress
@@ -12,7 +13,65 @@ from fipop.operator.addresses.facts import bind_guest
 from fipop.operator.addresses.values import address_of
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority
-from fipop.state.cache import ClusterCache
+from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestAddresses:
+    """The addresses of a guest cluster, as the ledger has them when a pass begins."""
+
+    floating_ips: tuple[FloatingIP, ...]
+    """Those whose addresses belong into its ConfigMap."""
+    held: tuple[Reservation, ...]
+    """The reservations that back these addresses."""
+    retired: frozenset[str]
+    """The addresses that it had and that are in quarantine: they are removed from it."""
+
+    @property
+    def granted(self) -> frozenset[str]:
+        """The addresses that reservations back."""
+        return _text_of(self.held)
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether no reservation is missing. A missing one is made again; until then its address stays as it is."""
+        granted = self.granted
+        return all(granted.issuperset(each.status.addresses) for each in self.floating_ips)
+
+    def wanted(self) -> tuple[WantedAddress, ...]:
+        """Return what each floating IP asks of the ConfigMap: only addresses that reservations back."""
+        granted = self.granted
+        return tuple(
+            WantedAddress(
+                floating_ip=each.meta.key,
+                created=each.meta.created,
+                addresses=addresses,
+                service_namespace=each.service_namespace,
+                allow_share=each.allow_share,
+                interface=each.interface,
+                update_config_map=each.update_config_map,
+            )
+            for each in self.floating_ips
+            if (addresses := tuple(address for address in each.status.addresses if address in granted))
+        )
+
+
+def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
+    """Collect the addresses of a guest cluster."""
+    floating_ips = tuple(served_floating_ips(cache, guest))
+    held = tuple(
+        each
+        for floating_ip in floating_ips
+        for each in cache.reservations_of(floating_ip.meta.key)
+        if each.is_held and each.owner.uid == floating_ip.uid
+    )
+    # What was only found there was never given by us: it is somebody else's, and so are its keys.
+    retired = (
+        each
+        for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
+        if not each.is_held and each.owner.name
+    )
+    return GuestAddresses(floating_ips=floating_ips, held=held, retired=_text_of(retired) - _text_of(held))
 
 
 def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
@@ -22,22 +81,6 @@ def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
         for floating_ip in cache.floating_ips_of(guest.id)
         if floating_ip.status.addresses and bind_guest(cache, floating_ip).blocker is None
     ]
-
-
-def build_wanted(floating_ip: FloatingIP, granted: frozenset[str]) -> WantedAddress | None:
-    """Say what a floating IP asks of the ConfigMap: of its addresses only those that reservations back."""
-    addresses = tuple(address for address in floating_ip.status.addresses if address in granted)
-    if not addresses:
-        return None
-    return WantedAddress(
-        floating_ip=floating_ip.meta.key,
-        created=floating_ip.meta.created,
-        addresses=addresses,
-        service_namespace=floating_ip.service_namespace,
-        allow_share=floating_ip.allow_share,
-        interface=floating_ip.interface,
-        update_config_map=floating_ip.update_config_map,
-    )
 
 
 def reported_releases(cache: ClusterCache, guest_id: str) -> frozenset[tuple[str, str]]:
@@ -51,13 +94,12 @@ def reported_releases(cache: ClusterCache, guest_id: str) -> frozenset[tuple[str
 
 
 def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
-    """Say how soon a guest is to have helm: what goes back first, guests without releases next, upgrades last."""
+    """Return how soon a guest needs helm: what rolls back first, guests without releases next, upgrades last."""
     if task.gate.going_back is not None:
         return Priority.URGENT
     is_new = any(not release.deployed_revision for release in report.releases)
     return Priority.NORMAL if is_new else Priority.BACKGROUND
 
 
-def text_of(reservations: Iterable[Reservation]) -> frozenset[str]:
-    """Return addresses in canonical form."""
+def _text_of(reservations: Iterable[Reservation]) -> frozenset[str]:
     return frozenset(format_address(address_of(each)) for each in reservations)

@@ -15,14 +15,16 @@ from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import PassReport
 from fipop.operator.rollout.gates import GateKeeper
-from fipop.operator.rollout.plan import Member, Notice, advance, begin, complete
+from fipop.operator.rollout.guest_health import begin_rollout, record_helm, record_loss, record_pass
+from fipop.operator.rollout.plan import Notice, advance, begin, complete
 from fipop.operator.rollout.progress import Phase, RolloutState, Step
-from fipop.operator.rollout.sightings import Sightings
 from fipop.operator.rollout.store import RolloutStore
 from fipop.operator.rollout.targets import Targets
 from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 from fipop.settings.values import RolloutType
+from fipop.state.guest_health import GuestHealth
+from fipop.state.guests import GuestDirectory, GuestState
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +60,11 @@ class RolloutController:
     """One leader's rollouts. `now`: Unix time."""
 
     store: RolloutStore
+    guests: GuestDirectory
     sessions: GuestSessions
     settings: Callable[[], Settings]
     surroundings: Surroundings
     now: Callable[[], float]
-    sightings: Sightings = field(default_factory=Sightings)
     state: RolloutState | None = None
     targets: Targets = field(init=False)
     _loaded: bool = False
@@ -101,21 +103,22 @@ class RolloutController:
         )
         gate = keeper.gate(
             progress=state.guests.get(guest.id) if state is not None else None,
-            at_current=state is not None and self.sightings.reached(guest.id, state.target),
-            seen=self.sightings.is_seen(guest.id),
+            at_current=self._is_at_target(guest.id),
+            seen=self.guests.state(guest.id).health is not None,
         )
         return replace(gate, problems=self.targets.problems)
 
-    def note(self, guest_id: str, report: PassReport | None) -> None:
-        """Take in how a pass ended; None: there could be none."""
+    def note(self, guest: GuestState, report: PassReport | None) -> None:
+        """Record how a pass ended; None: there could be none."""
         if report is None:
-            self.sightings.note_lost(guest_id, self.now())
+            guest.health = record_loss(guest.health, self.now())
         else:
-            self.sightings.note(guest_id, report, self.state.target if self.state else "", self.now())
+            target = self.state.target if self.state is not None else ""
+            guest.health = record_pass(guest.health, report, target, self.now())
 
-    def note_helm(self, guest_id: str) -> None:
-        """Take in that helm begins to change a release of a guest."""
-        self.sightings.note_helm(guest_id, self.now())
+    def note_helm(self, guest: GuestState) -> None:
+        """Record that helm begins to change a release of a guest cluster."""
+        guest.health = record_helm(guest.health, self.now())
 
     def count_guests(self) -> dict[str, int]:
         """Count the guests of the fleet by their step: `pending` wait for their turn, `done` are at the target."""
@@ -128,7 +131,7 @@ class RolloutController:
             if progress is not None:
                 counts[progress.step.value] += 1
             else:
-                counts["done" if self.sightings.reached(guest_id, state.target) else "pending"] += 1
+                counts["done" if self._is_at_target(guest_id) else "pending"] += 1
         return counts
 
     async def step(self) -> None:
@@ -226,17 +229,25 @@ class RolloutController:
         if state.guests or state.phase is not Phase.CANARY:
             return True
         waited = self.now() - max(state.started_at, self._began_at)
-        return waited >= FIRST_LOOK_SECONDS or all(map(self.sightings.is_seen, fleet))
+        return waited >= FIRST_LOOK_SECONDS or all(
+            self.guests.state(each).health is not None for each in fleet
+        )
 
-    def _members(self, state: RolloutState, fleet: Mapping[str, Guest]) -> dict[str, Member]:
+    def _is_at_target(self, guest_id: str) -> bool:
+        """Whether both releases of a guest cluster were seen at the current target."""
+        health = self.guests.state(guest_id).health
+        return health is not None and self.state is not None and self.state.target in health.targets
+
+    def _members(self, state: RolloutState, fleet: Mapping[str, Guest]) -> dict[str, GuestHealth]:
+        found = {guest_id: self.guests.state(guest_id).health or GuestHealth() for guest_id in fleet}
         return {
-            guest_id: self.sightings.member(
-                guest_id,
-                state.target,
-                canary=guest.labels.get(names.LABEL_CANARY) == "true",
-                joined=guest.created.timestamp() > state.started_at,
+            guest_id: replace(
+                health,
+                canary=fleet[guest_id].labels.get(names.LABEL_CANARY) == "true",
+                joined=fleet[guest_id].created.timestamp() > state.started_at,
+                at_target=state.target in health.targets,
             )
-            for guest_id, guest in fleet.items()
+            for guest_id, health in found.items()
         }
 
     async def _publish(self, state: RolloutState, notices: tuple[Notice, ...]) -> None:
@@ -250,14 +261,20 @@ class RolloutController:
             self._written_at = self.now()
         self.state = state
         if before is None or before.number != state.number:
-            self.sightings.begin(self.now())
-            self.sessions.forget_failures()
+            self._forget_rollout()
         for notice in notices:
             level = logging.WARNING if notice.is_warning else logging.INFO
             logger.log(level, "Rollout", extra={"reason": notice.reason, "target": state.target})
             self.surroundings.tell(notice)
         if is_step:
             self._wake_changed(before, state)
+
+    def _forget_rollout(self) -> None:
+        """Count nothing that was seen before, and let helm try everything again at once: another rollout begins."""
+        for _, guest in self.guests.states():
+            guest.release_memory.forget_failures()
+            if guest.health is not None:
+                guest.health = begin_rollout(guest.health, self.now())
 
     def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
         if state.phase is Phase.COMPLETED:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
 from fipop.settings.options import Settings
 from fipop.settings.values import FailureStrategy
+from fipop.state.guest_health import GuestHealth
 
 HELM_ATTEMPTS = 3
 _LOST_PERCENT = 10
@@ -22,36 +23,6 @@ _BACK = "; all of them were rolled back"
 _LOST_AT_LEAST = 2
 _AT_THE_SAME_TIME_SECONDS = 120.0
 """So long before a guest of the wave others may have been found out of reach; those that are looked at later count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A guest in which fipop keeps releases, as this process knows it; times are Unix times.
-
-    `reachable`: None before a pass of our own. `at_target`: both releases are. `ready`: what runs there is ready.
-    `ready_since`: since when it has been, at the target, without a pod that restarted. `helm_began`: when helm first
-    worked on the target there. `seen_since`: of our first pass. `lost_at`: since when it has been out of reach.
-    `turn_since`: since when no pass over it has had to wait for helm.
-    `went_back`: it is as it was before the rollout touched it. `joined`: it came after the rollout began.
-    `targets`: those that both releases are at. `restarts`: of each pod, by uid. `failed_runs`: of helm, so far.
-    """
-
-    reachable: bool | None = None
-    canary: bool = False
-    joined: bool = False
-    at_target: bool = False
-    ready: bool = False
-    ready_since: float | None = None
-    helm_began: float | None = None
-    helm_failures: int = 0
-    seen_since: float = 0.0
-    lost_at: float | None = None
-    turn_since: float | None = None
-    went_back: bool = False
-    revisions: tuple[int, int] = (0, 0)
-    targets: frozenset[str] = frozenset()
-    restarts: Mapping[str, int] = field(default_factory=dict)
-    failed_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +67,7 @@ def complete(state: RolloutState, message: str) -> tuple[RolloutState, tuple[Not
 
 def advance(
     state: RolloutState,
-    fleet: Mapping[str, Member],
+    fleet: Mapping[str, GuestHealth],
     settings: Settings,
     now: float,
     *,
@@ -141,7 +112,7 @@ def _wait(one: GuestProgress, seconds: float) -> GuestProgress:
 
 
 def _judge(
-    one: GuestProgress, member: Member | None, settings: Settings, now: float, *, phase: Phase
+    one: GuestProgress, member: GuestHealth | None, settings: Settings, now: float, *, phase: Phase
 ) -> GuestProgress:
     if one.step is Step.FAILED:
         may_go_back = phase is Phase.STOPPED and _goes_back(settings)
@@ -174,7 +145,7 @@ def _judge(
     return replace(one, step=Step.PASSED_OVER if one.weak else Step.FAILED)
 
 
-def _vanished_with_others(member: Member, lost_at: Sequence[float], untouched: int) -> bool:
+def _vanished_with_others(member: GuestHealth, lost_at: Sequence[float], untouched: int) -> bool:
     """Whether untouched guests went out of reach when this one did: then it is the network, or us."""
     if member.lost_at is None:
         return False
@@ -218,7 +189,7 @@ def _settle_stopped(state: RolloutState) -> tuple[RolloutState, tuple[Notice, ..
 
 
 def _next_wave(
-    state: RolloutState, fleet: Mapping[str, Member], settings: Settings, now: float
+    state: RolloutState, fleet: Mapping[str, GuestHealth], settings: Settings, now: float
 ) -> tuple[RolloutState, tuple[Notice, ...]]:
     notices: list[Notice] = []
     succeeded = state.count(Step.SUCCEEDED)
@@ -259,7 +230,7 @@ def _next_wave(
     return state, tuple(notices)
 
 
-def _finish(state: RolloutState, fleet: Mapping[str, Member]) -> tuple[RolloutState, tuple[Notice, ...]]:
+def _finish(state: RolloutState, fleet: Mapping[str, GuestHealth]) -> tuple[RolloutState, tuple[Notice, ...]]:
     """Complete, unless nobody could be asked yet, or no canary could be reached."""
     if any(member.reachable is None for member in fleet.values()):
         return state, ()
@@ -273,7 +244,7 @@ def _finish(state: RolloutState, fleet: Mapping[str, Member]) -> tuple[RolloutSt
     return complete(state, f"Target {state.target} is the stable target now.")
 
 
-def _choose(state: RolloutState, fleet: Mapping[str, Member], settings: Settings) -> list[str]:
+def _choose(state: RolloutState, fleet: Mapping[str, GuestHealth], settings: Settings) -> list[str]:
     """Give who is admitted next: canaries, or a wave twice as large as the one before."""
     open_to = {
         guest_id: member
@@ -295,7 +266,7 @@ def _choose(state: RolloutState, fleet: Mapping[str, Member], settings: Settings
     return ordered[:size] if len(old) <= size else old[:size]
 
 
-def _choose_canaries(open_to: Mapping[str, Member], settings: Settings, counted: int) -> Iterator[str]:
+def _choose_canaries(open_to: Mapping[str, GuestHealth], settings: Settings, counted: int) -> Iterator[str]:
     old = sorted(guest_id for guest_id, one in open_to.items() if not one.joined)
     # Where nobody is ready it may be what the rollout mends: nobody has anything to lose, and who gets ready is proof.
     ready = [guest_id for guest_id in old if open_to[guest_id].ready] or old

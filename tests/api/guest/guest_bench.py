@@ -18,6 +18,7 @@ from fipop.guest.helm.charts import Role
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
 from fipop.guest.release_gate import ReleaseGate, gate_of_settings
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.reports import GuestTask, PassReport, ReleaseReport
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
 from localfleet.client import ApiClient, Json
@@ -73,6 +74,7 @@ class GuestBench:
     gate: ReleaseGate | None = None
     leaving: bool = False
     may_remove: bool = False
+    memory: ReleaseMemory = field(default_factory=ReleaseMemory)
     reported: frozenset[tuple[str, str]] = frozenset()
     """The releases that the status of the guest's floating IPs names, by the last pass that told of any."""
 
@@ -109,6 +111,7 @@ class GuestBench:
             leaving=self.leaving,
             may_remove=self.may_remove,
             reported=self.reported,
+            memory=self.memory,
         )
 
     def kubeconfig(self) -> bytes:

@@ -12,10 +12,10 @@ import pytest_asyncio
 from aiohttp import web
 
 from fipop.errors import ChartError
+from fipop.guest.helm.chart_access import ChartAccessReader
 from fipop.guest.helm.chart_cache import CachedChart, ChartCache
 from fipop.guest.helm.charts import wanted_releases
 from fipop.guest.helm.runner import HelmRunner
-from fipop.operator.guests.chart_access import ChartAccessReader
 from localfleet.assets import ensure
 from localfleet.certificates import CertificateAuthority, build_authority, build_server_tls
 from localfleet.chartrepo import ChartRepository

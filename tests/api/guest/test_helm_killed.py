@@ -10,6 +10,7 @@ import pytest
 from fipop.guest.helm.charts import ChartIdentity, Role, wanted_releases
 from fipop.guest.helm.targets import Target, build_target
 from fipop.guest.release_gate import ReleaseGate, Return, build_aim
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.reports import PassReport
 from localfleet.chartrepo import ChartRepository
 from localfleet.routes import Fault, SeenRequest
@@ -47,7 +48,7 @@ async def kill_in(bench: GuestBench, number: int) -> None:
     bench.route.fault = None
     await asyncio.wait({task}, timeout=30)
     bench.tools.lease_seconds = -bench.tools.helm.deadline_seconds  # the grace is over
-    bench.tools.memory.forget(bench.guest_id)
+    bench.memory = ReleaseMemory()
 
 
 async def records(bench: GuestBench, release: str = "kube-vip") -> list[tuple[int, str]]:

@@ -14,6 +14,7 @@ import pytest
 
 from fipop.errors import ChartError, HelmError, HelmFailure, ReleaseTakenError
 from fipop.guest.helm.charts import Role
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.reports import EventResult, PassReport
 from fipop.jsons import Json
 from fipop.metrics.samples import GuestEvent
@@ -297,7 +298,7 @@ async def test_a_helm_that_is_killed_leaves_no_process_and_its_release_is_repair
     account = "/api/v1/namespaces/kube-system/serviceaccounts/kube-vip"
     before = await bench.client.get(account)
     bench.tools.lease_seconds = -bench.tools.helm.deadline_seconds  # the grace is over
-    bench.tools.memory.forget(bench.guest_id)
+    bench.memory = ReleaseMemory()
     report = await bench.settle()
     assert revisions(report) == [1, 1]
     assert (await bench.client.get(account))["metadata"]["uid"] == before["metadata"]["uid"], (

@@ -9,9 +9,9 @@ from typing import Any
 from fipop.guest.helm.charts import ChartIdentity, Role, wanted_releases
 from fipop.guest.helm.releases import ReleaseRecord, ReleaseState, build_labels, parse_record
 from fipop.guest.helm_turn import HelmTurn
-from fipop.guest.memory import GuestNotes
 from fipop.guest.observed import ObservedState
 from fipop.guest.release_gate import ReleaseGate
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import build_scope, is_removable
 from fipop.guest.reports import GuestTask
 from fipop.guest.workloads import Workload
@@ -131,7 +131,7 @@ class Turn:
         self.done: list[str] = []
         self.now = 1000.0
         self.helm, self.client = FakeHelm(self.done), FakeClient(self.done)
-        self.notes = GuestNotes(lambda: self.now)
+        self.notes = ReleaseMemory(lambda: self.now)
         scope = build_scope(DEFAULTS, frozenset(each.latest.key for each in states))
         observed = ObservedState(
             now=NOW + timedelta(seconds=age_seconds),
@@ -159,10 +159,10 @@ class Turn:
                 settings=DEFAULTS,
                 before_write=permit,
                 gate=gate or ReleaseGate(),
+                memory=self.notes,
                 **task,
             ),
             limits=FakeLimits(self.helm, self.client),  # type: ignore[arg-type]
-            notes=self.notes,
             target=FakeGuestTarget(),  # type: ignore[arg-type]
             observed=observed,
             missing=missing or {},

@@ -11,12 +11,13 @@ from fipop.kube.resources import (
     MANAGEMENT_CLUSTERS,
     Resource,
 )
-from fipop.operator.guests.discovery import WaitingGuests
 from fipop.operator.queues import Key, Kind, WorkQueues
 from fipop.operator.routing import Router
 from fipop.runtime.relist import EventType
 from fipop.runtime.workqueue import WorkQueue
 from fipop.state.cache import ClusterCache
+from tests.harness.answering_client import AnsweringClient
+from tests.harness.every_guest import EveryGuest
 from tests.harness.objects import (
     Json,
     build_floating_ip,
@@ -47,7 +48,8 @@ def wakes(
         work: WorkQueue[Key] = WorkQueue(name="objects", random=Random(0))
         passes: WorkQueue[str] = WorkQueue(name="passes", random=Random(0))
         router = _router(cache, work, passes)
-        router.waiting_guests.unserved.update(unserved)
+        for guest_id in unserved:
+            router.guests.state(guest_id).is_unserved = True
         for name in waiting:
             router.note_waiting(floating_ip(name), True)
         *before, last = changes
@@ -67,7 +69,7 @@ def _router(cache: ClusterCache, work: WorkQueue[Key], passes: WorkQueue[str]) -
     return Router(
         cache=cache,
         queues=queues,
-        waiting_guests=WaitingGuests(),
+        guests=EveryGuest(cache=cache, client=AnsweringClient()),
     )
 
 

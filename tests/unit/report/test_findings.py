@@ -10,8 +10,8 @@ import yaml
 from fipop.api.conditions import Verdict, format_time
 from fipop.guest.helm.charts import Role, wanted_releases
 from fipop.guest.helm.releases import build_states, parse_record
-from fipop.guest.memory import GuestMemory
 from fipop.guest.observed import ObservedState, look_again
+from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import build_scope
 from fipop.guest.workloads import Workload as GuestWorkload
 from fipop.guest.workloads import parse_daemon_set, parse_deployment
@@ -342,7 +342,7 @@ def observe(
         unknown={},
         scope=build_scope(DEFAULTS, frozenset()),
     )
-    return look_again(empty, wanted_releases(DEFAULTS), GuestMemory().notes("c-m-1"))
+    return look_again(empty, wanted_releases(DEFAULTS), ReleaseMemory())
 
 
 def verdicts(observed: ObservedState) -> list[tuple[Verdict, str]]:

@@ -10,10 +10,10 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.rancher.discovery import Discovery, Waiting
+from fipop.rancher.discovery import Discovery, NotAGuest, Waiting
 from fipop.rancher.matching import Guest
 from fipop.state.cache import ClusterCache
-from fipop.state.guests import GuestDirectory
+from fipop.state.guests import GuestDirectory, GuestState
 from tests.harness.objects import Json, cache_of
 
 GUEST = "c-m-1"
@@ -150,3 +150,27 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
     assert directory.known(GUEST) == later
     assert isinstance(later, Guest)
     assert later.networks == ("default/vlan-2",)
+
+
+async def test_a_guest_cluster_that_is_none_any_more_is_dropped_and_counts_as_new_when_it_is_back() -> None:
+    directory = _directory({"rkeConfig": {}})
+    dropped = list[GuestState]()
+    directory.on_drop = dropped.append
+    assert isinstance(await directory.discover(GUEST), Guest)
+    state = directory.state(GUEST)
+    state.failed_lookups = 7
+    status = {"provider": "harvester"}
+    _observe(directory.cache, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
+    assert isinstance(await directory.discover(GUEST), NotAGuest)
+    assert (directory.known(GUEST), dropped) == (None, [state])
+    state.failed_lookups = 8
+    _connect(directory.cache, connected=True)
+    assert isinstance(await directory.discover(GUEST), Guest)
+    assert directory.state(GUEST).failed_lookups == 0
+
+
+def test_nothing_is_kept_about_a_guest_cluster_that_does_not_exist() -> None:
+    directory = GuestDirectory(cache=cache_of(), client=NothingToRead())  # type: ignore[arg-type]
+    directory.state(GUEST).failed_lookups = 7
+    assert list(directory.states()) == []
+    assert directory.state(GUEST).failed_lookups == 0

@@ -1,5 +1,6 @@
 """Guests that are left: few at once, and many only when people say so."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from fipop.operator.rollout_parts import build_departures
 from fipop.rancher.matching import Guest
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.settings.values import Amount, GuestInstall
+from fipop.state.guests import GuestState
 from tests.harness.rollout_world import guest_of
 from tests.harness.small_operator import SmallOperator
 from tests.harness.terms import FakeConfiguration, build_estate
@@ -24,6 +26,7 @@ class Fleet:
         self.guests += [replace(guest_of(f"leaves-{number}"), opted_in=False) for number in range(leaving)]
         self.confirmed, self.told = 0, list[int]()
         self.records: dict[str, Removal] = {}
+        self.states: defaultdict[str, GuestState] = defaultdict(GuestState)
         self.departures = Departures(
             settings=lambda: self.settings,
             guests=lambda: self.guests,
@@ -31,12 +34,16 @@ class Fleet:
             is_listed=True,
             confirmed=lambda: self.confirmed,
             tell=self.told.append,
+            state=self.states.__getitem__,
         )
+
+    def note(self, guest_id: str, has_ours: bool | None) -> None:
+        self.departures.note(self.states[guest_id].removal, has_ours)
 
     def look(self, has_ours: bool | None = True) -> None:
         for each in self.guests:
             if not each.opted_in:
-                self.departures.note(each.id, has_ours)
+                self.note(each.id, has_ours)
 
     def removable(self) -> list[str]:
         return [each.id for each in self.guests if self.departures.may_remove(each.id)]
@@ -51,7 +58,7 @@ def test_nobody_is_left_unless_the_option_says_so() -> None:
 
 def test_a_few_guests_are_left_once_all_that_may_leave_were_looked_at() -> None:
     fleet = Fleet(50, 3)
-    fleet.departures.note("leaves-0", True)
+    fleet.note("leaves-0", True)
     assert fleet.removable() == []
     fleet.look()
     assert fleet.removable() == ["leaves-0", "leaves-1", "leaves-2"]
@@ -74,14 +81,14 @@ def test_guests_whose_opting_out_is_still_to_be_recorded_count_and_lose_nothing(
 def test_guests_without_our_releases_do_not_count() -> None:
     fleet = Fleet(10, 100)
     fleet.look(False)
-    fleet.departures.note("leaves-7", True)
+    fleet.note("leaves-7", True)
     assert fleet.removable() == ["leaves-7"]
 
 
 def test_a_guest_that_was_never_reached_counts_as_one_that_loses_something() -> None:
     fleet = Fleet(0, 12)
     fleet.look(None)
-    fleet.departures.note("leaves-7", True)
+    fleet.note("leaves-7", True)
     assert fleet.removable() == []
     assert fleet.told == [12]
 
@@ -93,7 +100,7 @@ def test_a_withheld_removal_does_not_leak_while_guests_are_out_of_reach_in_turns
     for first in range(0, 60, 10):
         fleet.look(None)
         for number in range(first, first + 10):
-            fleet.departures.note(f"leaves-{number}", True)
+            fleet.note(f"leaves-{number}", True)
         assert fleet.removable() == []
     assert fleet.told == [60]
 
@@ -109,10 +116,10 @@ async def test_after_a_restart_nothing_is_removed_before_every_guest_is_known() 
     departures = build_departures(estate, guests=guests, notices=operator.term.notices)
     departures.is_listed = True
     await guests.discover("c-m-0")
-    departures.note("c-m-0", True)
+    departures.note(guests.state("c-m-0").removal, True)
     assert not departures.may_remove("c-m-0")
     for other in ("c-m-1", "c-m-2"):
-        departures.note(other, False)
+        departures.note(guests.state(other).removal, False)
     assert departures.may_remove("c-m-0")
 
 
@@ -126,7 +133,7 @@ def test_more_than_few_lose_nothing_until_their_number_is_confirmed() -> None:
     assert fleet.removable() == []
     fleet.confirmed = 40
     assert len(fleet.removable()) == 40
-    fleet.departures.note("leaves-0", False)
+    fleet.note("leaves-0", False)
     assert len(fleet.removable()) == 39, "the confirmation holds for the rest of them"
 
 
@@ -152,7 +159,7 @@ def test_a_confirmation_that_served_is_none_for_a_later_removal_of_as_many_guest
     assert len(fleet.removable()) == 40
     fleet.look(False)
     for each in fleet.guests:
-        fleet.departures.forget(each.id)
+        del fleet.states[each.id]
     assert fleet.removable() == []
     fleet.look()
     assert fleet.removable() == []
@@ -170,7 +177,7 @@ def test_an_older_number_confirms_nothing_when_so_many_are_left_of_those_that_le
     assert fleet.removable() == []
     for number in range(54):
         fleet.guests[number] = replace(fleet.guests[number], opted_in=True)
-        fleet.departures.forget(fleet.guests[number].id)
+        del fleet.states[fleet.guests[number].id]
         few = 60 - number - 1 <= 6
         assert len(fleet.removable()) == (6 if few else 0)
 
@@ -238,9 +245,9 @@ def test_so_many_at_once_as_a_wave_has() -> None:
     fleet = Fleet(90, 9, settings=replace(REMOVING, kubevip_rollout_max_concurrency=Amount(2)))
     fleet.look()
     assert fleet.removable() == ["leaves-0", "leaves-1"]
-    fleet.departures.note("leaves-0", False)
+    fleet.note("leaves-0", False)
     assert fleet.removable() == ["leaves-1", "leaves-2"]
-    fleet.departures.note("leaves-1", None)
+    fleet.note("leaves-1", None)
     assert fleet.departures.may_remove("leaves-3"), "the turn of who is out of reach by now is another's"
 
 
@@ -263,6 +270,6 @@ def test_who_is_paused_or_deleted_is_not_left() -> None:
 def test_with_the_option_that_disables_all_every_guest_leaves() -> None:
     fleet = Fleet(12, 0, settings=replace(REMOVING, kubevip_guest_install=GuestInstall.DISABLED))
     for each in fleet.guests:
-        fleet.departures.note(each.id, True)
+        fleet.note(each.id, True)
     assert fleet.removable() == []
     assert fleet.told == [12]

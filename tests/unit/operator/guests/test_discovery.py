@@ -2,18 +2,16 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
-from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
-from fipop.rancher.discovery import Missing, NotAGuest, NotAGuestReason, Waiting
-from fipop.rancher.matching import Guest
+from fipop.operator.guests.discovery import GuestReconciler
+from fipop.rancher.discovery import Discovery, Missing, Waiting
 from fipop.runtime.workqueue import RetryAfter
 from tests.harness.answering_client import AnsweringClient
+from tests.harness.every_guest import EveryGuest
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, cache_of
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.rollout_world import guest_of
@@ -23,31 +21,36 @@ GUEST = replace(guest_of(ID), wants_floating_ip=True, deleting=False, on_harvest
 ANYWHERE = build_range("pool", "10.0.0.0/24", clusterSelector={"matchLabels": {}})
 
 
+class FoundGuests(EveryGuest):
+    """Finds what a test says."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(cache=world.cache, client=AnsweringClient())
+        self.world = world
+
+    async def discover(self, _guest_id: str) -> Discovery | None:
+        return self.world.found
+
+
 class World:
     """One guest, as discovery finds it."""
 
-    def __init__(
-        self, found: Guest | Waiting | NotAGuest | None, *, ranges: list[Json] | None = None
-    ) -> None:
+    def __init__(self, found: Discovery | None, *, ranges: list[Json] | None = None) -> None:
         self.found = found
         self.cache = cache_of(ranges=[ANYWHERE] if ranges is None else ranges)
         self.made: list[Json] = []
         self.error: Exception | None = None
         self.creates = True
         self.learned: list[str] = []
-        self.lost: list[str] = []
         self.recorded = RecordedEvents()
-        self.waiting = WaitingGuests()
+        self.guests = FoundGuests(self)
         self.reconciler = GuestReconciler(
-            client=AnsweringClient(create=self._create),
+            client=AnsweringClient(now=NOW, create=self._create),
             cache=self.cache,
-            guests=cast("Any", SimpleNamespace(known=lambda _id: None, discover=self._discover)),
+            guests=self.guests,
             events=self.recorded,
-            now=lambda: NOW,
             creates=lambda: self.creates,
             learned=lambda guest: self.learned.append(guest.id),
-            lost=lambda guest: self.lost.append(guest.id),
-            waiting=self.waiting,
         )
 
     @property
@@ -56,9 +59,6 @@ class World:
 
     async def round(self) -> RetryAfter | None:
         return await self.reconciler.reconcile(ID)
-
-    async def _discover(self, _id: str) -> Any:
-        return self.found
 
     async def _create(self, _resource: object, body: Json) -> Json:
         if self.error is not None:
@@ -115,11 +115,7 @@ async def test_who_no_range_serves_waits_and_is_told_of_on_harvester(
 ) -> None:
     world = World(replace(GUEST, on_harvester=on_harvester), ranges=[])
     await world.round()
-    assert (world.waiting.unserved, world.events) == ({ID}, events)
-    world.found = NotAGuest(reason=next(iter(NotAGuestReason)))
-    await world.round()
-    assert world.waiting.unserved == set()
-    assert world.lost == [ID]
+    assert (world.guests.unserved(), world.events) == ([ID], events)
 
 
 async def test_a_link_that_no_event_tells_of_is_asked_for_again_the_rarer_the_older_the_guest() -> None:
@@ -128,7 +124,7 @@ async def test_a_link_that_no_event_tells_of_is_asked_for_again_the_rarer_the_ol
     )
     world = World(missing)
     assert await world.round() == RetryAfter(3.0)
-    assert world.waiting.waiting_for("secret") == (ID,)
+    assert world.guests.waiting_for("secret") == [ID]
     world.found = replace(missing, created=NOW - timedelta(days=1))
     delays = [await world.round() for _ in range(6)]
     assert delays[-1] == RetryAfter(30.0)
@@ -136,7 +132,7 @@ async def test_a_link_that_no_event_tells_of_is_asked_for_again_the_rarer_the_ol
     assert await world.round() is None, "an event will tell"
     world.found = GUEST
     await world.round()
-    assert world.waiting.waiting_for("secret") == ()
+    assert world.guests.waiting_for("secret") == []
 
 
 async def test_passes_may_serve_who_waits_for_a_link_that_a_range_needs() -> None:

@@ -12,6 +12,8 @@ from fipop.errors import FipopError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
+from fipop.operator.guests.passes import BUSY_SECONDS
+from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import DEFAULTS
 from fipop.settings.values import GuestInstall
 from fipop.state.observations import observe
@@ -56,9 +58,6 @@ class SlowSessions:
         self.go_on = asyncio.Event()
         self.awaits_helm = False
 
-    def forget(self, guest_id: str) -> None:
-        """Nothing is kept."""
-
     async def run_pass(self, task: GuestTask, *, may_run_helm: bool, **_: object) -> PassReport:
         self.began.append(may_run_helm)
         await self.go_on.wait()
@@ -96,19 +95,40 @@ async def test_a_guest_that_needs_helm_is_put_in_line_and_all_is_decided_anew_wh
 
 
 async def test_passes_over_one_guest_come_one_after_the_other() -> None:
-    operator, slow, passes, installs = await serving()
+    operator, slow, _, _ = await serving()
     controller = operator.term.pass_controller
     installing = asyncio.create_task(controller.install("c-m-a"))
     async with asyncio.timeout(30):
         while not slow.began:  # noqa: ASYNC110 - a list has no event for that
             await asyncio.sleep(0)
-    assert await controller.visit("c-m-a") is None
-    assert await controller.visit("c-m-a") is None
-    await controller.install("c-m-a")
-    assert (slow.began, passes.keys, installs.keys) == ([True], {}, {})
+    assert await controller.visit("c-m-a") == RetryAfter(BUSY_SECONDS)
+    assert await controller.install("c-m-a") == RetryAfter(BUSY_SECONDS)
+    assert slow.began == [True]
     slow.go_on.set()
     await installing
-    assert (list(passes.keys), list(installs.keys)) == (["c-m-a"], ["c-m-a"])
+    await controller.visit("c-m-a")
+    assert slow.began == [True, False]
+
+
+async def test_a_pass_over_a_guest_that_went_meanwhile_does_not_count_for_the_one_that_is_back() -> None:
+    operator, slow, _, _ = await serving()
+    controller, guests = operator.term.pass_controller, operator.term.guests
+    visiting = asyncio.create_task(controller.visit("c-m-a"))
+    async with asyncio.timeout(30):
+        while not slow.began:  # noqa: ASYNC110 - a list has no event for that
+            await asyncio.sleep(0)
+    former = guests.state("c-m-a")
+    operator.remove_guest("c-m-a")
+    operator.add_guest("c-m-a")
+    await operator.settle()
+    assert await controller.visit("c-m-a") == RetryAfter(BUSY_SECONDS), "that pass may still write"
+    slow.go_on.set()
+    await visiting
+    state = guests.state("c-m-a")
+    assert former.observation is not None
+    assert (state.observation, state.schedule, state.health) == (None, None, None)
+    await controller.visit("c-m-a")
+    assert state.observation is not None
 
 
 async def test_a_guest_that_is_not_known_gets_no_pass() -> None:

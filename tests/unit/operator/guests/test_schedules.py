@@ -9,7 +9,8 @@ from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTak
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
-from fipop.operator.guests.schedules import PassSchedule
+from fipop.operator.guests.passes import schedule_next
+from fipop.state.guests import PassSchedule
 
 NOW = datetime(2026, 8, 20, tzinfo=UTC)
 
@@ -47,7 +48,9 @@ def report(error: FipopError | None = None, **changes: Any) -> PassReport:
 
 
 def note(schedule: PassSchedule, found: PassReport, *, deep: bool = False) -> float | None:
-    return schedule.note(found, deep=deep, now=NOW, monotonic=5000.0, created=NOW - timedelta(days=1))
+    return schedule_next(
+        schedule, found, deep=deep, now=NOW, monotonic=5000.0, created=NOW - timedelta(days=1)
+    )
 
 
 @pytest.mark.parametrize("error", [CHART, TAKEN])

@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from fipop.operator.rollout.plan import HELM_ATTEMPTS, Member, advance, begin, complete
+from fipop.operator.rollout.plan import HELM_ATTEMPTS, advance, begin, complete
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
 from fipop.settings.options import DEFAULTS, Settings
+from fipop.state.guest_health import GuestHealth
 
 NOW = 10_000.0
 SOAK, DEADLINE = (
     DEFAULTS.kubevip_rollout_min_success_seconds,
     DEFAULTS.kubevip_rollout_progress_deadline_seconds,
 )
-WELL = Member(reachable=True, ready=True, seen_since=0.0)
+WELL = GuestHealth(reachable=True, ready=True, seen_since=0.0)
 DONE = replace(WELL, at_target=True, ready_since=NOW - SOAK, helm_began=NOW - SOAK - 1)
 
 
@@ -36,7 +37,7 @@ def at(step: Step, since: float = NOW - 1, **fields: Any) -> GuestProgress:
 
 
 def step(
-    state: RolloutState, *, settings: Settings = DEFAULTS, **fleet: Member
+    state: RolloutState, *, settings: Settings = DEFAULTS, **fleet: GuestHealth
 ) -> tuple[RolloutState, list[str]]:
     after, notices = advance(state, fleet, settings, NOW, elapsed=5.0)
     return after, [each.reason for each in notices]
@@ -84,7 +85,9 @@ def test_a_guest_succeeds_after_its_soak_at_the_target() -> None:
         (None, NOW - DEADLINE, False, Step.PASSED_OVER),
     ],
 )
-def test_how_a_guest_of_a_wave_ends(member: Member | None, since: float, weak: bool, found: Step) -> None:
+def test_how_a_guest_of_a_wave_ends(
+    member: GuestHealth | None, since: float, weak: bool, found: Step
+) -> None:
     other = at(Step.UPGRADING, NOW)
     fleet = {"b": replace(WELL, helm_began=NOW)} | ({"a": member} if member is not None else {})
     after, _ = step(wave(a=at(Step.UPGRADING, since, weak=weak), b=other), **fleet)
@@ -156,7 +159,7 @@ def test_it_is_complete_when_all_have_it_and_not_while_somebody_was_not_asked() 
     state = wave(a=at(Step.SUCCEEDED))
     after, reasons = step(state, a=DONE, b=DONE)
     assert (after.phase, after.stable, reasons[-1]) == (Phase.COMPLETED, "new", "RolloutCompleted")
-    waiting, _ = step(state, a=DONE, b=Member())
+    waiting, _ = step(state, a=DONE, b=GuestHealth())
     assert waiting.phase is Phase.WAVE
 
 

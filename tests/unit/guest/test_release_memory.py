@@ -3,7 +3,7 @@
 from fipop.errors import HelmError, HelmFailure
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord, parse_record
-from fipop.guest.memory import GuestMemory, GuestNotes
+from fipop.guest.release_memory import ReleaseMemory
 from tests.unit.guest.conftest import release_secret
 
 TOLD = ReleaseDescription(chart_name="kube-vip", chart_version="1.0.0", values={"a": 1})
@@ -24,18 +24,17 @@ def record(revision: int = 1) -> ReleaseRecord:
 
 
 def test_what_helm_told_of_a_release_is_remembered_by_its_secret_and_version() -> None:
-    memory = GuestMemory()
-    memory.notes("a").inspect(record()).description = TOLD
-    found = memory.notes("a").inspection(record())
+    memory = ReleaseMemory()
+    memory.inspect(record()).description = TOLD
+    found = memory.inspection(record())
     assert found is not None
     assert found.description == TOLD
-    assert memory.notes("a").inspection(record(2)) is None
-    assert memory.notes("b").inspection(record()) is None
+    assert memory.inspection(record(2)) is None
 
 
 def test_helm_rests_longer_each_time_it_cannot_tell_of_a_release() -> None:
     clock = Clock()
-    notes = GuestNotes(clock)
+    notes = ReleaseMemory(clock)
     error = HelmError(action="inspection", subject="release", failure=HelmFailure.KILLED)
     for seconds in (30, 60, 120):
         notes.note_silence(notes.inspect(record()), error)
@@ -46,7 +45,7 @@ def test_helm_rests_longer_each_time_it_cannot_tell_of_a_release() -> None:
 
 
 def test_what_is_gone_from_the_guest_is_forgotten() -> None:
-    notes = GuestNotes(Clock())
+    notes = ReleaseMemory(Clock())
     notes.keep_only([])
     notes.inspect(record()).description = TOLD
     notes.keep_only([record(), record(2)])
@@ -57,7 +56,7 @@ def test_what_is_gone_from_the_guest_is_forgotten() -> None:
 
 def test_helm_rests_longer_with_each_failure_and_not_at_all_with_other_values() -> None:
     clock = Clock()
-    notes = GuestNotes(clock)
+    notes = ReleaseMemory(clock)
     assert notes.rest_seconds(Role.KUBE_VIP, "d1") == 0
     assert notes.note_failure(Role.KUBE_VIP, "d1") == 30
     clock.now = 10
@@ -71,7 +70,7 @@ def test_helm_rests_longer_with_each_failure_and_not_at_all_with_other_values() 
 
 
 def test_why_helm_failed_is_told_until_it_succeeds_or_need_not_run() -> None:
-    notes = GuestNotes(Clock())
+    notes = ReleaseMemory(Clock())
     assert notes.failure(Role.KUBE_VIP) is None
     error = HelmError(action="upgrade", subject="release", failure=HelmFailure.FORBIDDEN)
     notes.note_failure(Role.KUBE_VIP, "d", error)
@@ -83,16 +82,9 @@ def test_why_helm_failed_is_told_until_it_succeeds_or_need_not_run() -> None:
     assert notes.failed_runs(Role.KUBE_VIP) == 0
 
 
-def test_a_success_the_end_of_a_guest_and_another_rollout_forget_failures() -> None:
-    memory = GuestMemory()
-    forgetting = (
-        lambda: memory.notes("a").note_success(Role.KUBE_VIP),
-        lambda: memory.forget("a"),
-        memory.forget_failures,
-    )
-    for forget in forgetting:
-        memory.notes("a").note_failure(Role.KUBE_VIP, "d")
+def test_a_success_and_another_rollout_forget_failures() -> None:
+    memory = ReleaseMemory()
+    for forget in (lambda: memory.note_success(Role.KUBE_VIP), memory.forget_failures):
+        memory.note_failure(Role.KUBE_VIP, "d")
         forget()
-        assert memory.notes("a").rest_seconds(Role.KUBE_VIP, "d") == 0
-    memory.notes("nobody").note_success(Role.KUBE_VIP)
-    memory.forget("nobody")
+        assert memory.rest_seconds(Role.KUBE_VIP, "d") == 0

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from fipop.errors import ApiForbiddenError, ApiServerError
-from fipop.guest.helm.chart_access import ChartAccess, ChartAccessError
+from fipop.guest.helm.chart_access import ChartAccess, ChartAccessError, ChartAccessReader
 from fipop.guest.helm.charts import ChartSource
-from fipop.operator.guests.chart_access import ChartAccessReader
 from tests.harness.answering_client import AnsweringClient
 
 PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"

@@ -37,13 +37,13 @@ class Inspection:
 
 
 @dataclass(slots=True)
-class GuestNotes:
+class ReleaseMemory:
     """What helm told of one guest's releases, which of its runs failed, and which releases lack objects (`lacking`).
 
     Times are monotonic seconds.
     """
 
-    monotonic: Callable[[], float]
+    monotonic: Callable[[], float] = time.monotonic
     lacking: set[Role] = field(default_factory=set)
     _inspections: dict[tuple[str, str], Inspection] = field(default_factory=dict)
     _attempts: dict[Role, _Attempt] = field(default_factory=dict)
@@ -108,24 +108,3 @@ class GuestNotes:
     def forget_failures(self) -> None:
         """Let helm try everything again at once."""
         self._attempts.clear()
-
-
-class GuestMemory:
-    """Keeps the notes of each guest."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._guests: dict[str, GuestNotes] = {}
-
-    def notes(self, guest_id: str) -> GuestNotes:
-        """Give what is known of a guest, to be read and added to."""
-        return self._guests.setdefault(guest_id, GuestNotes(self._monotonic))
-
-    def forget(self, guest_id: str) -> None:
-        """Drop all that is known of a guest."""
-        self._guests.pop(guest_id, None)
-
-    def forget_failures(self) -> None:
-        """Let helm try everywhere again at once: another rollout begins."""
-        for notes in self._guests.values():
-            notes.forget_failures()
