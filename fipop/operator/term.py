@@ -29,14 +29,11 @@ from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.adoption import Adoption
 from fipop.operator.estate import Estate
 from fipop.operator.first_rounds import FirstRounds
-from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.discovery import GuestReconciler, WaitingGuests
-from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.pass_triggers import PassTriggers
 from fipop.operator.guests.passes import PassController
-from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.reported import ClaimScope, GuestReader, ReportedAddresses
 from fipop.operator.guests.scan import GuestScan
-from fipop.operator.guests.unowned import UnownedAddresses
 from fipop.operator.notices import Notices
 from fipop.operator.queues import Concurrency, Key, Kind, WorkQueues
 from fipop.operator.rollout_parts import build_departures, build_rollout
@@ -67,8 +64,8 @@ class LeaderTerm:
         self.cache = estate.cache
         self._tracer = IpamTracer(self.cache, wanted=lambda: estate.configuration.settings.trace_ipam_data)
         self.guests = GuestDirectory(cache=self.cache, client=estate.client)
-        self.reach = Reach(cache=self.cache, guests=self.guests)
-        self.gate = AllocationGate(self.reach.could_serve)
+        scope = ClaimScope(cache=self.cache, guests=self.guests)
+        self.gate = AllocationGate(scope.could_serve)
         self.waiting_guests = WaitingGuests()
         self.router = Router(cache=self.cache, queues=queues, waiting_guests=self.waiting_guests)
         self.notices = Notices(
@@ -85,9 +82,18 @@ class LeaderTerm:
             monotonic=self.cache.monotonic,
             look_again=lambda reservation: self.quarantine.look(reservation),
             lives=self.guests.exists,
-            is_contested=lambda known, floating_ip: self.conflicts.is_contested(known, floating_ip),
+            is_contested=lambda known, floating_ip: self.reported.is_contested(known, floating_ip),
             count_release=estate.metrics.count_release,
         )
+        self.reported = ReportedAddresses(
+            cache=self.cache,
+            guests=self.guests,
+            reader=GuestReader(client=estate.client, guests=self.guests, sessions=estate.sessions),
+            reservation_store=self.reservation_store,
+            scope=scope,
+            over_limit=self.notices.tell_over_limit,
+        )
+        self.guests.is_harvester = self.reported.reader.is_harvester
         self.rollout = build_rollout(estate, cache=self.cache, guests=self.guests, router=self.router)
         self.departures = build_departures(estate, guests=self.guests, notices=self.notices)
         self._removal_turned_on = asyncio.Event()
@@ -103,27 +109,13 @@ class LeaderTerm:
 
     def _build_guests(self, estate: Estate) -> None:
         client = estate.client
-        inspector = GuestInspector(client=client, guests=self.guests, sessions=estate.sessions)
-        self.guests.is_harvester = inspector.is_harvester
-        self.conflicts = AddressConflicts(
-            cache=self.cache, guests=self.guests, inspector=inspector, reach=self.reach
-        )
-        self.unowned = UnownedAddresses(
-            cache=self.cache,
-            reservation_store=self.reservation_store,
-            reach=self.reach,
-            over_limit=self.notices.tell_over_limit,
-        )
         self.scan = GuestScan(
             cache=self.cache,
             gate=self.gate,
             guests=self.guests,
-            inspector=inspector,
-            unowned=self.unowned,
-            conflicts=self.conflicts,
+            reported=self.reported,
             opened=self._gate_opened,
         )
-        self.inspector = inspector
         self.pass_controller = self._build_pass_controller(estate)
         self.discovery = GuestReconciler(
             client=client,
@@ -142,14 +134,13 @@ class LeaderTerm:
             client=estate.client,
             cache=self.cache,
             guests=self.guests,
-            inspector=self.inspector,
             sessions=estate.sessions,
             metrics=estate.metrics,
             settings=lambda: estate.configuration.settings,
             leads=lambda: estate.elector.still_leading_for(GUEST_WRITE_SECONDS),
             reservation_store=self.reservation_store,
             gate=self.gate,
-            conflicts=self.conflicts,
+            reported=self.reported,
             requests=self.router,
             rollout=self.rollout,
             departures=self.departures,
@@ -173,7 +164,7 @@ class LeaderTerm:
             reservation_store=self.reservation_store,
             guests=self.guests,
             now=client.server_now,
-            begin_check=self.conflicts.begin_check,
+            begin_check=self.reported.begin_check,
             request_check=self.router.add_check,
             waiting=self.router.waiting_by_name,
             were_scanned=lambda: self.gate.looked,
@@ -311,17 +302,16 @@ class LeaderTerm:
     def changed(self, resource: Resource, change: Change[Any]) -> None:
         """Forget what is remembered of what is gone, and route the change."""
         if resource == FLOATING_IP_RANGES and gives_out_more(change):
-            self.scan.note_ranges()
+            self.scan.note_range(change.latest.name)
         if resource == FLOATING_IPS:
             if change.new is None:
                 self.pass_triggers.forget(change.latest.meta.key)
             elif change.old is None or change.old.range != change.new.range:
-                self.scan.note_guest(change.new.namespace, may_carry=False)
+                self.scan.note_guest(change.new.namespace)
         if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and change.old is not None:
             guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
             # Its own round is too late for a guest: it may be back by then, and would count as one that was looked at.
-            if not self.guests.exists(guest_id):
-                self.scan.forget(guest_id)
+            self.scan.note_guest(guest_id)
         self.router.route(resource, change)
 
     def lost_unseen(self) -> None:

@@ -202,9 +202,9 @@ UNIT_BUGS = (
         "looks-of-long-ago",
         "what guests carried when they were looked at is kept from others whenever a range changes",
         Edit(
-            scope="GuestScan._step",
-            before="self._compare_with_ranges()",
-            after="self._ranges_changed = bool(self._changed.update(self._seen))",
+            scope="GuestScan._compare",
+            before="self._due[guest_id] = self._now()",
+            after="self._heard.add(guest_id)",
         ),
         "unit/operator/guests/test_scan.py",
         "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
@@ -213,7 +213,7 @@ UNIT_BUGS = (
     _unit_bug(
         "short-scan",
         "a leader that takes over waits for guests for 5 seconds",
-        Edit(scope="GuestScan._begin", before="self._now() + LOOK_SECONDS", after="self._now() + 5.0"),
+        Edit(scope="GuestScan._begin", before="self._now() + SCAN_SECONDS", after="self._now() + 5.0"),
         "scenarios/test_first_scan.py",
         "test_after_a_change_of_the_leader_no_guest_gets_what_one_carries_that_answers_late",
         "test_after_a_change_of_the_leader_nobody_gets_what_a_guest_carries_that_never_answered",
@@ -234,9 +234,9 @@ UNIT_BUGS = (
         "unresolved-fits-nothing",
         "a guest that had no round yet is a guest of those ranges alone that its floating IPs name",
         Edit(
-            scope="Reach._serving",
-            before="self.guests.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)",
-            after="self.guests.known(guest_id)",
+            scope="ClaimScope._guest",
+            before="known or now",
+            after="known",
         ),
         "scenarios/test_first_scan.py",
         *(

@@ -211,7 +211,7 @@ class SmallOperator(SmallCluster):
         """Do rounds until none is wanted now."""
         for _ in range(MAX_ROUNDS):
             scan = self.term.scan
-            if scan._ranges_changed and not scan._rescan_required:
+            if scan.has_changed_ranges:
                 await self.look_until(lambda: self.term.gate.looked)
             if not self._pending.keys:
                 return
@@ -240,7 +240,7 @@ class SmallOperator(SmallCluster):
         """Ask what is asked before an address is written to its guest; raises where it may not be."""
         reservation = self.cache.reservations.get("", f"{space}.{address}")
         assert reservation is not None
-        await self.term.conflicts.check(reservation, ignored)
+        await self.term.reported.check(reservation, ignored)
 
     async def _round(self, key: Key) -> None:
         try:
@@ -257,7 +257,7 @@ class SmallOperator(SmallCluster):
 
     def _build(self) -> LeaderTerm:
         term = LeaderTerm(self._estate, queues_of(self._pending))
-        term.scan.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
+        term.reported.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
         return term
 
     def _hear(self, change: Change) -> None:

@@ -20,10 +20,9 @@ from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import GuestEvent
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import address_of
-from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.departures import Departures
-from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
+from fipop.operator.guests.reported import ReportedAddresses
 from fipop.operator.guests.schedules import DEEP_CHECK_SECONDS, PassSchedule
 from fipop.operator.guests.tasks import (
     build_wanted,
@@ -101,9 +100,8 @@ class PassController:
     leads: Callable[[], bool]
     reservation_store: ReservationStore
     gate: AllocationGate
-    conflicts: AddressConflicts
+    reported: ReportedAddresses
     requests: PassRequests
-    inspector: GuestInspector
     rollout: Rollout
     departures: Departures
     now: Callable[[], datetime]
@@ -240,7 +238,7 @@ class PassController:
         if task.opted_in:
             # Not only when the pass ends: what it is about to install is not gone, whatever was seen before.
             self.departures.forget(guest.id)
-        with self.inspector.pass_under_way(guest.id, task.granted):
+        with self.reported.visit_under_way(guest.id, task.granted):
             report = await self.sessions.run_pass(
                 # An address in the ConfigMap is told before charts and helm are waited for.
                 task,
@@ -284,7 +282,7 @@ class PassController:
         return {
             format_address(address_of(each)): claimants
             for each in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-            if each.is_held and (claimants := self.conflicts.claimants(each, but=guest_id))
+            if each.is_held and (claimants := self.reported.reporters(each, but=guest_id))
         }
 
     def _record(
@@ -363,7 +361,7 @@ class PassController:
         for reservation in held:
             floating_ip = self.cache.floating_ips.get(*reservation.owner.key)
             ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
-            await self.conflicts.check(reservation, ignored)
+            await self.reported.check(reservation, ignored)
         try:
             for reservation in held:
                 if not await self.reservation_store.is_held_by(reservation.name, reservation.owner):
