@@ -207,7 +207,6 @@ UNIT_BUGS = (
             after="self._heard.add(guest_id)",
         ),
         "unit/operator/guests/test_scan.py",
-        "test_a_changed_range_takes_no_address_of_a_guest_that_is_gone_since",
         "test_a_changed_range_takes_no_address_that_a_guest_carries_no_more",
     ),
     _unit_bug(

@@ -259,3 +259,33 @@ async def test_a_guest_that_goes_while_it_is_looked_at_is_not_remembered(looking
     start.carried["c-m-1"] = "10.0.0.9/32"
     start.scan.note_guest("c-m-1", may_carry=True)
     await start.comes_to_quarantine("default.10.0.0.9")
+
+
+@in_virtual_time
+async def test_a_changed_range_does_not_wait_for_reports_beyond_those_that_count(
+    looking: type[Looking],
+) -> None:
+    """A guest cluster that hangs, and reported more than 64 addresses, closed the gate at every edit of a range."""
+    every = ",".join(f"10.0.0.{last}/32" for last in range(1, 100))
+    start = looking(pool_world(), {"c-m-1": every})
+    await start.first()
+    start.read_in_use = hang  # type: ignore[method-assign]
+    began = asyncio.get_running_loop().time()
+    await start.change_range()
+    assert asyncio.get_running_loop().time() - began < 1
+    assert len(start.quarantined()) == 64
+
+
+async def test_a_changed_range_does_not_wait_for_guest_clusters_that_it_could_not_serve(
+    looking: type[Looking],
+) -> None:
+    start = await holding(looking)
+    start.cache.observe(
+        FLOATING_IP_RANGES,
+        build_range("other", "10.7.0.0/24", clusterSelector={"matchLabels": {"net": "blue"}}),
+    )
+    start.free("default.10.0.0.7")
+    await start.change_range("other")
+    assert start.looked_at == []
+    await start.change_range("pool")
+    assert start.looked_at == ["c-m-1"]
