@@ -138,10 +138,11 @@ class SmallCluster:
         named: str = "",
         provider: str = "k3s",
         is_served: bool = False,
+        custom: bool = False,
     ) -> None:
         """Have a guest in Rancher that is Ready from now on; `named` is its cluster's name.
 
-        Of one that `is_served` a floating IP is made by itself.
+        Of a `custom` one an administrator made the machines, and registered them. Of one that `is_served` a floating IP is made by itself.
         """
         name = named or f"cluster-{guest_id}"
         annotations = {names.ANNOTATION_FLOATING_IP: "true" if is_served else "false"}
@@ -166,7 +167,7 @@ class SmallCluster:
             WORKSPACE,
             name,
             annotations=annotations,
-            spec={} if imported else {"rkeConfig": {}},
+            spec={} if imported else {"rkeConfig": {"machinePools": [] if custom else [{"name": "machines"}]}},
             status={"clusterName": guest_id},
         )
 

@@ -234,7 +234,7 @@ class ClaimScope:
             name=only.name if only else "",
             uid=only.uid if only else "",
             cluster=cluster.name if cluster else "",
-            imported=cluster is not None and cluster.is_imported,
+            imported=cluster is not None and cluster.lives_on,
         )
 
 
