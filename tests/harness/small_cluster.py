@@ -167,7 +167,9 @@ class SmallCluster:
             WORKSPACE,
             name,
             annotations=annotations,
-            spec={} if imported else {"rkeConfig": {"machinePools": [] if custom else [{"name": "machines"}]}},
+            spec={}
+            if imported
+            else {"rkeConfig": {"machinePools": [] if custom else [{"name": "machines"}]}},
             status={"clusterName": guest_id},
         )
 
