@@ -142,7 +142,8 @@ class SmallCluster:
     ) -> None:
         """Have a guest in Rancher that is Ready from now on; `named` is its cluster's name.
 
-        Of a `custom` one an administrator made the machines, and registered them. Of one that `is_served` a floating IP is made by itself.
+        An administrator made the machines of a `custom` one, and registered them. Of one that `is_served` a floating IP
+        is made by itself.
         """
         name = named or f"cluster-{guest_id}"
         annotations = {names.ANNOTATION_FLOATING_IP: "true" if is_served else "false"}

@@ -1,7 +1,5 @@
 """What two guests have a claim to after a restored backup is written to neither anew."""
 
-from typing import Any, cast
-
 import pytest
 
 from fipop.errors import AddressConflictError
@@ -27,7 +25,7 @@ class Guests:
             cache=cache,
             guests=self.directory,
             reader=self,  # type: ignore[arg-type] # it is only asked what is in use
-            reservation_store=cast("Any", None),
+            reservation_store=None,  # type: ignore[arg-type] # nothing is quarantined here
             scope=ClaimScope(cache=cache, guests=self.directory),
         )
         for guest_id in self.carried:
