@@ -288,7 +288,7 @@ BUGS = (
             ),
         ),
         "whose status names it",
-        Edit(scope="LeaderTerm.run", before="await refresh()", after="pass"),
+        Edit(scope="Manager.run", before="await refresh()", after="pass"),
         with_guards_off=(_NO_LIVE_READ,),
     ),
     _bug(
@@ -407,7 +407,7 @@ BUGS = (
         Edit(
             scope="Operator._check_owners",
             before="self._term.check_owners()",
-            after=("self._term.check_owners()\nself._term.first_rounds.enqueue_unsettled()"),
+            after=("self._term.check_owners()\nself._term.initial_sync.enqueue_unsettled()"),
         ),
     ),
 )

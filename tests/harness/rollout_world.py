@@ -20,6 +20,7 @@ from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
+from fipop.operator.queues import Request
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.plan import Notice
 from fipop.operator.rollout.progress import RolloutState, parse_state, render_state
@@ -167,8 +168,9 @@ class World:
             store=self.store,  # type: ignore[arg-type]
             guests=EveryGuest(cache=ClusterCache(), client=None),  # type: ignore[arg-type]
             sessions=self.sessions,  # type: ignore[arg-type]
-            settings=lambda: self.settings,
-            surroundings=self,
+            configuration=self,  # type: ignore[arg-type]
+            queues=self,  # type: ignore[arg-type]
+            fleet=self.fleet,
             now=lambda: self.now,
         )
         return self.leader
@@ -191,17 +193,13 @@ class World:
     def fleet(self) -> Mapping[str, Guest]:
         return {name: each for name, each in self.links.items() if not each.paused}
 
-    def wake(self, guest_id: str, *, urgent: bool) -> None:
-        assert urgent in (True, False)
-        self.guests[guest_id].due_at = 0.0
+    def add(self, request: Request) -> None:
+        self.guests[request.key.name].due_at = 0.0
 
-    def tell(self, notice: Notice) -> None:
-        self.notices.append(notice)
+    def tell(self, reason: str, message: str, *, is_warning: bool) -> None:
+        self.notices.append(Notice(reason, message, is_warning=is_warning))
 
-    def annotation(self, name: str) -> str:
-        return self.annotations.get(name, "")
-
-    def complain(self, message: str) -> None:
+    def complain(self, _reason: str, message: str) -> None:
         self.complaints.append(message)
 
     # Time

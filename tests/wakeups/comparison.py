@@ -17,9 +17,9 @@ import pytest
 
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.reconciler import FloatingIPReconciler
-from fipop.operator.first_rounds import FirstRounds
+from fipop.operator.initial_sync import InitialSync
+from fipop.operator.manager import Manager
 from fipop.operator.queues import WorkQueues
-from fipop.operator.term import LeaderTerm
 from fipop.runtime.workqueue import Priority
 from tests.wakeups import former
 
@@ -73,21 +73,21 @@ class Memory:
     held_up: set[str]
 
 
-def recall(term: LeaderTerm) -> Memory:
+def recall(term: Manager) -> Memory:
     return Memory(
-        waiting=dict(term.router.waiting),
-        unserved=set(term.waiting_guests.unserved),
-        missing=dict(term.waiting_guests.missing),
-        told=dict(term.pass_triggers._told),
-        is_settled_left=term.first_rounds._is_settled_left,
-        held_up=set(term.pass_controller._held_up),
+        waiting=dict(term.waiting._waiting),
+        unserved=set(term.guests.unserved()),
+        missing={guest_id: state.missing for guest_id, state in term.guests.states() if state.missing},
+        told=dict(term.floating_ips._visited_for),
+        is_settled_left=term.initial_sync._is_settled_left,
+        held_up={guest_id for guest_id, state in term.guests.states() if state.is_held_up},
     )
 
 
 class Former:
-    """The former routing, as the former LeaderTerm used it; it puts nothing into a real queue."""
+    """The former routing, as the former Manager used it; it puts nothing into a real queue."""
 
-    def __init__(self, term: LeaderTerm, memory: Memory) -> None:
+    def __init__(self, term: Manager, memory: Memory) -> None:
         self.log: list[Woken] = []
         self._term = term
         self._memory = memory
@@ -139,14 +139,8 @@ class Former:
         self.router.add_guest_floating_ips(guest.id)
         self.router.add_pass(guest.id)
 
-    def _guest_lost(self, guest: Any) -> None:
-        pass
-
     def enqueue_unsettled(self) -> None:
         self.first_rounds.enqueue_unsettled()
-
-    def enqueue_unserved(self) -> None:
-        self.first_rounds.enqueue_unserved()
 
     def enqueue_settled(self) -> None:
         self.first_rounds.enqueue_settled()
@@ -162,11 +156,11 @@ class Former:
 
 
 CAUSES: dict[type, tuple[str, ...]] = {
-    LeaderTerm: (
+    Manager: (
         *("changed", "lost_unseen", "freed", "check_owners", "settings_changed"),
-        *("_gate_opened", "_guest_learned", "_guest_lost"),
+        *("_gate_opened", "_guest_learned"),
     ),
-    FirstRounds: ("enqueue_unsettled", "enqueue_unserved", "enqueue_settled"),
+    InitialSync: ("enqueue_unsettled", "enqueue_settled"),
     FloatingIPReconciler: ("_end", "_let_go"),
 }
 
@@ -186,10 +180,10 @@ class Comparison:
     keys: int = 0
     extra: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
-    _terms: dict[int, tuple[LeaderTerm, list[Woken]]] = field(default_factory=dict)
+    _terms: dict[int, tuple[Manager, list[Woken]]] = field(default_factory=dict)
     """By the id of the cache: terms come and go, the last one over a cache is the one that works."""
 
-    def take_term(self, term: LeaderTerm, log: list[Woken]) -> None:
+    def take_term(self, term: Manager, log: list[Woken]) -> None:
         self._terms[id(term.cache)] = term, log
 
     def compare(self, cause: str, cache: object, call: Callable[[], Any], arguments: Any, named: Any) -> Any:
@@ -235,14 +229,14 @@ def installed(comparison: Comparison) -> Iterator[None]:
 
 
 def _take_terms(patch: pytest.MonkeyPatch, comparison: Comparison) -> None:
-    build = LeaderTerm.__init__
+    build = Manager.__init__
 
-    def build_recorded(term: LeaderTerm, outlives: Any, queues: WorkQueues) -> None:
+    def build_recorded(term: Manager, outlives: Any, queues: WorkQueues) -> None:
         log: list[Woken] = []
         build(term, outlives, _record(queues, log))
         comparison.take_term(term, log)
 
-    patch.setattr(LeaderTerm, "__init__", build_recorded)
+    patch.setattr(Manager, "__init__", build_recorded)
 
 
 def _compared(method: Any, name: str, comparison: Comparison) -> Any:

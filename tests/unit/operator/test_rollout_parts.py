@@ -4,8 +4,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fipop.operator.rollout.plan import Notice
 from fipop.operator.rollout_parts import RolloutParts
+
+from fipop.operator.rollout.plan import Notice
 from fipop.settings.options import DEFAULTS
 from fipop.settings.values import GuestInstall
 from tests.harness.rollout_world import guest_of

@@ -3,6 +3,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from fipop.operator.routing import Router
 
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -12,7 +13,6 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.queues import Key, Kind, WorkQueues
-from fipop.operator.routing import Router
 from fipop.runtime.relist import EventType
 from fipop.runtime.workqueue import WorkQueue
 from fipop.state.cache import ClusterCache

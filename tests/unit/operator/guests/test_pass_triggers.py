@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.guests.pass_triggers import PassTriggers
+
+from fipop.kube.resources import FLOATING_IPS
 from tests.harness.objects import build_floating_ip, cache_of, held_by, newer
 
 
