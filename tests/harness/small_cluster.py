@@ -230,6 +230,11 @@ class SmallCluster:
         }
         self.memory.put(key, {**self.memory.objects[key], "spec": spec})
 
+    def rename_harvester(self, harvester: str, name: str) -> None:
+        """Rename a Harvester cluster in Rancher; its id stays."""
+        key = (MANAGEMENT_CLUSTERS.plural, "", f"c-{harvester}")
+        self.memory.put(key, {**self.memory.objects[key], "spec": {"displayName": name}})
+
     def label_guest(self, guest_id: str, **labels: str) -> None:
         """Put labels on a guest's provisioning Cluster."""
         key = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}")

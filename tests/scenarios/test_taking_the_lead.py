@@ -156,9 +156,9 @@ async def test_a_new_term_knows_nothing_of_who_waited_in_the_one_before() -> Non
     operator.ask(A)
     operator.ask(B)
     await operator.settle()
-    assert len(operator.manager.router.waiting) == 1
+    assert len(operator.manager.waiting.find_all()) == 1
     operator.manager.end()
     (waiting,) = {A, B} - operator.holders(X)
     operator.give_up(waiting)
     await operator.start()
-    assert operator.manager.router.waiting == {}
+    assert operator.manager.waiting.find_all() == []

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fipop.kube.resources import FLOATING_IPS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
 from fipop.operator.addresses.reconciler import FloatingIPReconciler
 from fipop.operator.initial_sync import InitialSync
 from fipop.operator.manager import Manager
-from fipop.operator.queues import WorkQueues
+from fipop.operator.queues import Kind, WorkQueues
 from fipop.runtime.workqueue import Priority
 from tests.wakeups import former
 
@@ -167,8 +167,14 @@ CAUSES: dict[type, tuple[str, ...]] = {
 OWN_CAUSES = {"changed", "freed"}
 
 
-def name_extra(cause: str, woken: Woken) -> str:
+def name_extra(cause: str, arguments: Any, woken: Woken) -> str:
     """Return why a key is woken that was not woken before."""
+    kind = getattr(woken.key, "kind", None)
+    resource = arguments[0] if cause == "changed" else None
+    if resource == FLOATING_IP_RESERVATIONS and kind is Kind.RANGE:
+        return "F-G14: a range of another name that has the address of a reservation"
+    if resource == MANAGEMENT_CLUSTERS and kind in {Kind.GUEST, Kind.FLOATING_IP, Kind.RESERVATION}:
+        return "F-G9: a guest on a Harvester cluster that was renamed, with its floating IPs and reservations"
     return f"unnamed: {cause}, {woken}"
 
 
@@ -192,12 +198,12 @@ class Comparison:
         answer = call()
         now = log[begin:]
         getattr(before, cause)(*arguments, **named)
-        self._judge(cause, before.log, now)
+        self._judge(cause, arguments, before.log, now)
         if cause in OWN_CAUSES:
             del log[begin:]  # a method that the cache heard of meanwhile is not its cause
         return answer
 
-    def _judge(self, cause: str, before: list[Woken], now: list[Woken]) -> None:
+    def _judge(self, cause: str, arguments: Any, before: list[Woken], now: list[Woken]) -> None:
         self.causes[cause] += 1
         self.keys += len(before)
         for each in before:
@@ -205,7 +211,9 @@ class Comparison:
                 self.lost.append(f"{cause}: {each} is not woken, only {now}")
         known = {(each.queue, each.key) for each in before}
         self.extra.update(
-            name_extra(cause, each) for each in now if not each.drop and (each.queue, each.key) not in known
+            name_extra(cause, arguments, each)
+            for each in now
+            if not each.drop and (each.queue, each.key) not in known
         )
 
 

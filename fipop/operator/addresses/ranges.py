@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIPRange
+from fipop.api.models import FloatingIPRange, Reservation
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
 from fipop.ipam.allocator import RangeUsage
@@ -19,6 +19,7 @@ from fipop.kube.resources import (
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
 )
+from fipop.operator.addresses.values import address_of
 from fipop.operator.queues import Event, Key, Kind, Request
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Priority, RetryAfter
@@ -57,10 +58,19 @@ class RangeReconciler:
         elif event.resource == FLOATING_IPS:
             yield from self._count_again(side.status.range for side in sides)
         elif event.resource == FLOATING_IP_RESERVATIONS:
-            yield from self._count_again(side.range for side in sides)
+            # Also of another name than the reservation's: it may have replaced that range.
+            yield from self._count_again(
+                each.name for each in self.cache.ranges.all() for side in sides if self._counts(each, side)
+            )
         elif event.resource == MANAGEMENT_CLUSTERS and any(side.is_harvester for side in sides):
             # Whether the Harvester cluster of a range is in Rancher.
             yield from self._count_again(each.name for each in self.cache.ranges.all())
+
+    def _counts(self, found: FloatingIPRange, reservation: Reservation) -> bool:
+        if found.name == reservation.range:
+            return True
+        has = self.cache.allocations.ranges.has
+        return found.address_space == reservation.space and has(found.name, address_of(reservation))
 
     def watches_freed(self, space: str) -> Iterator[Request]:
         """Yield the ranges that may have counted an address of their space that is free now."""

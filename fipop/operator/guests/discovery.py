@@ -23,6 +23,7 @@ from fipop.operator.addresses.ranges import is_respecified
 from fipop.operator.queues import Event, Key, Kind, Request
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest, RangeChoice
+from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
@@ -60,10 +61,18 @@ class GuestReconciler:
             return tuple(sorted({side.cluster_name for side in sides if side is not None} - {""}))
         name = change.latest.name
         if resource == MANAGEMENT_CLUSTERS:
-            return (name, *self._guests.waiting_for(name))
+            return (name, *self._guests.waiting_for(name), *self._find_renamed(change))
         if resource == NAMESPACES and self._cache.guest_clusters(name):
             return (name,)
         return ()
+
+    def _find_renamed(self, change: Change[ManagementCluster]) -> tuple[str, ...]:
+        """Return the guests on a Harvester cluster that was renamed in Rancher, as far as that is known."""
+        old, new = change.old, change.new
+        if old is None or new is None or old.display_name == new.display_name:
+            return ()
+        guests = self._guests.all()
+        return tuple(each.id for each in guests if each.harvester_cluster_name == old.display_name)
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guests that an event may change, or that may get a floating IP now."""

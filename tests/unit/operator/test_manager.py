@@ -65,7 +65,7 @@ async def test_nothing_is_remembered_of_a_floating_ip_that_was_deleted() -> None
     await operator.start()
     operator.ask(A)
     await operator.settle()
-    served = operator.manager.pass_triggers._told
+    served = operator.manager.floating_ips._visited_for
     assert list(served) == [(A, "web")]
     operator.give_up(A)
     await operator.settle()
@@ -87,4 +87,4 @@ async def test_nothing_is_remembered_of_a_floating_ip_that_is_deleted_during_its
     operator.ask(A)
     await operator.settle()
     assert operator.quarantined() == {f"default.{X}"}
-    assert operator.manager.pass_triggers._told == {}
+    assert operator.manager.floating_ips._visited_for == {}
