@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from fipop.operator.reporting import EventReporter
-
 from fipop.rancher.matching import Guest
 from fipop.state.guests import GuestDirectory
 from tests.harness.objects import build_range, cache_of, floating_ip, reservation
