@@ -70,7 +70,9 @@ def count_collaborators(classes: Iterable[Class]) -> dict[str, int]:
     classes = tuple(classes)
     known = {"Callable", *(each.name for each in classes if not each.is_value)}
     while True:
-        counted = {each.name: sum(not known.isdisjoint(names) for names in each.parameters) for each in classes}
+        counted = {
+            each.name: sum(not known.isdisjoint(names) for names in each.parameters) for each in classes
+        }
         found = known | {name for name, number in counted.items() if number}
         if found == known:
             return {name: number for name, number in counted.items() if number}

@@ -26,6 +26,7 @@ from fipop.operator.rollout.plan import Notice
 from fipop.operator.rollout.progress import RolloutState, parse_state, render_state
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
+from fipop.runtime.workqueue import Priority
 from fipop.settings.options import DEFAULTS, Settings, parse_settings, settings_data
 from fipop.state.cache import ClusterCache
 from tests.harness.every_guest import EveryGuest
@@ -146,6 +147,8 @@ class World:
         """How a target behaves: refused (by helm), unready, crashing, silencing (the guest is lost)."""
         self.touched: list[tuple[str, str]] = []
         self.notices: list[Notice] = []
+        self.urgent: set[str] = set()
+        """The guests whose visit was requested before all others."""
         self.complaints: list[str] = []
         self.annotations: dict[str, str] = {}
         self.store = FakeStore()
@@ -195,6 +198,8 @@ class World:
 
     def add(self, request: Request) -> None:
         self.guests[request.key.name].due_at = 0.0
+        if request.priority is Priority.URGENT:
+            self.urgent.add(request.key.name)
 
     def tell(self, reason: str, message: str, *, is_warning: bool) -> None:
         self.notices.append(Notice(reason, message, is_warning=is_warning))

@@ -300,6 +300,13 @@ class SmallCluster:
         for guest_id in guest_ids:
             self.ask_for_range(guest_id, space)
 
+    def pause(self, guest_id: str) -> None:
+        """Pause the floating IP of a guest."""
+        key = (FLOATING_IPS.plural, guest_id, "web")
+        found = self.memory.objects[key]
+        annotations = {**found["metadata"]["annotations"], names.ANNOTATION_PAUSED: "true"}
+        self.memory.put(key, {**found, "metadata": {**found["metadata"], "annotations": annotations}})
+
     def give_up(self, guest_id: str, name: str = "web") -> None:
         """Delete a floating IP of a guest."""
         self.memory.remove((FLOATING_IPS.plural, guest_id, name))

@@ -232,6 +232,13 @@ class SmallOperator(SmallCluster):
             await self.settle()
         self._move_to(end)
 
+    def take_requests(self) -> tuple[list[Key], list[str]]:
+        """Return what was put into the queues, now or for later, and the guests to visit; nothing is done about it."""
+        found = [*self._pending.keys, *self._timers], list(self._visits.keys)
+        for each in (self._pending.keys, self._timers, self._visits.keys):
+            each.clear()
+        return found
+
     def _put_off(self, key: Key, seconds: float) -> None:
         due = self.memory.now.timestamp() + seconds
         self._timers[key] = min(due, self._timers.get(key, due))
@@ -256,7 +263,8 @@ class SmallOperator(SmallCluster):
     # How
 
     def _build(self) -> Manager:
-        term = Manager(self._services, queues_of(self._pending))
+        self._visits = Pending()
+        term = Manager(self._services, queues_of(self._pending, self._visits))
         term.scan.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
         return term
 

@@ -94,12 +94,12 @@ def build_services(
     )
 
 
-def queues_of(objects: Pending) -> WorkQueues:
+def queues_of(objects: Pending, visits: Pending | None = None) -> WorkQueues:
     """Give queues of which only those of objects and of checks matter: they are one here."""
     queue = cast("WorkQueue[Key]", objects)
     return WorkQueues(
         objects=queue,
         checks=queue,
-        passes=cast("WorkQueue[str]", Pending()),
+        passes=cast("WorkQueue[str]", visits or Pending()),
         installs=cast("WorkQueue[str]", Pending()),
     )

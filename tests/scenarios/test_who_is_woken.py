@@ -1,7 +1,7 @@
 """Which objects a change has reconciled: a table of promises. A key that is missing here would wait until a restart."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -9,7 +9,6 @@ from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, MANAGEMENT_CL
 from fipop.operator.queues import Kind
 from fipop.settings.options import parse_settings, settings_data
 from tests.harness.small_operator import SmallOperator
-from tests.harness.terms import Pending
 
 SERVED, WAITING, UNSERVED, LEFT, ON_HARVESTER = "c-m-a", "c-m-b", "c-m-c", "c-m-d", "c-m-e"
 X, Y, Z = "10.0.0.10", "10.9.0.10", "10.9.0.11"
@@ -47,15 +46,17 @@ async def build() -> SmallOperator:
 
 def woken_by(operator: SmallOperator, change: Callable[[SmallOperator], Any]) -> set[str]:
     """Return the objects that a change put into a queue, now or for later."""
-    visits = cast("Pending", operator.manager.queues.passes)
-    for each in (operator._pending.keys, operator._timers, visits.keys):
-        each.clear()
+    operator.take_requests()
     change(operator)
-    keys = [*operator._pending.keys, *operator._timers]
+    return take_names(operator)
+
+
+def take_names(operator: SmallOperator) -> set[str]:
+    keys, visits = operator.take_requests()
     named = {
         f"{each.kind.value} {each.namespace if each.kind is Kind.FLOATING_IP else each.name}" for each in keys
     }
-    return named | {f"visit {guest_id}" for guest_id in visits.keys}
+    return named | {f"visit {guest_id}" for guest_id in visits}
 
 
 def change_options(**options: str) -> Callable[[SmallOperator], None]:
@@ -182,10 +183,6 @@ async def test_guests_without_a_floating_ip_are_reconciled_when_they_may_get_one
 async def test_floating_ips_that_wait_are_reconciled_when_all_guests_were_scanned_again() -> None:
     operator = await build()
     operator.manager.scan.require_rescan()
-    woken_by(operator, lambda _: None)
+    operator.take_requests()
     await operator.look_until(lambda: operator.manager.gate.looked)
-    assert f"floatingip {WAITING}" in woken_by_now(operator)
-
-
-def woken_by_now(operator: SmallOperator) -> set[str]:
-    return {f"{each.kind.value} {each.namespace}" for each in operator._pending.keys}
+    assert f"floatingip {WAITING}" in take_names(operator)

@@ -82,9 +82,10 @@ class QuarantineReconciler:
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the reservations that an event may make ownerless, or whose quarantine it may end."""
         new = event.change.new
-        is_reservation = event.resource == FLOATING_IP_RESERVATIONS and new is not None
-        if is_reservation and not (new.is_held and self.cache.floating_ips.get(*new.owner.key)):
-            yield request_reservation(new)
+        if event.resource == FLOATING_IP_RESERVATIONS and new is not None:
+            has_owner = new.is_held and self.cache.floating_ips.get(*new.owner.key) is not None
+            if not has_owner:
+                yield request_reservation(new)
         for guest_id in event.guest_ids:
             # A guest that is gone uses nothing, one that is back can be asked.
             for reservation in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):

@@ -1,6 +1,5 @@
 """One round over a reservation: who lost its floating IP waits, and who waited is free once nobody carries it."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +15,7 @@ from fipop.operator.addresses.waiting import WaitingFloatingIPs
 from fipop.operator.queues import Kind
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
+from fipop.state.gate import AllocationGate
 from tests.harness.objects import (
     Json,
     build_floating_ip,
@@ -67,6 +67,16 @@ class Store:
         return name in self.held
 
 
+class Guard:
+    """Lets go what a test says."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    def may_release(self, _reservation: Reservation) -> bool:
+        return self.world.may_release
+
+
 class World:
     """A round over one reservation; `carrier` answers for the former owner's guest, `other` for those in conflict."""
 
@@ -85,11 +95,11 @@ class World:
             cache=self.cache,
             reservation_store=self.store,
             guests=cast("Any", SimpleNamespace(exists=lambda guest_id: guest_id in self.guests)),
-            gate=cast("Any", SimpleNamespace(looked=True)),
-            guard=cast("Any", SimpleNamespace(may_release=lambda _: self.may_release)),
+            gate=AllocationGate(lambda *_: False, is_shut=False),
+            guard=Guard(self),  # type: ignore[arg-type]
             begin_check=lambda: self._look,
             waiting=self.waiting,
-            queues=replace(queues_of(self.objects), passes=cast("Any", self.visits)),
+            queues=queues_of(self.objects, self.visits),
         )
 
     async def round(self) -> RetryAfter | None:
