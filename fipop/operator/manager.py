@@ -277,10 +277,8 @@ class Manager:
                     return await self.quarantine.reconcile(key.name)
                 case Kind.QUARANTINE:
                     return await self.quarantine.check(key.name)
-                case Kind.VISIT:
-                    return await self.passes.visit(key.name)
-                case Kind.INSTALL:
-                    return await self.passes.install(key.name)
+                case Kind.VISIT | Kind.INSTALL:
+                    raise AssertionError("visits and installs have queues of their own")
         finally:
             self._tracer.note_round()
 
