@@ -103,7 +103,7 @@ async def test_a_guest_cluster_gets_no_range_of_another_harvester_cluster_that_t
     assert operator.held() == {}
 
 
-async def test_nor_while_the_harvester_cluster_of_the_former_name_is_gone() -> None:
+async def test_a_guest_cluster_keeps_its_range_while_its_harvester_cluster_is_not_in_rancher() -> None:
     operator = SmallOperator()
     operator.add_range(harvester="harvester-1")
     operator.add_guest("c-m-a", is_served=True)
