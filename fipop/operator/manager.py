@@ -41,9 +41,8 @@ from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reach import Reach
 from fipop.operator.guests.scan import GuestScan
-from fipop.operator.guests.tasks import find_fleet
+from fipop.operator.guests.tasks import WritePermits, find_fleet
 from fipop.operator.guests.unowned import UnownedAddresses
-from fipop.operator.guests.write_permits import WritePermits
 from fipop.operator.initial_sync import InitialSync
 from fipop.operator.queues import (
     Concurrency,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -126,10 +126,9 @@ class GuestDirectory:
                 self._states[guest_id] = state
         return state
 
-    def states(self) -> Iterator[tuple[str, GuestState]]:
-        """Yield the records of all guest clusters with their ids, by id."""
-        for guest_id in sorted(self._states):
-            yield guest_id, self._states[guest_id]
+    def states(self) -> list[tuple[str, GuestState]]:
+        """Return the records of all guest clusters with their ids, by id."""
+        return sorted(self._states.items())
 
     def drop(self, guest_id: str) -> None:
         """Forget a guest cluster. If it comes back under this id, it counts as new."""
@@ -215,13 +214,11 @@ class GuestDirectory:
 
         One whose network cannot be found out is known as well: passes can serve it all the same.
         """
-        state = self._states.get(guest_id)
-        return state.guest if state is not None else None
+        return self.state(guest_id).guest
 
     def is_resolved(self, guest_id: str) -> bool:
         """Whether all links of a guest were resolved once, those to its Harvester cluster and network too."""
-        state = self._states.get(guest_id)
-        return state is not None and state.is_resolved
+        return self.state(guest_id).is_resolved
 
     def all(self) -> tuple[Guest, ...]:
         """Return all known guest clusters, by id."""
@@ -229,11 +226,11 @@ class GuestDirectory:
 
     def unserved(self) -> list[str]:
         """Return the guest clusters that no range is meant for, by id."""
-        return [guest_id for guest_id, state in self.states() if state.is_unserved]
+        return sorted(guest_id for guest_id, state in self._states.items() if state.is_unserved)
 
     def waiting_for(self, name: str) -> list[str]:
         """Return the guest clusters that wait for an object of that name, which is none of their own, by id."""
-        return [guest_id for guest_id, state in self.states() if state.missing == name]
+        return sorted(guest_id for guest_id, state in self._states.items() if state.missing == name)
 
     def exists(self, guest_id: str) -> bool:
         """Whether a cluster object of a guest is left: then it may still run, with its addresses."""

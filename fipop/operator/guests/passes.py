@@ -21,11 +21,11 @@ from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.tasks import (
     GuestAddresses,
+    WritePermits,
     collect_addresses,
     judge_urgency,
     reported_releases,
 )
-from fipop.operator.guests.write_permits import WritePermits
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_routine_visit, request_visit
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
