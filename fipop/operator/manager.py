@@ -194,10 +194,10 @@ class Manager:
             learned=self._guest_learned,
         )
         self.controllers: tuple[Controller, ...] = (
+            self.ranges,
             self.discovery,
             self.floating_ips,
             self.quarantine,
-            self.ranges,
             self.passes,
         )
 
