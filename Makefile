@@ -22,13 +22,14 @@ fmt: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check-fast: setup ## Lint, types, import contract, coupling of tests, code budget: seconds once mypy is warm
+check-fast: setup ## Lint, types, import contract, coupling of tests, code budget, collaborators: seconds once mypy is warm
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.coupling
 	$(BIN)/python -m scripts.code_budget
+	$(BIN)/python -m scripts.collaborators
 
 check: check-fast ## The same, the list of promises, the generated tables, words and links of docs/, and the chart
 	$(BIN)/python -m scripts.promises

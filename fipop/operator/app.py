@@ -27,13 +27,13 @@ from fipop.metrics.samples import FleetSnapshot
 from fipop.metrics.server import MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
-from fipop.operator.estate import Estate
+from fipop.operator.manager import Manager
 from fipop.operator.memory_limit import HelmConcurrency
 from fipop.operator.options import OperatorOptions
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import Concurrency, build_queues
+from fipop.operator.services import Services
 from fipop.operator.snapshot import build_snapshot
-from fipop.operator.term import LeaderTerm
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from fipop.runtime.leader_election import LeaderElector, boottime
@@ -84,8 +84,8 @@ class Operator:
         self._helm_concurrency = HelmConcurrency(self._configuration)
         self._limits = self._build_limits()
         self._cache = ClusterCache()
-        self._estate = self._build_estate()
-        self._term: LeaderTerm | None = None
+        self._services = self._build_services()
+        self._manager: Manager | None = None
         self._relister = Relister(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
@@ -130,8 +130,8 @@ class Operator:
             observe_request=lambda record: self._note_request("guest", record),
         )
 
-    def _build_estate(self) -> Estate:
-        return Estate(
+    def _build_services(self) -> Services:
+        return Services(
             cache=self._cache,
             client=self._client.for_leader(lambda: self._elector.is_leader),
             events=self._events,
@@ -154,7 +154,7 @@ class Operator:
                 await self._work()
         finally:
             await self._metrics_port.close()
-            await self._estate.sessions.close()
+            await self._services.sessions.close()
             await health.stop()
 
     async def _start(self) -> None:
@@ -211,16 +211,16 @@ class Operator:
                 await asyncio.wait({watching, working})
 
     async def _work_as_leader(self) -> None:
-        self._term = LeaderTerm(self._estate, build_queues(self._metrics, SystemRandom()))
+        self._manager = Manager(self._services, build_queues(self._metrics, SystemRandom()))
         concurrency = Concurrency(
             objects=OBJECT_CONCURRENCY,
             passes=self._options.pass_concurrency * 2,
             installs=self._helm_concurrency(),
         )
         try:
-            await self._term.run(self._relister.refresh, concurrency)
+            await self._manager.run(self._relister.refresh, concurrency)
         finally:
-            self._term = None
+            self._manager = None
 
     async def _settle_crds(self) -> None:
         await settle_crds(self._client, self._crds, update=self._options.update_crds)
@@ -236,17 +236,17 @@ class Operator:
         self._set_log_level(after)
         if after.metrics_port != before.metrics_port:
             self._metrics_port.move()
-        if self._term is not None and after != before:
-            self._term.settings_changed(before, after)
+        if self._manager is not None and after != before:
+            self._manager.settings_changed(before, after)
         resized = [self._limits.helm.resize]
-        if self._term is not None:
-            resized.append(self._term.queues.installs.resize)
+        if self._manager is not None:
+            resized.append(self._manager.queues.installs.resize)
         self._helm_concurrency.settle(*resized)
 
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""
-        if self._term is not None:
-            self._term.check_owners()
+        if self._manager is not None:
+            self._manager.check_owners()
 
     def _lease(self) -> LeaseLock | None:
         if not self._options.leader_election:
@@ -258,7 +258,9 @@ class Operator:
             identity=self._options.identity,
             duration_seconds=self._options.lease_times.duration_seconds,
             monotonic=boottime,
-            annotations=lambda: {names.ANNOTATION_WAITS: self._term.describe_waits() if self._term else ""},
+            annotations=lambda: {
+                names.ANNOTATION_WAITS: self._manager.describe_waits() if self._manager else ""
+            },
         )
 
     def _health(self) -> HealthFacts:
@@ -275,7 +277,7 @@ class Operator:
     def _snapshot(self) -> FleetSnapshot:
         return build_snapshot(
             self._cache,
-            self._term,
+            self._manager,
             leading=self._elector.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),

@@ -1,15 +1,23 @@
-"""The work queues of a leader: rounds over objects, checks of guests, passes over guests, passes that may run helm."""
+"""The work queues of a leader, and the requests that the watches of its controllers put into them."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fipop.backoff import Backoff
+from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
-from fipop.runtime.workqueue import Outcome, Run, WorkQueue
+from fipop.runtime.store import Change
+from fipop.runtime.workqueue import Outcome, Priority, Run, WorkQueue
+
+FEW_WAITING = 8
+STAND_BACK_SECONDS = 0.1
+LONGEST_STAND_BACK_SECONDS = 10.0
 
 
 class Kind(StrEnum):
@@ -21,6 +29,10 @@ class Kind(StrEnum):
     RESERVATION = "reservation"
     QUARANTINE = "quarantine"
     """The addresses of a guest, by its id, whose quarantine is over."""
+    VISIT = "visit"
+    """A guest, by its id."""
+    INSTALL = "install"
+    """A visit of a guest that may run helm."""
 
 
 class Key(NamedTuple):
@@ -29,6 +41,42 @@ class Key(NamedTuple):
     kind: Kind
     namespace: str
     name: str
+
+
+class Request(NamedTuple):
+    """A request to reconcile an object."""
+
+    key: Key
+    priority: Priority = Priority.NORMAL
+    delay_seconds: float = 0.0
+
+
+def request_visit(guest_id: str) -> Request:
+    """Request a visit of a guest before all that are only due again: something happened to it."""
+    return Request(Key(Kind.VISIT, "", guest_id), Priority.URGENT)
+
+
+def request_routine_visit(guest_id: str, delay_seconds: float = 0.0) -> Request:
+    """Request a visit of a guest when its turn comes, one of many."""
+    return Request(Key(Kind.VISIT, "", guest_id), delay_seconds=delay_seconds)
+
+
+class Event(NamedTuple):
+    """A change that the cluster cache took in, however it was learned.
+
+    `guest_ids` are the guests that it may change: those whose objects in Rancher it concerns, or that wait for it.
+    """
+
+    resource: Resource
+    change: Change[Any]
+    guest_ids: tuple[str, ...] = ()
+
+
+class Controller(Protocol):
+    """What reconciles objects of one kind, and knows which changes call for that."""
+
+    def watches(self, event: Event) -> Iterator[Request]:
+        """Yield a request for each object that an event may concern."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +90,26 @@ class WorkQueues:
     checks: WorkQueue[Key]
     passes: WorkQueue[str]
     installs: WorkQueue[str]
+
+    def add(self, *requests: Request) -> None:
+        """Put requests into the queues of their kinds."""
+        for key, priority, delay_seconds in requests:
+            match key.kind:
+                case Kind.VISIT:
+                    self.passes.add(key.name, priority=priority, delay_seconds=delay_seconds)
+                case Kind.INSTALL:
+                    self.installs.add(key.name, priority=priority, delay_seconds=delay_seconds)
+                case Kind.QUARANTINE:
+                    self.checks.add(key, priority=priority, delay_seconds=delay_seconds)
+                case _:
+                    self.objects.add(key, priority=priority, delay_seconds=delay_seconds)
+
+    async def stand_back(self) -> None:
+        """Wait while more floating IPs wait for an address than are worked on: those come first, for a while."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + LONGEST_STAND_BACK_SECONDS
+        while self.objects.waiting(Priority.NORMAL) > FEW_WAITING and clock() < until:  # noqa: ASYNC110 - numbers have no event
+            await asyncio.sleep(STAND_BACK_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,14 @@ from fipop.api.conditions import ConditionType, Verdict
 from fipop.ipam.addresses import Family
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
+from fipop.operator.manager import Manager
 from fipop.operator.rollout.controller import RolloutController
-from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
 
 
 def build_snapshot(
     cache: ClusterCache,
-    term: LeaderTerm | None,
+    manager: Manager | None,
     *,
     leading: bool,
     bad_options: int,
@@ -25,12 +25,12 @@ def build_snapshot(
 ) -> FleetSnapshot:
     """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
 
-    A standby, without a term, knows the ranges and nothing of the guests.
+    A standby, without a manager, knows the ranges and nothing of the guests.
     """
     snapshot = FleetSnapshot(
         leading=leading,
-        ranges=tuple(_sample_ranges(cache, term)),
-        guests=tuple(_sample_guests(term)) if term is not None else (),
+        ranges=tuple(_sample_ranges(cache, manager)),
+        guests=tuple(_sample_guests(manager)) if manager is not None else (),
         queue_depths=dict.fromkeys(("objects", "checks", "passes", "installs"), 0),
         bad_options=bad_options,
         predecessor_runs=predecessor_runs,
@@ -38,21 +38,21 @@ def build_snapshot(
         ignored_claims=0,
         last_answer=last_answer,
     )
-    if term is None:
+    if manager is None:
         return snapshot
-    queues = term.queues
+    queues = manager.queues
     return replace(
         snapshot,
         queue_depths={
             each.name: each.depth for each in (queues.objects, queues.checks, queues.passes, queues.installs)
         },
-        withheld_releases=term.mass_release.withheld(),
-        ignored_claims=sum(term.unowned.ignored.values()),
+        withheld_releases=manager.mass_release.withheld(),
+        ignored_claims=sum(manager.unowned.ignored.values()),
         floating_ips=_count_floating_ips(cache),
-        gives_out=term.gate.is_open(),
+        gives_out=manager.gate.is_open(),
         install_queue=queues.installs.depth + queues.installs.active,
-        rollout=_sample_rollout(term.rollout),
-        rollout_blocked=bool(term.rollout.targets.problems),
+        rollout=_sample_rollout(manager.rollout),
+        rollout_blocked=bool(manager.rollout.targets.problems),
     )
 
 
@@ -71,8 +71,8 @@ def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
     return RolloutSample(target=state.target, state=state.phase.value, guests=rollout.count_guests())
 
 
-def _sample_ranges(cache: ClusterCache, term: LeaderTerm | None) -> Iterator[RangeSample]:
-    waits = term.gate.waits() if term is not None else None
+def _sample_ranges(cache: ClusterCache, manager: Manager | None) -> Iterator[RangeSample]:
+    waits = manager.gate.waits() if manager is not None else None
     for each in cache.ranges.all():
         ranges = cache.allocations.ranges
         usage = ranges.usage(each.name)
@@ -91,8 +91,8 @@ def _sample_ranges(cache: ClusterCache, term: LeaderTerm | None) -> Iterator[Ran
         )
 
 
-def _sample_guests(term: LeaderTerm) -> Iterator[GuestSample]:
-    for _, state in term.guests.states():
+def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
+    for _, state in manager.guests.states():
         if state.guest is None:
             continue
         yield GuestSample(

@@ -76,7 +76,7 @@ _RETURNS, _RANGES, _CAREFUL, _APPEAR = (
     undisturbed(name) for name in ("returns", "ranges", "careful", "appear")
 )
 _NO_LIVE_READ = Edit(
-    scope="QuarantineReconciler._check_owner",
+    scope="ReservationStore.find_owner",
     before="await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)",
     after="None",
 )
@@ -288,7 +288,7 @@ BUGS = (
             ),
         ),
         "whose status names it",
-        Edit(scope="LeaderTerm.run", before="await refresh()", after="pass"),
+        Edit(scope="Manager.run", before="await refresh()", after="pass"),
         with_guards_off=(_NO_LIVE_READ,),
     ),
     _bug(
@@ -359,9 +359,11 @@ BUGS = (
         _RETURNS,
         "chapter 2 does not end: ('default', '10.4.0.17') is named by",
         Edit(
-            scope="Router._reservation_changed",
-            before="self.add_floating_ip(change.latest.owner.key)",
-            after=("if change.new is not None:\n    self.add_floating_ip(change.latest.owner.key)"),
+            scope="FloatingIPReconciler.watches",
+            before="yield request_floating_ip(cache, change.latest.owner.key)",
+            after=(
+                "if change.new is not None:\n    yield request_floating_ip(cache, change.latest.owner.key)"
+            ),
         ),
     ),
     _bug(
@@ -370,8 +372,8 @@ BUGS = (
         _CLAIMS,
         "chapter 3 does not end: /ranges/r1/capacity/ipv4/free: 12 instead of 11",
         Edit(
-            scope="Router._reservation_changed",
-            before="self._wake(self._waiting_for(address, old.owner.namespace))",
+            scope="FloatingIPReconciler._find_concerned",
+            before="yield from request_waiting(self.waiting.find_for(address, old.owner.namespace))",
             after="pass",
         ),
     ),
@@ -406,8 +408,8 @@ BUGS = (
         _WRITES_UNCHANGED,
         Edit(
             scope="Operator._check_owners",
-            before="self._term.check_owners()",
-            after=("self._term.check_owners()\nself._term.first_rounds.enqueue_unsettled()"),
+            before="self._manager.check_owners()",
+            after=("self._manager.check_owners()\nself._manager.initial_sync.enqueue_unsettled()"),
         ),
     ),
 )

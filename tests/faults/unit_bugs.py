@@ -362,7 +362,7 @@ UNIT_BUGS = (
         "opted-in-by-an-old-view",
         "a guest counts as opted in while the option is on though only the watch has not shown its opting out",
         Edit(
-            scope="LeaderTerm.settings_changed",
+            scope="Manager.settings_changed",
             before="self.departures.is_listed = False",
             after="self.departures.is_listed = True",
         ),

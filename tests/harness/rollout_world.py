@@ -20,11 +20,13 @@ from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
+from fipop.operator.queues import Request
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.plan import Notice
 from fipop.operator.rollout.progress import RolloutState, parse_state, render_state
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ObjectRef
+from fipop.runtime.workqueue import Priority
 from fipop.settings.options import DEFAULTS, Settings, parse_settings, settings_data
 from fipop.state.cache import ClusterCache
 from tests.harness.every_guest import EveryGuest
@@ -145,6 +147,8 @@ class World:
         """How a target behaves: refused (by helm), unready, crashing, silencing (the guest is lost)."""
         self.touched: list[tuple[str, str]] = []
         self.notices: list[Notice] = []
+        self.urgent: set[str] = set()
+        """The guests whose visit was requested before all others."""
         self.complaints: list[str] = []
         self.annotations: dict[str, str] = {}
         self.store = FakeStore()
@@ -167,8 +171,9 @@ class World:
             store=self.store,  # type: ignore[arg-type]
             guests=EveryGuest(cache=ClusterCache(), client=None),  # type: ignore[arg-type]
             sessions=self.sessions,  # type: ignore[arg-type]
-            settings=lambda: self.settings,
-            surroundings=self,
+            configuration=self,  # type: ignore[arg-type]
+            queues=self,  # type: ignore[arg-type]
+            fleet=self.fleet,
             now=lambda: self.now,
         )
         return self.leader
@@ -191,17 +196,15 @@ class World:
     def fleet(self) -> Mapping[str, Guest]:
         return {name: each for name, each in self.links.items() if not each.paused}
 
-    def wake(self, guest_id: str, *, urgent: bool) -> None:
-        assert urgent in (True, False)
-        self.guests[guest_id].due_at = 0.0
+    def add(self, request: Request) -> None:
+        self.guests[request.key.name].due_at = 0.0
+        if request.priority is Priority.URGENT:
+            self.urgent.add(request.key.name)
 
-    def tell(self, notice: Notice) -> None:
-        self.notices.append(notice)
+    def tell(self, reason: str, message: str, *, is_warning: bool) -> None:
+        self.notices.append(Notice(reason, message, is_warning=is_warning))
 
-    def annotation(self, name: str) -> str:
-        return self.annotations.get(name, "")
-
-    def complain(self, message: str) -> None:
+    def complain(self, _reason: str, message: str) -> None:
         self.complaints.append(message)
 
     # Time

@@ -231,6 +231,11 @@ class SmallCluster:
         }
         self.memory.put(key, {**self.memory.objects[key], "spec": spec})
 
+    def rename_harvester(self, harvester: str, name: str) -> None:
+        """Rename a Harvester cluster in Rancher; its id stays."""
+        key = (MANAGEMENT_CLUSTERS.plural, "", f"c-{harvester}")
+        self.memory.put(key, {**self.memory.objects[key], "spec": {"displayName": name}})
+
     def label_guest(self, guest_id: str, **labels: str) -> None:
         """Put labels on a guest's provisioning Cluster."""
         key = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{guest_id}")
@@ -295,6 +300,13 @@ class SmallCluster:
         self.add_range(space, iprange, addressSpace=space, **spec)
         for guest_id in guest_ids:
             self.ask_for_range(guest_id, space)
+
+    def pause(self, guest_id: str) -> None:
+        """Pause the floating IP of a guest."""
+        key = (FLOATING_IPS.plural, guest_id, "web")
+        found = self.memory.objects[key]
+        annotations = {**found["metadata"]["annotations"], names.ANNOTATION_PAUSED: "true"}
+        self.memory.put(key, {**found, "metadata": {**found["metadata"], "annotations": annotations}})
 
     def give_up(self, guest_id: str, name: str = "web") -> None:
         """Delete a floating IP of a guest."""

@@ -24,8 +24,8 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
+from fipop.operator.manager import Manager
 from fipop.operator.queues import Key
-from fipop.operator.term import LeaderTerm
 from fipop.runtime.relist import EventType
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import parse_settings, settings_data
@@ -33,7 +33,7 @@ from fipop.state.cache import WATCHED, ClusterCache
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient, copy_json
 from tests.harness.small_cluster import SmallCluster
-from tests.harness.terms import FakeConfiguration, Pending, build_estate, queues_of
+from tests.harness.terms import FakeConfiguration, Pending, build_services, queues_of
 
 MAX_ROUNDS = 5_000
 """After so many rounds without a pause something goes round in a circle."""
@@ -92,14 +92,14 @@ class SmallOperator(SmallCluster):
         self._timers: dict[Key, float] = {}
         self._pending = Pending(self._put_off)
         self.cache = ClusterCache(monotonic=lambda: self.memory.now.timestamp())
-        self._estate = build_estate(
+        self._services = build_services(
             self.cache,
             self.client,
             configuration=self.configuration,
             sessions=self.carried,
             record_event=record_event,
         )
-        self.term = self._build()
+        self.manager = self._build()
         self._has_led = False
         self.memory.listeners.append(self._hear)
         for (plural, namespace, name), each in self.memory.objects.items():
@@ -135,17 +135,17 @@ class SmallOperator(SmallCluster):
     async def adopt(self) -> None:
         """Take the lead, and come to rest as far as that is possible before the guests were looked at."""
         self.take_lead()
-        await self.term.adoption.adopt_all()
-        self.term.first_rounds.enqueue_unsettled()
+        await self.manager.adoption.adopt_all()
+        self.manager.initial_sync.enqueue_unsettled()
         await self.settle()
 
     def take_lead(self) -> None:
         """Begin a term, which knows nothing of the one before."""
         if self._has_led:
-            self.term.end()
-            self.term = self._build()
+            self.manager.end()
+            self.manager = self._build()
         self._has_led = True
-        self.term.begin()
+        self.manager.begin()
 
     async def set_options(self, **options: str) -> None:
         """Change options of kube-fip-config as an admin does, and come to rest."""
@@ -153,9 +153,9 @@ class SmallOperator(SmallCluster):
         after, bad = parse_settings(settings_data(before) | options, before)
         assert not bad, bad
         self.configuration.settings = after
-        self.term.settings_changed(before, after)
+        self.manager.settings_changed(before, after)
         await self.settle()
-        listing = asyncio.create_task(self.term.list_for_removal(self.refresh))
+        listing = asyncio.create_task(self.manager.list_for_removal(self.refresh))
         for _ in range(3):
             await asyncio.sleep(0)
         listing.cancel()
@@ -183,22 +183,22 @@ class SmallOperator(SmallCluster):
     async def visit(self, *guest_ids: str) -> None:
         """Make a pass over each guest, and come to rest."""
         for guest_id in guest_ids:
-            await self.term.pass_controller.install(guest_id)
+            await self.manager.passes.install(guest_id)
         await self.settle()
 
     async def look(self) -> None:
         """Have the look at all guests that is due, and come to rest."""
-        await self.look_until(lambda: self.term.gate.looked)
+        await self.look_until(lambda: self.manager.gate.looked)
         await self.settle()
 
     async def look_again(self) -> None:
         """Have another look at all guests, as after a loss."""
-        self.term.scan.require_rescan()
+        self.manager.scan.require_rescan()
         await self.look()
 
     async def look_until(self, is_reached: Callable[[], bool]) -> None:
         """Look until so much is reached; no other round has a turn meanwhile."""
-        looking = asyncio.create_task(self.term.scan.run())
+        looking = asyncio.create_task(self.manager.scan.run())
         try:
             async with asyncio.timeout(100):
                 while not is_reached():  # noqa: ASYNC110 - the store has no event for that
@@ -210,9 +210,9 @@ class SmallOperator(SmallCluster):
     async def settle(self) -> None:
         """Do rounds until none is wanted now."""
         for _ in range(MAX_ROUNDS):
-            scan = self.term.scan
+            scan = self.manager.scan
             if scan._ranges_changed and not scan._rescan_required:
-                await self.look_until(lambda: self.term.gate.looked)
+                await self.look_until(lambda: self.manager.gate.looked)
             if not self._pending.keys:
                 return
             key = next(iter(self._pending.keys))
@@ -232,6 +232,13 @@ class SmallOperator(SmallCluster):
             await self.settle()
         self._move_to(end)
 
+    def take_requests(self) -> tuple[list[Key], list[str]]:
+        """Return what was put into the queues, now or for later, and the guests to visit; nothing is done about it."""
+        found = [*self._pending.keys, *self._timers], list(self._visits.keys)
+        for each in (self._pending.keys, self._timers, self._visits.keys):
+            each.clear()
+        return found
+
     def _put_off(self, key: Key, seconds: float) -> None:
         due = self.memory.now.timestamp() + seconds
         self._timers[key] = min(due, self._timers.get(key, due))
@@ -240,11 +247,11 @@ class SmallOperator(SmallCluster):
         """Ask what is asked before an address is written to its guest; raises where it may not be."""
         reservation = self.cache.reservations.get("", f"{space}.{address}")
         assert reservation is not None
-        await self.term.conflicts.check(reservation, ignored)
+        await self.manager.conflicts.check(reservation, ignored)
 
     async def _round(self, key: Key) -> None:
         try:
-            again = await self.term.reconcile(key)
+            again = await self.manager.reconcile(key)
         except FipopError:
             again = RetryAfter(1.0)
         if again is not None:
@@ -255,8 +262,9 @@ class SmallOperator(SmallCluster):
 
     # How
 
-    def _build(self) -> LeaderTerm:
-        term = LeaderTerm(self._estate, queues_of(self._pending))
+    def _build(self) -> Manager:
+        self._visits = Pending()
+        term = Manager(self._services, queues_of(self._pending, self._visits))
         term.scan.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
         return term
 
@@ -295,7 +303,7 @@ def _resource_of_key(plural: str, namespace: str) -> Resource | None:
 async def leading(operator: SmallOperator) -> AsyncIterator[None]:
     """Take the lead, knowing nothing, and ask the guests meanwhile."""
     await operator.adopt()
-    scanning = asyncio.create_task(operator.term.scan.run())
+    scanning = asyncio.create_task(operator.manager.scan.run())
     try:
         yield
     finally:

@@ -10,8 +10,8 @@ from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
-from fipop.operator.estate import Estate
 from fipop.operator.queues import Key, WorkQueues
+from fipop.operator.services import Services
 from fipop.runtime.workqueue import WorkQueue
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.state.cache import ClusterCache
@@ -74,16 +74,16 @@ class FakeConfiguration:
         self.on_complaint(reason, message)
 
 
-def build_estate(
+def build_services(
     cache: ClusterCache,
     client: MemoryClient,
     *,
     configuration: FakeConfiguration | None = None,
     sessions: object = None,
     record_event: Callable[..., None] = lambda *_: None,
-) -> Estate:
+) -> Services:
     """Give what outlives a term; it leads always, and its events go to `record_event`."""
-    return Estate(
+    return Services(
         cache=cache,
         client=cast("KubeClient", client),
         events=cast("Any", SimpleNamespace(record=record_event)),
@@ -94,12 +94,12 @@ def build_estate(
     )
 
 
-def queues_of(objects: Pending) -> WorkQueues:
+def queues_of(objects: Pending, visits: Pending | None = None) -> WorkQueues:
     """Give queues of which only those of objects and of checks matter: they are one here."""
     queue = cast("WorkQueue[Key]", objects)
     return WorkQueues(
         objects=queue,
         checks=queue,
-        passes=cast("WorkQueue[str]", Pending()),
+        passes=cast("WorkQueue[str]", visits or Pending()),
         installs=cast("WorkQueue[str]", Pending()),
     )

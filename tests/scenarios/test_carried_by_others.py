@@ -117,7 +117,7 @@ async def test_what_two_lists_in_turn_lack_is_kept_for_the_guest_that_carries_it
     operator.carried.config_maps[A] = f"{X}/32"
     await operator.start()
     operator.miss(FLOATING_IP_RESERVATIONS, {A})
-    await operator.look_until(lambda: operator.term.gate.looked)
+    await operator.look_until(lambda: operator.manager.gate.looked)
     operator.miss(FLOATING_IPS, {A})
     operator.ask(C)
     await operator.settle()

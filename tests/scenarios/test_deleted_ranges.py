@@ -84,3 +84,32 @@ async def test_an_address_whose_range_was_never_noted_is_adopted_in_one_that_mat
     operator.memory.put(KEY, {"metadata": metadata, "spec": {"ipaddress": ""}, "status": status})
     await operator.start()
     assert shown(operator) == ("10.2.0.12", ["10.2.0.12"], "Allocated")
+
+
+async def test_a_range_that_replaces_another_of_the_same_addresses_counts_what_becomes_free_there() -> None:
+    """Its status said TOTAL 0 FREE 0 for as long as nothing else changed (F-G14)."""
+    operator = SmallOperator()
+    operator.add_range("first", f"{X}-{X}")
+    operator.add_guest(GUEST)
+    await operator.start()
+    operator.ask(GUEST, range_name="first")
+    await operator.settle()
+    operator.add_range("second", f"{X}-{X}")
+    await operator.settle()
+    remove_first(operator)
+    await operator.settle()
+    await operator.pass_time(5)
+    assert counted(operator, "second") == (0, 0)
+    operator.give_up(GUEST)
+    await operator.settle()
+    await operator.visit(GUEST)
+    await operator.pass_time(900)
+    assert not operator.holders(X)
+    assert not operator.quarantined()
+    assert counted(operator, "second") == (1, 1)
+
+
+def counted(operator: SmallOperator, range_name: str) -> tuple[int, int]:
+    """Total and free addresses of a range, by its status."""
+    capacity = operator.memory.objects[FLOATING_IP_RANGES.plural, "", range_name]["status"]["capacity"]
+    return capacity["total"], capacity["free"]

@@ -45,9 +45,9 @@ async def go_on(operator: SmallOperator, seconds: float) -> None:
 async def written(operator: SmallOperator, guest_id: str) -> str:
     """Make a pass over a guest, and give what its ConfigMap says then."""
     await operator.pass_time(60)
-    await operator.term.reconcile(Key(Kind.GUEST, "", guest_id))
+    await operator.manager.reconcile(Key(Kind.GUEST, "", guest_id))
     for _ in range(2):  # the first of a new guest only notes it
-        await operator.term.pass_controller.visit(guest_id)
+        await operator.manager.passes.visit(guest_id)
     return operator.carried.config_maps.get(guest_id, "")
 
 
@@ -144,13 +144,13 @@ async def test_a_range_that_waits_for_a_guest_is_reported_with_the_guest_and_the
     operator.carried.slow[A] = 30
     async with leading(operator):
         await go_on(operator, 10)
-        reported = operator.term.describe_waits()
+        reported = operator.manager.describe_waits()
         assert reported.startswith('Range "pool"')
         assert "green" not in reported, "it could not serve that guest"
         assert f"guest cluster {A}" in reported
         assert "2026-01-01T00:00:50Z" in reported, "60 s after the start"
         await go_on(operator, 25)
-        assert operator.term.describe_waits() == ""
+        assert operator.manager.describe_waits() == ""
 
 
 @in_virtual_time
@@ -304,7 +304,7 @@ async def test_what_a_guest_carried_before_a_loss_is_kept_though_it_hangs_afterw
         operator.carried.slow[B] = NEVER
         operator.memory.remove(("floatingips", B, "web"))
         operator.remove_reservation(f"default.{X}")
-        operator.term.lost_unseen()
+        operator.manager.lost_unseen()
         operator.ask(C)
         await go_on(operator, 70)
         assert operator.held() == {f"default.{Y}": C}

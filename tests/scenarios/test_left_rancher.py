@@ -78,7 +78,7 @@ async def test_who_takes_the_lead_again_counts_from_what_it_finds_then() -> None
     operator = build(imported=True)
     await operator.start()
     await operator.pass_time(20 * HOUR)
-    operator.term.end()
+    operator.manager.end()
     operator.add_guest(GUEST, imported=True)
     operator.carried.services[GUEST] = X
     operator.remove_guest(GUEST)

@@ -88,7 +88,7 @@ async def test_a_guest_keeps_its_address_while_the_reservation_is_missing() -> N
     await operator.visit(A)
     assert operator.carried.config_maps[A] == f"{X}/32"
     operator.remove_reservation(f"default.{X}")
-    await operator.term.pass_controller.install(A)
+    await operator.manager.passes.install(A)
     assert operator.carried.config_maps[A] == f"{X}/32"
     await operator.settle()
     await operator.visit(A)

@@ -45,7 +45,7 @@ def _remove_guests(operator: SmallOperator, guest_ids: list[str]) -> None:
 
 
 async def _visit(operator: SmallOperator, guest_ids: list[str]) -> None:
-    passes = operator.term.pass_controller
+    passes = operator.manager.passes
     await asyncio.gather(*map(passes.visit, guest_ids), *map(passes.install, guest_ids[::2]))
     await operator.settle()
 
@@ -93,11 +93,11 @@ async def test_no_collection_grows_in_1500_passes_over_300_guest_clusters() -> N
         await operator.set_options(kubevipGuestRemove="true")
         for warm_up in range(2):
             await _live(operator, [f"c-m-warm-{warm_up}-{number}" for number in range(COMING)])
-        before = collection_sizes(operator.term, operator.cache)
+        before = collection_sizes(operator.manager, operator.cache)
         passes = 0
         while passes < PASSES:
             passes += await _live(operator, [f"c-m-{passes}-{number}" for number in range(COMING)])
-        after = collection_sizes(operator.term, operator.cache)
+        after = collection_sizes(operator.manager, operator.cache)
     grown = [
         f"{name}: {before[name]} -> {size}"
         for name, size in sorted(after.items())

@@ -107,7 +107,7 @@ async def test_an_opting_out_that_the_watch_shows_after_the_option_does_not_coun
 async def test_the_opting_out_is_found_after_a_restart_that_came_before_it_was_recorded() -> None:
     operator = await installed(A)
     await operator.set_options(**ON)
-    operator.term.end()
+    operator.manager.end()
     operator.label_unseen(A)
     operator = await led_again(operator)
     assert record_of(operator) == "Pending"

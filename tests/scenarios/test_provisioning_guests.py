@@ -20,7 +20,7 @@ def guests_by_reach(operator: SmallOperator) -> list[bool | None]:
     """What the metrics count of the guests."""
     snapshot = build_snapshot(
         operator.cache,
-        operator.term,
+        operator.manager,
         leading=True,
         bad_options=0,
         predecessor_runs=False,

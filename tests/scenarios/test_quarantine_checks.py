@@ -38,7 +38,7 @@ async def test_a_round_over_a_reservation_asks_no_guest_cluster() -> None:
     operator = await released(1)
     operator.memory.pass_time(61)
     operator.carried.looks.clear()
-    await operator.term.reconcile(Key(Kind.RESERVATION, "", "default.10.0.0.10"))
+    await operator.manager.reconcile(Key(Kind.RESERVATION, "", "default.10.0.0.10"))
     assert operator.carried.looks == []
     await operator.settle()
     assert operator.quarantined() == set()

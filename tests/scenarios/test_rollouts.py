@@ -113,6 +113,8 @@ async def test_a_bad_chart_never_gets_further_than_the_canaries_and_they_go_back
 
     assert set(world.got(target)) <= {"c-000", "c-001"}
     assert world.holding(stable) == set(world.guests)
+    assert world.urgent, "what goes back comes before all other work of helm"
+    assert world.urgent <= set(world.got(target))
     assert world.reasons().count("RolloutStopped") == 1
     if behaviour != "refused":
         assert world.reasons()[-1] == "RolledBack"

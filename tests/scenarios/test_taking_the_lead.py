@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from fipop.metrics.exposition import Metrics
+from fipop.operator.manager import Manager
 from fipop.operator.queues import Key, Kind, build_queues
-from fipop.operator.term import LeaderTerm
 from fipop.runtime.workqueue import RetryAfter
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
@@ -27,7 +27,7 @@ async def test_a_guest_whose_links_a_look_resolved_first_gets_its_pass_all_the_s
     operator.ask(A)
     await operator.start()
     operator.take_lead()
-    term = operator.term
+    term = operator.manager
     await term.guests.discover(A)
     passes = cast("Pending", term.queues.passes)
     passes.keys.clear()
@@ -48,9 +48,9 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
         operator.add_guest(f"c-m-{number:03}")
         operator.ask(f"c-m-{number:03}")
     await operator.start()
-    operator.term.end()
+    operator.manager.end()
     queues = build_queues(Metrics(lambda: cast("Any", None), version="0"), Random(1))
-    term = LeaderTerm(operator._estate, queues)
+    term = Manager(operator._services, queues)
     visited: set[str] = set()
 
     async def visit(guest_id: str) -> RetryAfter | None:
@@ -79,7 +79,7 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
     term.scan.inspector = SimpleNamespace(can_be_asked=discover_after_passes, read_in_use=read_in_use)
     term.scan.opened = open_the_gate
     term.begin()
-    term.first_rounds.enqueue_unsettled()
+    term.initial_sync.enqueue_unsettled()
     tasks = [
         asyncio.create_task(queues.objects.run(reconcile, concurrency=4)),
         asyncio.create_task(queues.passes.run(visit, concurrency=128)),
@@ -113,11 +113,11 @@ async def test_a_claim_that_was_cut_off_with_the_lead_keeps_no_address_when_its_
 
     operator.client.create = hang  # type: ignore[method-assign]
     operator.ask(A)
-    claiming = asyncio.create_task(operator.term.floating_ips.reconcile((A, "web")))
+    claiming = asyncio.create_task(operator.manager.floating_ips.reconcile((A, "web")))
     await asyncio.wait_for(begun.wait(), 5)
     claiming.cancel()
     await asyncio.gather(claiming, return_exceptions=True)
-    operator.term.end()
+    operator.manager.end()
     operator.give_up(A)
     operator._pending.keys.clear()
     operator.client.create = create  # type: ignore[method-assign]
@@ -137,10 +137,10 @@ async def test_what_is_as_it_should_be_is_looked_at_after_what_is_new() -> None:
     next_one = SmallOperator(former=operator)
     next_one.ask(B)
     next_one.take_lead()
-    await next_one.term.adoption.adopt_all()
-    next_one.term.first_rounds.enqueue_unsettled()
+    await next_one.manager.adoption.adopt_all()
+    next_one.manager.initial_sync.enqueue_unsettled()
     waiting = [key for key in next_one._pending.keys if key.kind in (Kind.FLOATING_IP, Kind.GUEST)]
-    passes = cast("Pending", next_one.term.queues.passes)
+    passes = cast("Pending", next_one.manager.queues.passes)
     assert waiting == [Key(Kind.FLOATING_IP, B, "web")]
     assert not passes.keys, "no guest is written before the gate opens"
     await next_one.look()
@@ -156,9 +156,9 @@ async def test_a_new_term_knows_nothing_of_who_waited_in_the_one_before() -> Non
     operator.ask(A)
     operator.ask(B)
     await operator.settle()
-    assert len(operator.term.router.waiting) == 1
-    operator.term.end()
+    assert len(operator.manager.waiting.find_all()) == 1
+    operator.manager.end()
     (waiting,) = {A, B} - operator.holders(X)
     operator.give_up(waiting)
     await operator.start()
-    assert operator.term.router.waiting == {}
+    assert operator.manager.waiting.find_all() == []

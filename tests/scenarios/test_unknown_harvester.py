@@ -1,6 +1,11 @@
 """A Harvester cluster that Rancher does not have (K2), and one that a guest cluster's objects do not name yet."""
 
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, HARVESTER_CONFIGS
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IPS,
+    HARVESTER_CONFIGS,
+    MANAGEMENT_CLUSTERS,
+)
 from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
 
@@ -67,3 +72,45 @@ async def test_a_range_is_chosen_though_an_external_harvester_cluster_names_no_n
     operator.memory.objects[key] = {**config, "networkName": ""}
     await operator.pass_time(30)
     assert operator.held() == {"default.10.0.0.10": "c-m-a"}
+
+
+async def test_a_guest_cluster_gets_a_range_of_its_harvester_cluster_that_was_renamed() -> None:
+    """It was not resolved again: it had no range, and kept the former name (F-G9)."""
+    operator = SmallOperator()
+    operator.add_range(harvester="new-name")
+    operator.add_guest("c-m-a", is_served=True)
+    operator.put_on_harvester("c-m-a", "harvester-1")
+    await operator.start()
+    assert operator.held() == {}
+    operator.rename_harvester("harvester-1", "new-name")
+    await operator.settle()
+    assert operator.held() == {"default.10.0.0.10": "c-m-a"}
+
+
+async def test_a_guest_cluster_gets_no_range_of_another_harvester_cluster_that_took_the_former_name() -> None:
+    operator = SmallOperator()
+    operator.add_guest("c-m-a", is_served=True)
+    operator.put_on_harvester("c-m-a", "harvester-1")
+    await operator.start()
+    operator.rename_harvester("harvester-1", "new-name")
+    await operator.settle()
+    operator.add_guest("c-m-b")
+    operator.put_on_harvester("c-m-b", "harvester-2")
+    operator.rename_harvester("harvester-2", "harvester-1")
+    await operator.settle()
+    operator.add_range(harvester="harvester-1")
+    await operator.settle()
+    assert operator.held() == {}
+
+
+async def test_a_guest_cluster_keeps_its_range_while_its_harvester_cluster_is_not_in_rancher() -> None:
+    operator = SmallOperator()
+    operator.add_range(harvester="harvester-1")
+    operator.add_guest("c-m-a", is_served=True)
+    operator.put_on_harvester("c-m-a", "harvester-1")
+    await operator.start()
+    operator.give_up("c-m-a", "cluster-c-m-a-kubevip")
+    operator.memory.remove((MANAGEMENT_CLUSTERS.plural, "", "c-harvester-1"))
+    await operator.settle()
+    await operator.pass_time(60)
+    assert operator.held() == {"default.10.0.0.10": "c-m-a"}, "what was known stays known"

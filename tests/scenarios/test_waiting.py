@@ -40,7 +40,7 @@ async def with_an_heir_whose_range_is_gone() -> SmallOperator:
 async def have_its_turn(operator: SmallOperator, guest_id: str) -> None:
     key = Key(Kind.FLOATING_IP, guest_id, "web")
     operator._pending.keys.pop(key, None)
-    await operator.term.reconcile(key)
+    await operator.manager.reconcile(key)
 
 
 def free_by_status(operator: SmallOperator) -> int:

@@ -55,10 +55,10 @@ async def test_what_a_pass_under_way_may_write_is_not_freed_before_its_end(
     operator.ask(A)
     await operator.settle()
     assert operator.held() == {NAME: A}
-    pass_controller, slow = operator.term.pass_controller, SlowPass(operator)
-    pass_controller.settings = lambda: DEFAULTS
+    passes, slow = operator.manager.passes, SlowPass(operator)
+    passes.settings = lambda: DEFAULTS
     monkeypatch.setattr(operator.carried, "run_pass", slow, raising=False)
-    visit = asyncio.create_task(pass_controller.visit(A))
+    visit = asyncio.create_task(passes.visit(A))
     await asyncio.wait_for(slow.begun.wait(), 5)
     operator.give_up(A)
     await operator.settle()
@@ -81,7 +81,7 @@ async def test_trouble_of_our_own_api_server_withholds_a_write_and_is_no_failure
     operator.ask(A)
     await operator.start()
     held = list(operator.cache.reservations.all())
-    permits, state = operator.term.pass_controller.permits, operator.term.guests.state(A)
+    permits, state = operator.manager.passes.permits, operator.manager.guests.state(A)
     operator.client.failures["get"] = 1
     assert await permits.may_write(state, held) is True, "we wrote it ourselves just now: nobody is asked"
     await operator.pass_time(60)

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from fipop.api.models import FloatingIP, Reservation
+from fipop.api.models import Reservation
 from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
-from fipop.ipam.addresses import Address, format_address
-from fipop.kube.client import KubeClient
-from fipop.kube.resources import FLOATING_IPS
+from fipop.ipam.addresses import format_address
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import FindCarriers, address_of
+from fipop.operator.addresses.waiting import (
+    WaitingFloatingIPs,
+    request_floating_ip,
+    request_reservation,
+    request_waiting,
+)
+from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_visit
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -50,33 +57,40 @@ COUNT_SECONDS = 2.0
 class QuarantineReconciler:
     """Puts ownerless addresses into quarantine, and ends it by one check of a guest cluster for all its addresses."""
 
-    client: KubeClient
     cache: ClusterCache
     reservation_store: ReservationStore
     guests: GuestDirectory
-    now: Callable[[], datetime]
+    gate: AllocationGate
+    guard: ReleaseGuard
     begin_check: Callable[[], FindCarriers]
     """Begins a check: it asks each guest cluster once, for all addresses. Raises FipopError if one cannot be asked."""
-    request_check: Callable[[str], None]
-    """Requests a check of a guest cluster, by workers of their own: one that drips its answers delays no others."""
-    waiting: Callable[[Address], Sequence[FloatingIP]]
-    """Returns the floating IPs that wait for an address by name."""
-    were_scanned: Callable[[], bool]
-    """No quarantine ends before all guest clusters were scanned: until then it is unknown which uses what."""
-    may_release: Callable[[Reservation], bool]
-    """The guard against a mass release."""
-    clean: Callable[[str], None]
-    """Requests a visit of a guest cluster, which takes our keys out of it."""
-    owner_changed: Callable[[tuple[str, str]], None]
-    """Requests a reconciliation of a floating IP."""
-    still_carried: Callable[[], None]
-    """Requests reconciliations of all floating IPs that wait: their conditions name what uses the address."""
+    waiting: WaitingFloatingIPs
+    queues: WorkQueues
     _carriers: dict[str, str] = field(default_factory=dict)
     _gone_since: dict[str, datetime] = field(default_factory=dict)
 
     def carrier_of(self, name: str) -> str | None:
         """Return what still uses an address in quarantine, as the last check found; None if nothing does."""
         return self._carriers.get(name)
+
+    def watches(self, event: Event) -> Iterator[Request]:
+        """Yield the reservations that an event may make ownerless, or whose quarantine it may end."""
+        new = event.change.new
+        if event.resource == FLOATING_IP_RESERVATIONS and new is not None:
+            has_owner = new.is_held and self.cache.floating_ips.get(*new.owner.key) is not None
+            if not has_owner:
+                yield request_reservation(new)
+        for guest_id in event.guest_ids:
+            # A guest that is gone uses nothing, one that is back can be asked.
+            for reservation in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):
+                if not reservation.is_held:
+                    yield request_reservation(reservation)
+
+    def find_ownerless(self) -> Iterator[Request]:
+        """Yield every held reservation whose floating IP is not known."""
+        for reservation in self.cache.reservations.all():
+            if reservation.is_held and self.cache.floating_ips.get(*reservation.owner.key) is None:
+                yield request_reservation(reservation)
 
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Put a reservation into quarantine, or request the check that ends its quarantine."""
@@ -92,21 +106,22 @@ class QuarantineReconciler:
         overdue = self._overdue_seconds(reservation)
         if overdue < 0:
             return RetryAfter(-overdue)
-        self.request_check(reservation.owner.namespace)
+        # Workers of their own: a guest that drips its answers delays no other work.
+        self.queues.add(Request(Key(Kind.QUARANTINE, "", reservation.owner.namespace)))
         return None
 
     async def check(self, guest_id: str) -> RetryAfter | None:
         """Free the addresses of a guest cluster whose quarantine is over, if no guest cluster uses them."""
         own = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
         due = [each for each in own if not each.is_held and self._overdue_seconds(each) >= 0]
-        if due and not self.were_scanned():
+        if due and not self.gate.looked:  # until then it is unknown which guest uses what
             return RetryAfter(MIN_CHECK_SECONDS)
         # What changes from here on is not freed: the reservation is deleted as it is now.
         find_carriers = self.begin_check()
         left = [each for each in due if not await self._free(each, find_carriers)]
         if not left:
             return None
-        is_awaited = any(self.waiting(address_of(each)) for each in left)
+        is_awaited = any(self.waiting.find_by_name(address_of(each)) for each in left)
         most = MAX_AWAITED_CHECK_SECONDS if is_awaited else MAX_CHECK_SECONDS
         overdue = min(self._overdue_seconds(each) for each in left)
         return RetryAfter(min(most, max(MIN_CHECK_SECONDS, overdue)))
@@ -117,12 +132,10 @@ class QuarantineReconciler:
         owner = reservation.owner
         if self.cache.floating_ips.get(*owner.key) is not None:
             return None
-        if not self.may_release(reservation):
+        if not self.guard.may_release(reservation):
             return RetryAfter(GUARDED_RETRY_SECONDS)
-        live = await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
-        if live is not None:
-            self.cache.observe(FLOATING_IPS, live)
-            self.owner_changed(owner.key)
+        if await self.reservation_store.find_owner(reservation):
+            self.queues.add(request_floating_ip(self.cache, owner.key))
             return None
         seconds = self.cache.quarantine_seconds(reservation.range)
         await self.reservation_store.quarantine(reservation, seconds=seconds)
@@ -130,7 +143,7 @@ class QuarantineReconciler:
             "Moved address to quarantine",
             extra={"address": reservation.address, "range": reservation.range, "cluster": owner.cluster},
         )
-        self.clean(owner.namespace)
+        self.queues.add(request_visit(owner.namespace))  # it takes our keys out of the guest
         return RetryAfter(seconds)
 
     async def _free(self, reservation: Reservation, find_carriers: FindCarriers) -> bool:
@@ -145,7 +158,7 @@ class QuarantineReconciler:
         return True
 
     def _overdue_seconds(self, reservation: Reservation) -> float:
-        return (self.now() - self._until(reservation)).total_seconds()
+        return (self.reservation_store.now() - self._until(reservation)).total_seconds()
 
     def _until(self, reservation: Reservation) -> datetime:
         """Return the earliest end: that written, or a day after an imported guest left and was released.
@@ -159,7 +172,7 @@ class QuarantineReconciler:
             return until
         released = reservation.history[0].released_at if reservation.history else reservation.since
         # What is noted of an earlier absence of the guest is older than the release.
-        since = max(released, self._gone_since.setdefault(reservation.name, self.now()))
+        since = max(released, self._gone_since.setdefault(reservation.name, self.reservation_store.now()))
         return max(until, since + timedelta(hours=IMPORTED_HOURS))
 
     async def look(self, reservation: Reservation) -> None:
@@ -172,7 +185,7 @@ class QuarantineReconciler:
         It is offered to the only one that carries it and waits for it.
         """
         address, guest_id = address_of(reservation), reservation.owner.namespace
-        waiting = self.waiting(address)
+        waiting = self.waiting.find_by_name(address)
         try:
             others = dict.fromkeys(each.namespace for each in waiting if each.namespace != guest_id)
             carriers = dict(await find_carriers(reservation, others))
@@ -186,8 +199,7 @@ class QuarantineReconciler:
         only = next(iter(carriers)) if len(carriers) == 1 else ""
         asking = [each.meta.key for each in waiting if each.namespace == only]
         self.reservation_store.offer(reservation, only if asking else "")
-        for key in asking:
-            self.owner_changed(key)
+        self.queues.add(*(request_floating_ip(self.cache, key) for key in asking))
         if not carrier:
             return None
         if only:
@@ -198,8 +210,8 @@ class QuarantineReconciler:
                 "Address stays in quarantine",
                 extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
             )
-            self.clean(guest_id)
-            self.still_carried()
+            # The conditions of those that wait name what uses the address.
+            self.queues.add(request_visit(guest_id), *request_waiting(self.waiting.find_all()))
         return carrier
 
     async def _is_ours_again(self, reservation: Reservation) -> bool:

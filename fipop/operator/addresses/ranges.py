@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIPRange
+from fipop.api.models import FloatingIPRange, Reservation
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
 from fipop.ipam.allocator import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import FLOATING_IP_RANGES
-from fipop.runtime.workqueue import RetryAfter
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+)
+from fipop.operator.addresses.values import address_of
+from fipop.operator.queues import Event, Key, Kind, Request
+from fipop.runtime.store import Change
+from fipop.runtime.workqueue import Priority, RetryAfter
 from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
 from fipop.texts import sentence
@@ -23,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 WRITE_INTERVAL_SECONDS = 1.0
 """A burst of allocations is one write: the status of a range is written at most once in this time."""
+
+COUNT_SECONDS = 0.2
+"""How long changes of what a range holds are gathered: its status counts them together."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +44,43 @@ class RangeReconciler:
     cache: ClusterCache
     monotonic: Callable[[], float]
     _written_at: dict[str, float] = field(default_factory=dict)
+
+    def watches(self, event: Event) -> Iterator[Request]:
+        """Yield the ranges whose status an event may change."""
+        change = event.change
+        sides = [side for side in (change.old, change.new) if side is not None]
+        if event.resource == FLOATING_IP_RANGES and is_respecified(change):
+            # Overlaps concern every range of the space, also the one that it left.
+            spaces = {side.address_space for side in sides}
+            for each in self.cache.ranges.all():
+                if each.address_space in spaces:
+                    yield Request(Key(Kind.RANGE, "", each.name))
+        elif event.resource == FLOATING_IPS:
+            yield from self._count_again(side.status.range for side in sides)
+        elif event.resource == FLOATING_IP_RESERVATIONS:
+            # Also of another name than the reservation's: it may have replaced that range.
+            yield from self._count_again(
+                each.name for each in self.cache.ranges.all() for side in sides if self._counts(each, side)
+            )
+        elif event.resource == MANAGEMENT_CLUSTERS and any(side.is_harvester for side in sides):
+            # Whether the Harvester cluster of a range is in Rancher.
+            yield from self._count_again(each.name for each in self.cache.ranges.all())
+
+    def _counts(self, found: FloatingIPRange, reservation: Reservation) -> bool:
+        if found.name == reservation.range:
+            return True
+        has = self.cache.allocations.ranges.has
+        return found.address_space == reservation.space and has(found.name, address_of(reservation))
+
+    def watches_freed(self, space: str) -> Iterator[Request]:
+        """Yield the ranges that may have counted an address of their space that is free now."""
+        ranges = self.cache.ranges.all()
+        yield from self._count_again(each.name for each in ranges if each.address_space == space)
+
+    def _count_again(self, range_names: Iterable[str | None]) -> Iterator[Request]:
+        for name in range_names:
+            if name and self.cache.ranges.get("", name) is not None:
+                yield Request(Key(Kind.RANGE, "", name), Priority.BACKGROUND, COUNT_SECONDS)
 
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Do one round."""
@@ -77,6 +125,20 @@ class RangeReconciler:
             return RetryAfter(0.0)
         self.cache.observe(FLOATING_IP_RANGES, answer)
         return None
+
+
+def is_respecified(change: Change[FloatingIPRange]) -> bool:
+    """Return whether a range changed in more than its status; it may assign now what it did not assign before."""
+    old, new = change.old, change.new
+    return (
+        old is None
+        or new is None
+        or old.meta.generation != new.meta.generation
+        or old.harvester_cluster != new.harvester_cluster
+        or old.harvester_network != new.harvester_network
+        or old.meta.deleting != new.meta.deleting
+        or old.uid != new.uid
+    )
 
 
 def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> str:

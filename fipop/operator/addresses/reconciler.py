@@ -7,8 +7,9 @@ cache, on which the next decision rests.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPStatus, Reservation
@@ -17,7 +18,7 @@ from fipop.errors import ApiConflictError, ApiError, FipopError
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import FLOATING_IPS
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.addresses.facts import FactSource
 from fipop.operator.addresses.holdings import plan
 from fipop.operator.addresses.next_step import (
@@ -31,8 +32,18 @@ from fipop.operator.addresses.next_step import (
     WriteStatus,
     next_step,
 )
+from fipop.operator.addresses.ranges import is_respecified
 from fipop.operator.addresses.reservations import ReservationStore, Taken
 from fipop.operator.addresses.values import Facts, read_addresses
+from fipop.operator.addresses.waiting import (
+    WaitingFloatingIPs,
+    request_floating_ip,
+    request_floating_ips_of,
+    request_reservation,
+    request_waiting,
+)
+from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_visit
+from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
@@ -40,6 +51,8 @@ from fipop.state.claims import Claim
 logger = logging.getLogger(__name__)
 
 CONTENTION_SECONDS = 0.1
+FAILED_CLAIM_SECONDS = 5.0
+"""Until others try for an address whose claim failed: what refused that one may refuse them all."""
 MAX_STEPS = 24
 """More than any round needs: candidates that others took meanwhile cost one each."""
 
@@ -54,24 +67,17 @@ class ContendedError(FipopError):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callbacks:
-    """What a round over a floating IP sets off elsewhere."""
+class Reporter(Protocol):
+    """What counts and reports what becomes of a floating IP."""
 
-    deciding: Callable[[tuple[str, str]], None]
-    """It is decided on now: what is known by now needs no round of its own, the answers to our own writes neither."""
-    settled: Callable[[FloatingIP], None]
-    """Its addresses, or what its guest is to be told of them, are settled: the guest wants a pass."""
-    gone: Callable[[Reservation], None]
-    """The floating IP does not exist: its reservation may be ownerless."""
-    waiting: Callable[[FloatingIP, bool], None]
-    """Whether it waits for an address to become free."""
-    allocated: Callable[[FloatingIP, Reservation], None]
-    """It got an address."""
-    recorded: Callable[[FloatingIP, FloatingIPStatus], None]
-    """Its status was written; the floating IP is as it was before."""
-    blocked: Callable[[str], None]
-    """It did not get all that it asks for, for this reason."""
+    def report_allocated(self, floating_ip: FloatingIP, reservation: Reservation) -> None:
+        """Report that it got an address."""
+
+    def report_removal(self, floating_ip: FloatingIP, written: FloatingIPStatus) -> None:
+        """Report what its status, as it was written now, records of the removal of its guest's releases."""
+
+    def report_blocked(self, reason: str) -> None:
+        """Report that it did not get all that it asks for."""
 
 
 @dataclass(slots=True)
@@ -99,15 +105,58 @@ class FloatingIPReconciler:
     cache: ClusterCache
     reservation_store: ReservationStore
     facts: FactSource
-    callbacks: Callbacks
+    waiting: WaitingFloatingIPs
+    queues: WorkQueues
+    reporter: Reporter
     _written: dict[tuple[str, str], _SpecWrites] = field(default_factory=dict)
+    _visited_for: dict[tuple[str, str], tuple[object, ...]] = field(default_factory=dict)
+    """By floating IP, what a visit of its guest was requested for last."""
+
+    def watches(self, event: Event) -> Iterator[Request]:
+        """Yield the floating IPs that an event may concern: its own, those of its guests, and those that wait."""
+        change, cache = event.change, self.cache
+        for guest_id in event.guest_ids:
+            yield from request_floating_ips_of(cache, guest_id)
+        if event.resource == FLOATING_IPS:
+            yield request_floating_ip(cache, change.latest.meta.key)
+            if change.new is None:
+                yield from request_floating_ips_of(cache, change.latest.namespace)
+        elif event.resource == FLOATING_IP_RANGES and is_respecified(change):
+            for each in cache.floating_ips_of_range(change.latest.name):
+                yield request_floating_ip(cache, each.meta.key)
+            yield from request_waiting(self.waiting.find_all())
+        elif event.resource == FLOATING_IP_RESERVATIONS:
+            yield request_floating_ip(cache, change.latest.owner.key)
+            yield from self._find_concerned(change)
+
+    def _find_concerned(self, change: Change[Reservation]) -> Iterator[Request]:
+        """Yield those that wait for an address which is free now, or in quarantine: they report until when."""
+        old, new = change.old, change.new
+        if old is None or (new is not None and (new.is_held, new.range) == (old.is_held, old.range)):
+            return
+        for address in read_addresses([old.address]):
+            yield from request_waiting(self.waiting.find_for(address, old.owner.namespace))
+        left = self.cache.ranges.get("", old.range)
+        if left is not None and left.address_space != old.space:
+            yield from request_waiting(self.waiting.find_all())  # it may have been the last that kept it shut
+
+    def watches_freed(self, address: Address, *, claim_failed: bool) -> Iterator[Request]:
+        """Yield those that wait for an address that is free though no reservation went.
+
+        After a failed claim (`claim_failed`) they wait: where all claims fail, waiting floating IPs would wake each
+        other in a circle. The one whose claim failed is tried again by its own back-off.
+        """
+        is_trying_again = self.cache.allocations.is_trying_again
+        concerned = (each for each in self.waiting.find_for(address) if not is_trying_again(each.meta.key))
+        yield from request_waiting(concerned, FAILED_CLAIM_SECONDS if claim_failed else 0.0)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
         this = _Round()
         try:
             for _ in range(MAX_STEPS):
-                self.callbacks.deciding(key)
+                # What is known by now needs no round of its own, the answers to our own writes neither.
+                self.queues.objects.drop_rerun(Key(Kind.FLOATING_IP, *key))
                 floating_ip = self.cache.floating_ips.get(*key)
                 if floating_ip is None:
                     self._let_go(key)
@@ -141,20 +190,42 @@ class FloatingIPReconciler:
 
     def _let_go(self, key: tuple[str, str]) -> None:
         self._written.pop(key, None)
+        self._visited_for.pop(key, None)
         self.cache.allocations.cancel_claims(key)
-        for reservation in self.cache.reservations_of(key):
-            self.callbacks.gone(reservation)
+        self.queues.add(*map(request_reservation, self.cache.reservations_of(key)))
 
     def _end(self, floating_ip: FloatingIP, wait: Wait) -> RetryAfter | None:
         for blocker in wait.blockers:
-            self.callbacks.blocked(blocker.reason)
+            self.reporter.report_blocked(blocker.reason)
         if wait.is_settled:
             # A claim that is still open was made for a wish that is no more.
             self.cache.allocations.cancel_claims(floating_ip.meta.key)
-        self.callbacks.waiting(floating_ip, bool(wait.blockers) or not wait.is_settled)
+        is_waiting = bool(wait.blockers) or not wait.is_settled
+        self.queues.add(*self.waiting.record(floating_ip, is_waiting=is_waiting))
         if wait.is_settled:
-            self.callbacks.settled(floating_ip)
+            self._request_visit(floating_ip)
         return RetryAfter(wait.seconds) if wait.seconds is not None else None
+
+    def _request_visit(self, floating_ip: FloatingIP) -> None:
+        """Request a visit of the guest if it needs something new."""
+        key, status = floating_ip.meta.key, floating_ip.status
+        if self.cache.floating_ips.get(*key) is None:
+            return  # it went during its round, and that requested a visit
+        needs = (
+            floating_ip.uid,
+            status.addresses,
+            floating_ip.service_namespace,
+            floating_ip.allow_share,
+            floating_ip.interface,
+            floating_ip.update_config_map,
+            floating_ip.paused,
+            floating_ip.ignored_claims,
+            floating_ip.cluster,
+            status.guest.removal if status.guest is not None else None,
+        )
+        if self._visited_for.get(key) != needs:
+            self._visited_for[key] = needs
+            self.queues.add(request_visit(floating_ip.namespace))
 
     async def _take(self, step: Step, floating_ip: FloatingIP, this: _Round) -> None:
         """Take a step; ApiError where its request failed, ApiConflictError where the object is another by now."""
@@ -174,7 +245,7 @@ class FloatingIPReconciler:
                 await self._patch(
                     floating_ip, {"status": render_floating_ip_status(status)}, subresource="status"
                 )
-                self.callbacks.recorded(floating_ip, status)
+                self.reporter.report_removal(floating_ip, status)
             case Release(reservation):
                 seconds = self.cache.quarantine_seconds(reservation.range)
                 await self.reservation_store.quarantine(reservation, seconds=seconds)
@@ -191,7 +262,7 @@ class FloatingIPReconciler:
         if isinstance(answer, Taken):
             this.denied[claim.name] = answer.reservation
         elif answer is not None and answer.is_new:
-            self.callbacks.allocated(floating_ip, answer.reservation)
+            self.reporter.report_allocated(floating_ip, answer.reservation)
 
     async def _write_spec(self, step: WriteSpec, floating_ip: FloatingIP) -> None:
         patch: Json = {"spec": {"ipaddress": step.ipaddress}}

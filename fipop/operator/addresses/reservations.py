@@ -22,7 +22,7 @@ from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundErr
 from fipop.ipam.addresses import explode_address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.addresses.values import address_of
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
@@ -188,6 +188,14 @@ class ReservationStore:
         self.known.forget_reservation(reservation)
         self.count_release("freed")
         return True
+
+    async def find_owner(self, reservation: Reservation) -> bool:
+        """Ask the API server whether the floating IP exists that a reservation names as its owner."""
+        owner = reservation.owner
+        live = await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
+        if live is not None:
+            self.known.observe(FLOATING_IPS, live)
+        return live is not None
 
     async def is_held_by(self, name: str, owner: Owner) -> bool:
         """Ask the API server, right before a guest is written, whether the address is still this owner's.

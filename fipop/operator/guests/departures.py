@@ -11,7 +11,7 @@ from fipop.api.models import FloatingIP, Removal
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import Settings
-from fipop.state.guests import GuestState, ReleaseRemoval
+from fipop.state.guests import GuestDirectory, GuestState, ReleaseRemoval
 
 logger = logging.getLogger(__name__)
 
@@ -120,3 +120,16 @@ class Departures:
             )
             self.tell(len(asked))
         return False
+
+
+def find_candidates(guests: GuestDirectory) -> list[Guest]:
+    """Return all guests, also those whose links are not resolved yet: a new term must not count only those it knows."""
+    ids = sorted({cluster.cluster_name for cluster in guests.cache.clusters.all()})
+    found = (guests.known(each) or guests.glimpse(each) for each in ids)
+    return [guest for guest in found if guest is not None]
+
+
+def find_records(guests: GuestDirectory, guest_id: str) -> frozenset[Removal]:
+    """Return what the status of a guest's floating IPs records of the removal of its releases."""
+    statuses = (each.status.guest for each in guests.cache.floating_ips_of(guest_id))
+    return frozenset(each.removal for each in statuses if each is not None and each.removal is not None)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.jsons import Json
-from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
-from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
 from fipop.operator.addresses.range_selection import choose_for_guest
+from fipop.operator.addresses.ranges import is_respecified
+from fipop.operator.queues import Event, Key, Kind, Request
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest, RangeChoice
+from fipop.rancher.objects import ManagementCluster
+from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory, GuestState
@@ -31,19 +42,47 @@ class GuestReconciler:
     def __init__(
         self,
         *,
-        client: KubeClient,
-        cache: ClusterCache,
         guests: GuestDirectory,
         events: EventRecorder,
         creates: Callable[[], bool],
         learned: Callable[[Guest], None],
     ) -> None:
-        self._client = client
-        self._cache = cache
+        self._client = guests.client
+        self._cache = guests.cache
         self._guests = guests
         self._events = events
         self._creates = creates
         self._learned = learned
+
+    def find_changed(self, resource: Resource, change: Change[Any]) -> tuple[str, ...]:
+        """Return the guests that a change in Rancher may change: its own, and those that wait for the object."""
+        if resource == PROVISIONING_CLUSTERS:
+            sides = (change.old, change.new)
+            return tuple(sorted({side.cluster_name for side in sides if side is not None} - {""}))
+        name = change.latest.name
+        if resource == MANAGEMENT_CLUSTERS:
+            return (name, *self._guests.waiting_for(name), *self._find_renamed(change))
+        if resource == NAMESPACES and self._cache.guest_clusters(name):
+            return (name,)
+        return ()
+
+    def _find_renamed(self, change: Change[ManagementCluster]) -> tuple[str, ...]:
+        """Return the guests on a Harvester cluster that was renamed in Rancher, as far as that is known."""
+        old, new = change.old, change.new
+        if old is None or new is None or old.display_name == new.display_name:
+            return ()
+        guests = self._guests.all()
+        return tuple(each.id for each in guests if each.harvester_cluster_name == old.display_name)
+
+    def watches(self, event: Event) -> Iterator[Request]:
+        """Yield the guests that an event may change, or that may get a floating IP now."""
+        change, guest_ids = event.change, list(event.guest_ids)
+        if event.resource == FLOATING_IP_RANGES and is_respecified(change):
+            guest_ids += self._guests.unserved()
+        elif event.resource == FLOATING_IPS and change.new is None:
+            guest_ids.append(change.latest.namespace)
+        for guest_id in guest_ids:
+            yield Request(Key(Kind.GUEST, "", guest_id))
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Resolve the links of a guest cluster, whichever of its objects changed, and create its floating IP."""

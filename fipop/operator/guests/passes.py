@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import SystemRandom
@@ -13,8 +13,10 @@ from typing import Protocol
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
+from fipop.kube.resources import FLOATING_IPS
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import GuestEvent
+from fipop.operator.addresses.waiting import request_floating_ips_of
 from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.tasks import (
@@ -24,9 +26,10 @@ from fipop.operator.guests.tasks import (
     judge_urgency,
     reported_releases,
 )
+from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_routine_visit, request_visit
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
-from fipop.runtime.workqueue import Priority, RetryAfter
+from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
 from fipop.state.guests import GuestDirectory, GuestState, PassSchedule, ReleaseRemoval
 from fipop.state.observations import GuestObservation, observe, provisioning, unreachable
@@ -43,25 +46,6 @@ PROVISIONING_SECONDS = 3600.0
 LEAVING_SECONDS = 15.0
 """How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
 DEEP_CHECK_SECONDS = 3600.0
-
-
-class PassRequests(Protocol):
-    """What a pass asks for."""
-
-    def add_pass(self, guest_id: str) -> None:
-        """Want a pass before all that are only due again."""
-
-    def add_pass_later(self, guest_id: str, seconds: float) -> None:
-        """Want a pass in a while."""
-
-    def add_install(self, guest_id: str, priority: Priority) -> None:
-        """Want a pass that may run helm, when its turn comes."""
-
-    async def stand_back(self) -> None:
-        """Wait while floating IPs wait for an address: those come first."""
-
-    def add_guest_floating_ips(self, guest_id: str) -> None:
-        """Want rounds over the floating IPs of a guest: their statuses tell what was found."""
 
 
 class Rollout(Protocol):
@@ -101,26 +85,31 @@ class PassController:
     metrics: Metrics
     settings: Callable[[], Settings]
     permits: WritePermits
-    requests: PassRequests
+    queues: WorkQueues
     rollout: Rollout
     departures: Departures
     _random: SystemRandom = field(default_factory=SystemRandom)
 
+    def watches(self, event: Event) -> Iterator[Request]:
+        """Yield the guest of a floating IP that is gone: its keys are to be taken out of the guest."""
+        if event.resource == FLOATING_IPS and event.change.new is None:
+            yield request_visit(event.change.latest.namespace)
+
     async def visit(self, guest_id: str) -> RetryAfter | None:
         """Make a pass without helm, or note why there is none; the answer says when the next is due."""
-        await self.requests.stand_back()
+        await self.queues.stand_back()
         if guest_id in self.guests.under_way:
             return RetryAfter(BUSY_SECONDS)
         return await self._visit_alone(guest_id, may_run_helm=False)
 
     async def install(self, guest_id: str) -> RetryAfter | None:
         """Make a pass that may run helm: all is decided again, as the guest may have waited for long."""
-        await self.requests.stand_back()
+        await self.queues.stand_back()
         if guest_id in self.guests.under_way:
             return RetryAfter(BUSY_SECONDS)
         again = await self._visit_alone(guest_id, may_run_helm=True)
         if again is not None:
-            self.requests.add_pass_later(guest_id, again.seconds)
+            self.queues.add(request_routine_visit(guest_id, again.seconds))
         return None
 
     def resume_held_up(self) -> None:
@@ -128,7 +117,7 @@ class PassController:
         for guest_id, state in self.guests.states():
             if state.is_held_up:
                 state.is_held_up = False
-                self.requests.add_pass(guest_id)
+                self.queues.add(request_visit(guest_id))
 
     async def _visit_alone(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
         self.guests.under_way[guest_id] = frozenset()
@@ -217,7 +206,7 @@ class PassController:
         if task.leaving:
             self.departures.note(state.removal, report.has_ours)
         if report.awaits_helm:
-            self.requests.add_install(task.guest_id, judge_urgency(task, report))
+            self.queues.add(Request(Key(Kind.INSTALL, "", task.guest_id), judge_urgency(task, report)))
         retry = self._record(visit, report, deep=deep)
         if task.leaving and report.has_ours:
             retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
@@ -286,7 +275,7 @@ class PassController:
     def _note(self, visit: _Visit, observation: GuestObservation) -> None:
         if visit.state.observation != observation:
             visit.state.observation = observation
-            self.requests.add_guest_floating_ips(visit.guest.id)
+            self.queues.add(*request_floating_ips_of(self.guests.cache, visit.guest.id))
 
     def _next(self, retry_seconds: float | None) -> float:
         """Return the time to the next pass: spread, so that a fleet that started together does not stay together."""

@@ -17,9 +17,10 @@ from fipop.operator.addresses.values import address_of
 from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority
+from fipop.settings.options import Settings
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestState
+from fipop.state.guests import GuestDirectory, GuestState
 
 logger = logging.getLogger(__name__)
 
@@ -157,3 +158,18 @@ def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
 
 def _text_of(reservations: Iterable[Reservation]) -> frozenset[str]:
     return frozenset(format_address(address_of(each)) for each in reservations)
+
+
+def find_fleet(guests: GuestDirectory, settings: Settings) -> dict[str, Guest]:
+    """Return the guests in which fipop keeps releases now, by id."""
+    install = settings.kubevip_guest_install
+    return {
+        guest.id: guest
+        for guest in guests.all()
+        if install.includes(opted_in=guest.opted_in) and _is_served(guests.cache, guest)
+    }
+
+
+def _is_served(cache: ClusterCache, guest: Guest) -> bool:
+    served = served_floating_ips(cache, guest)
+    return bool(served) and not (guest.paused or any(each.paused for each in served))

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, FipopError
@@ -14,6 +13,8 @@ from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import PassReport
+from fipop.operator.configuration import Configuration
+from fipop.operator.queues import WorkQueues, request_routine_visit, request_visit
 from fipop.operator.rollout.gates import GateKeeper
 from fipop.operator.rollout.guest_health import begin_rollout, record_helm, record_loss, record_pass
 from fipop.operator.rollout.plan import Notice, advance, begin, complete
@@ -36,25 +37,6 @@ FIRST_LOOK_SECONDS = 60.0
 """So long canaries wait until all guests were looked at once: the ready ones are to go first."""
 
 
-class Surroundings(Protocol):
-    """What a rollout asks of the rest."""
-
-    def fleet(self) -> Mapping[str, Guest]:
-        """Return the guests in which fipop keeps releases now, by id."""
-
-    def wake(self, guest_id: str, *, urgent: bool) -> None:
-        """Want a pass over a guest: its gate changed. Urgent: it goes back, before all other work of helm."""
-
-    def tell(self, notice: Notice) -> None:
-        """Record an event on kube-fip-config."""
-
-    def annotation(self, name: str) -> str:
-        """Return an annotation of kube-fip-config; "" where there is none."""
-
-    def complain(self, message: str) -> None:
-        """Report an annotation that cannot take effect."""
-
-
 @dataclass(slots=True, kw_only=True)
 class RolloutController:
     """One leader's rollouts. `now`: Unix time."""
@@ -62,8 +44,10 @@ class RolloutController:
     store: RolloutStore
     guests: GuestDirectory
     sessions: GuestSessions
-    settings: Callable[[], Settings]
-    surroundings: Surroundings
+    configuration: Configuration
+    queues: WorkQueues
+    fleet: Callable[[], Mapping[str, Guest]]
+    """Returns the guests in which fipop keeps releases now, by id."""
     now: Callable[[], float]
     state: RolloutState | None = None
     targets: Targets = field(init=False)
@@ -90,7 +74,7 @@ class RolloutController:
 
     def gate(self, guest: Guest) -> ReleaseGate:
         """Return what may be done about a guest's releases now."""
-        settings = self.settings()
+        settings = self.configuration.settings
         is_loading = settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded
         if is_loading or settings.unknown_options:
             return ReleaseGate(is_open=False)
@@ -126,7 +110,7 @@ class RolloutController:
         state = self.state
         if state is None:
             return counts
-        for guest_id in self.surroundings.fleet():
+        for guest_id in self.fleet():
             progress = state.guests.get(guest_id)
             if progress is not None:
                 counts[progress.step.value] += 1
@@ -136,10 +120,10 @@ class RolloutController:
 
     async def step(self) -> None:
         """Go one step further, if there is one."""
-        settings = self.settings()
+        settings = self.configuration.settings
         if not self._loaded:
             await self._load()
-        fleet = self.surroundings.fleet()
+        fleet = self.fleet()
         if settings.unknown_options:
             self._advanced_at = None  # the clocks of guests stand still
             return
@@ -172,9 +156,9 @@ class RolloutController:
         if blocked:
             logger.warning("Rollout is blocked", extra={"error": blocked})
             message = f"The rollout is blocked, and guest clusters keep their releases: {blocked}."
-            self.surroundings.tell(Notice("RolloutBlocked", message, is_warning=True))
+            self._report(Notice("RolloutBlocked", message, is_warning=True))
         for guest_id in fleet:
-            self.surroundings.wake(guest_id, urgent=False)
+            self.queues.add(request_routine_visit(guest_id))
 
     async def _load(self) -> None:
         await self.targets.load()
@@ -191,7 +175,7 @@ class RolloutController:
         if settings.kubevip_rollout_type is RolloutType.ALL and state.phase is not Phase.COMPLETED:
             state, more = complete(state, f"Every guest cluster gets target {target.name} next.")
             return state, (*notices, *more)
-        asked = self.surroundings.annotation(names.ANNOTATION_ROLLOUT)
+        asked = self.configuration.annotations.get(names.ANNOTATION_ROLLOUT, "")
         if not asked:
             state = _replace_acted(state, "")
         elif asked != state.acted:
@@ -213,9 +197,10 @@ class RolloutController:
         if what not in ("retry", "force") or name != state.target:
             if asked != self._refused:
                 self._refused = asked
-                self.surroundings.complain(
+                self.configuration.complain(
+                    "BadOption",
                     f"Annotation {names.ANNOTATION_ROLLOUT} must be retry/{state.target} or force/{state.target}: "
-                    f"it is {asked[:100]!r}."
+                    f"it is {asked[:100]!r}.",
                 )
             return state, ()
         state = _replace_acted(state, asked)
@@ -265,7 +250,7 @@ class RolloutController:
         for notice in notices:
             level = logging.WARNING if notice.is_warning else logging.INFO
             logger.log(level, "Rollout", extra={"reason": notice.reason, "target": state.target})
-            self.surroundings.tell(notice)
+            self._report(notice)
         if is_step:
             self._wake_changed(before, state)
 
@@ -276,16 +261,21 @@ class RolloutController:
             if guest.health is not None:
                 guest.health = begin_rollout(guest.health, self.now())
 
+    def _report(self, notice: Notice) -> None:
+        self.configuration.tell(notice.reason, notice.message, is_warning=notice.is_warning)
+
     def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
         if state.phase is Phase.COMPLETED:
-            for guest_id in self.surroundings.fleet():
-                self.surroundings.wake(guest_id, urgent=False)
+            for guest_id in self.fleet():
+                self.queues.add(request_routine_visit(guest_id))
             return
         known = before.guests if before is not None else {}
         for guest_id, progress in state.guests.items():
             old = known.get(guest_id)
             if old is None or old.step is not progress.step or (before and before.phase is not state.phase):
-                self.surroundings.wake(guest_id, urgent=progress.step is Step.FAILED)
+                # One that goes back comes before all other work of helm.
+                is_urgent = progress.step is Step.FAILED
+                self.queues.add(request_visit(guest_id) if is_urgent else request_routine_visit(guest_id))
 
     def _is_busy(self) -> bool:
         state = self.state

@@ -11,13 +11,14 @@ from typing import Any
 
 from fipop.errors import FipopError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.operator.queues import Key, Kind
-from fipop.operator.term import LeaderTerm
+from fipop.operator.addresses.waiting import request_floating_ip, request_reservation
+from fipop.operator.manager import Manager
+from fipop.operator.queues import Event, Key, Kind
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient
-from tests.harness.terms import Listener, Pending, build_estate, queues_of
+from tests.harness.terms import Listener, Pending, build_services, queues_of
 
 RESOURCES: dict[str, Resource] = {
     resource.plural: resource for resource in (FLOATING_IP_RANGES, FLOATING_IPS, FLOATING_IP_RESERVATIONS)
@@ -48,9 +49,9 @@ class SimulatedOperator:
         ):
             self.cache.observe(RESOURCES[key[0]], obj)
         for floating_ip in self.cache.floating_ips.all():
-            self.router.add_floating_ip(floating_ip.meta.key)
+            self._queues.add(request_floating_ip(self.cache, floating_ip.meta.key))
         for reservation in self.cache.reservations.all():
-            self.router.add_reservation(reservation)
+            self._queues.add(request_reservation(reservation))
 
     def crash(self) -> None:
         for round_ in self.running.values():
@@ -126,15 +127,20 @@ class SimulatedOperator:
         self.inbox.append(change)
 
     def _build(self) -> None:
-        term = LeaderTerm(build_estate(self.cache, self.client), queues_of(self.pending))
+        self._queues = queues_of(self.pending)
+        manager = Manager(build_services(self.cache, self.client), self._queues)
         # There are no guests to be looked at.
-        term.gate.adopted, term.gate.is_shut = True, False
-        self.router, self._floating_ips, self._quarantine = term.router, term.floating_ips, term.quarantine
+        manager.gate.adopted, manager.gate.is_shut = True, False
+        self._floating_ips, self._quarantine = manager.floating_ips, manager.quarantine
+        controllers = (manager.floating_ips, manager.quarantine)
+
+        def enqueue(resource: Resource, change: Any) -> None:
+            for each in controllers:
+                self._queues.add(*each.watches(Event(resource, change)))
+
         self.cache.attach(
             Listener(
-                on_change=self.router.route,
-                on_free=lambda space, address, failed: self.router.address_freed(
-                    space, address, claim_failed=failed
-                ),
+                on_change=enqueue,
+                on_free=lambda space, address, failed: manager.freed(space, address, claim_failed=failed),
             )
         )

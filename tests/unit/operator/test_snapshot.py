@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from fipop.metrics.samples import FleetSnapshot
+from fipop.operator.manager import Manager
 from fipop.operator.snapshot import build_snapshot
-from fipop.operator.term import LeaderTerm
 from fipop.state.cache import ClusterCache
 from tests.harness.small_operator import SmallOperator
 
 A = "c-m-a"
 
 
-def snapshot(cache: ClusterCache, term: LeaderTerm | None) -> FleetSnapshot:
+def snapshot(cache: ClusterCache, term: Manager | None) -> FleetSnapshot:
     return build_snapshot(
         *(cache, term), leading=term is not None, bad_options=2, predecessor_runs=True, last_answer=7.0
     )
@@ -26,7 +26,7 @@ async def test_a_leader_tells_of_ranges_guests_and_floating_ips() -> None:
     await operator.start()
     operator.ask(A)
     await operator.settle()
-    found = snapshot(operator.cache, operator.term)
+    found = snapshot(operator.cache, operator.manager)
     (pool,) = found.ranges
     assert (pool.name, pool.capacity, pool.reserved) == ("pool", 4, 1)
     assert [each.guest for each in found.guests] == [A]
@@ -41,9 +41,9 @@ async def test_a_leader_shows_which_ranges_wait_for_guests() -> None:
     operator.add_range("rest", "10.1.0.1-10.1.0.9")
     operator.add_guest(A)
     await operator.start()
-    operator.term.gate.wait_for([A], 60.0)
-    assert [operator.term.gate.is_open(name) for name in ("blue", "rest")] == [True, False]
-    found = {each.name: each.waits_for_guests for each in snapshot(operator.cache, operator.term).ranges}
+    operator.manager.gate.wait_for([A], 60.0)
+    assert [operator.manager.gate.is_open(name) for name in ("blue", "rest")] == [True, False]
+    found = {each.name: each.waits_for_guests for each in snapshot(operator.cache, operator.manager).ranges}
     assert found == {"blue": False, "rest": True}
 
 
@@ -75,5 +75,5 @@ async def test_a_range_has_addresses_of_its_families_and_says_whether_it_assigns
     operator = SmallOperator()
     operator.add_range(**spec)
     await operator.start()
-    (found,) = snapshot(operator.cache, operator.term).ranges
+    (found,) = snapshot(operator.cache, operator.manager).ranges
     assert (found.ready, found.reason, {each: found.usage[each].total for each in found.families}) == expected

@@ -11,7 +11,7 @@ FILE = "tests/unit/test_a.py"
 @pytest.mark.parametrize(
     ("source", "kinds"),
     [
-        ("operator._estate", [PRIVATE]),
+        ("operator._services", [PRIVATE]),
         ("self.cache._take(1)", [PRIVATE]),
         ("self._own, cls._own, operator.__class__, _local", []),
         ("from fipop.cli.main import _COMMANDS, main", [PRIVATE]),

@@ -9,11 +9,22 @@ import pytest
 from fipop.api.models import Reservation
 from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiConflictError, GuestUnreadableError
+from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.quarantine import GUARDED_RETRY_SECONDS, QuarantineReconciler
+from fipop.operator.addresses.waiting import WaitingFloatingIPs
+from fipop.operator.queues import Kind
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
-from tests.harness.answering_client import AnsweringClient
-from tests.harness.objects import Json, build_floating_ip, build_range, build_reservation, cache_of
+from fipop.state.gate import AllocationGate
+from tests.harness.objects import (
+    Json,
+    build_floating_ip,
+    build_range,
+    build_reservation,
+    cache_of,
+    floating_ip,
+)
+from tests.harness.terms import Pending, queues_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A = "10.0.0.9"
@@ -28,6 +39,17 @@ class Store:
         self.held: set[str] = set()
         self.offered: list[str] = []
         self.conflicts = False
+        self.live: Json | None = None
+        self.cache: ClusterCache | None = None
+        self.time = NOW
+
+    def now(self) -> datetime:
+        return self.time
+
+    async def find_owner(self, _reservation: Reservation) -> bool:
+        if self.live is not None and self.cache is not None:
+            self.cache.observe(FLOATING_IPS, self.live)
+        return self.live is not None
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> None:
         if self.conflicts:
@@ -45,46 +67,62 @@ class Store:
         return name in self.held
 
 
+class Guard:
+    """Lets go what a test says."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    def may_release(self, _reservation: Reservation) -> bool:
+        return self.world.may_release
+
+
 class World:
     """A round over one reservation; `carrier` answers for the former owner's guest, `other` for those in conflict."""
 
     def __init__(self, reservation: Json, *others: Json, live: Json | None = None) -> None:
         ranges = [build_range("pool", "10.0.0.0/24", quarantineSeconds=300)]
         self.cache: ClusterCache = cache_of(ranges=ranges, reservations=[reservation, *others])
-        self.store, self.live = Store(), live
+        self.store = Store()
         self.guests: set[str] = {"c-m-1"}
         self.may_release = True
         self.carrier: str | Exception | None = None
         self.other: str | None = None
-        self.cleaned: list[str] = []
-        self.woken: list[Any] = []
-        self.requested: list[str] = []
-        self.now = NOW
+        self.waiting = WaitingFloatingIPs(cache=self.cache)
+        self.objects, self.visits = Pending(), Pending()
+        self.store.cache, self.store.live = self.cache, live
         self.reconciler = QuarantineReconciler(
-            client=AnsweringClient(get=self._get),
             cache=self.cache,
             reservation_store=self.store,
             guests=cast("Any", SimpleNamespace(exists=lambda guest_id: guest_id in self.guests)),
+            gate=AllocationGate(lambda *_: False, is_shut=False),
+            guard=Guard(self),  # type: ignore[arg-type]
             begin_check=lambda: self._look,
-            request_check=self.requested.append,
-            waiting=lambda _: (),
-            were_scanned=lambda: True,
-            may_release=lambda _: self.may_release,
-            clean=self.cleaned.append,
-            owner_changed=self.woken.append,
-            still_carried=lambda: self.woken.append("all who wait"),
-            now=lambda: self.now,
+            waiting=self.waiting,
+            queues=queues_of(self.objects, self.visits),
         )
 
     async def round(self) -> RetryAfter | None:
         """Do one round over the reservation, and the check that it requests."""
         again = await self.reconciler.reconcile(NAME)
-        while self.requested:
-            again = await self.reconciler.check(self.requested.pop())
+        for key in [each for each in self.objects.keys if each.kind is Kind.QUARANTINE]:
+            del self.objects.keys[key]
+            again = await self.reconciler.check(key.name)
         return again
 
-    async def _get(self, *_: object, **__: object) -> Json | None:
-        return self.live
+    def wait(self, name: str) -> None:
+        """Have a floating IP of another guest wait for an address."""
+        list(self.waiting.record(floating_ip(name, namespace="c-m-2"), is_waiting=True))
+
+    @property
+    def cleaned(self) -> list[str]:
+        """The guests whose visit was requested."""
+        return list(self.visits.keys)
+
+    @property
+    def woken(self) -> list[tuple[str, str]]:
+        """The floating IPs that were requested."""
+        return [(each.namespace, each.name) for each in self.objects.keys if each.kind is Kind.FLOATING_IP]
 
     async def _look(self, *_: object) -> dict[str, str]:
         if isinstance(self.carrier, Exception):
@@ -132,7 +170,7 @@ async def test_who_wrote_meanwhile_is_looked_at_again_at_once() -> None:
 async def test_it_is_free_when_its_time_has_passed_and_nobody_carries_it() -> None:
     world = World(waiting(ended_seconds=-40))
     assert await world.round() == RetryAfter(40)
-    world.now += timedelta(seconds=41)
+    world.store.time += timedelta(seconds=41)
     assert await world.round() is None
     assert world.store.done == [f"free {NAME}"]
 
@@ -149,12 +187,14 @@ async def test_who_carries_it_or_cannot_be_asked_keeps_it_from_others(
 ) -> None:
     world = World(waiting(ended_seconds=10))
     world.carrier = carrier
+    world.wait("waits")
     assert await world.round() == RetryAfter(10)
     assert world.store.done == []
     assert told in (world.reconciler.carrier_of(NAME) or "")
-    assert (world.cleaned, world.woken) == (["c-m-1"], ["all who wait"])
+    assert (world.cleaned, world.woken) == (["c-m-1"], [("c-m-2", "waits")])
+    world.objects.keys.clear()
     await world.round()
-    assert world.woken == ["all who wait"], "what was told is not told again"
+    assert world.woken == [], "what was reported is not reported again"
     world.carrier = None
     assert await world.round() is None
     assert world.reconciler.carrier_of(NAME) is None
@@ -171,7 +211,7 @@ async def test_an_imported_guest_that_left_may_carry_it_for_a_day() -> None:
     world = World(waiting(imported=True))
     world.guests.clear()
     assert await world.round() == RetryAfter(24 * 3600)
-    world.now += timedelta(hours=24)
+    world.store.time += timedelta(hours=24)
     assert await world.round() is None
 
 

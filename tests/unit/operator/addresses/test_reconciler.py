@@ -35,7 +35,7 @@ async def test_what_a_round_wrote_itself_needs_no_round_of_its_own() -> None:
     operator = await leading()
     operator.ask(A)
     operator._pending.keys.clear()
-    await operator.term.floating_ips.reconcile(KEY)
+    await operator.manager.floating_ips.reconcile(KEY)
     assert operator.holders("10.0.0.10") == {A}
     assert [key for key in operator._pending.keys if key.kind is Kind.FLOATING_IP] == []
 
@@ -54,7 +54,7 @@ async def test_a_claim_that_the_api_server_denied_is_told_and_not_asked_for_agai
         return await get(resource, name, **where)  # type: ignore[arg-type]
 
     operator.client.get = count  # type: ignore[method-assign, assignment]
-    await operator.term.floating_ips.reconcile(KEY)
+    await operator.manager.floating_ips.reconcile(KEY)
     status = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]
     assert [each["reason"] for each in status["conditions"] if each["type"] == "Allocated"] == [
         "AddressInUse"
@@ -67,7 +67,7 @@ async def test_a_claim_whose_outcome_is_unknown_stays_open_and_one_that_failed_d
     operator.ask(A)
     operator.client.failures["create"] = 1
     with pytest.raises(ApiServerError):
-        await operator.term.floating_ips.reconcile(KEY)
+        await operator.manager.floating_ips.reconcile(KEY)
     assert operator.cache.allocations.claimants() == {KEY}, "a server that fails may have done it"
 
 
@@ -76,9 +76,9 @@ async def test_an_open_claim_of_a_wish_that_is_no_more_keeps_no_address_from_oth
     operator.ask(A)
     operator.client.failures["create"] = 1
     with pytest.raises(ApiServerError):
-        await operator.term.floating_ips.reconcile(KEY)
+        await operator.manager.floating_ips.reconcile(KEY)
     operator.ask_for_another(A, "10.0.0.99")
-    await operator.term.floating_ips.reconcile(KEY)
+    await operator.manager.floating_ips.reconcile(KEY)
     assert operator.cache.allocations.claimants() == frozenset()
 
 
@@ -89,9 +89,9 @@ async def test_a_status_is_written_only_to_the_object_that_was_decided_on() -> N
     operator._deaf = True
     operator.ask_for_another(A, "10.0.0.12")
     operator._deaf = False
-    await operator.term.floating_ips.reconcile(KEY)
+    await operator.manager.floating_ips.reconcile(KEY)
     assert "status" not in operator.memory.objects[FLOATING_IPS.plural, A, "web"]
-    await operator.term.floating_ips.reconcile(KEY)
+    await operator.manager.floating_ips.reconcile(KEY)
     status = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]
     assert status["addresses"] == ["10.0.0.12"]
 
@@ -101,7 +101,7 @@ async def test_a_round_that_does_not_come_to_an_end_fails(monkeypatch: pytest.Mo
     operator.ask(A)
     monkeypatch.setattr("fipop.operator.addresses.reconciler.next_step", lambda *_: ReadAgain())
     with pytest.raises(ContendedError) as caught:
-        await operator.term.floating_ips.reconcile(KEY)
+        await operator.manager.floating_ips.reconcile(KEY)
     assert caught.value.floating_ip == ("c-m-a", "web")
 
 

@@ -7,14 +7,12 @@ import pytest
 
 from fipop.api.models import Removal
 from fipop.operator.guests.departures import Departures
-from fipop.operator.rollout_parts import build_departures
 from fipop.rancher.matching import Guest
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.settings.values import Amount, GuestInstall
 from fipop.state.guests import GuestState
 from tests.harness.rollout_world import guest_of
 from tests.harness.small_operator import SmallOperator
-from tests.harness.terms import FakeConfiguration, build_estate
 
 REMOVING = replace(DEFAULTS, kubevip_guest_remove=True, kubevip_rollout_max_concurrency=Amount(100))
 
@@ -110,10 +108,8 @@ async def test_after_a_restart_nothing_is_removed_before_every_guest_is_known() 
     for number in range(3):
         operator.add_guest(f"c-m-{number}")
         operator.ask(f"c-m-{number}", has=f"10.0.0.1{number}", guest={"removal": "Pending"})
-    configuration = FakeConfiguration(settings=REMOVING)
-    estate = build_estate(operator.cache, operator.client, configuration=configuration)
-    guests = operator.term.guests
-    departures = build_departures(estate, guests=guests, notices=operator.term.notices)
+    operator.configuration.settings = REMOVING
+    guests, departures = operator.manager.guests, operator.manager.departures
     departures.is_listed = True
     await guests.discover("c-m-0")
     departures.note(guests.state("c-m-0").removal, True)

@@ -25,7 +25,7 @@ class FoundGuests(EveryGuest):
     """Finds what a test says."""
 
     def __init__(self, world: "World") -> None:
-        super().__init__(cache=world.cache, client=AnsweringClient())
+        super().__init__(cache=world.cache, client=AnsweringClient(now=NOW, create=world.create))
         self.world = world
 
     async def discover(self, _guest_id: str) -> Discovery | None:
@@ -45,8 +45,6 @@ class World:
         self.recorded = RecordedEvents()
         self.guests = FoundGuests(self)
         self.reconciler = GuestReconciler(
-            client=AnsweringClient(now=NOW, create=self._create),
-            cache=self.cache,
             guests=self.guests,
             events=self.recorded,
             creates=lambda: self.creates,
@@ -60,7 +58,7 @@ class World:
     async def round(self) -> RetryAfter | None:
         return await self.reconciler.reconcile(ID)
 
-    async def _create(self, _resource: object, body: Json) -> Json:
+    async def create(self, _resource: object, body: Json) -> Json:
         if self.error is not None:
             raise self.error
         self.made.append(body)

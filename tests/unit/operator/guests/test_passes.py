@@ -74,10 +74,10 @@ async def serving() -> tuple[SmallOperator, SlowSessions, Pending, Pending]:
     operator.ask("c-m-a")
     await operator.settle()
     slow = SlowSessions()
-    controller = operator.term.pass_controller
+    controller = operator.manager.passes
     controller.sessions = cast("Any", slow)
     passes, installs = (
-        cast("Any", each) for each in (operator.term.queues.passes, operator.term.queues.installs)
+        cast("Any", each) for each in (operator.manager.queues.passes, operator.manager.queues.installs)
     )
     passes.keys.clear()
     return operator, slow, passes, installs
@@ -87,16 +87,16 @@ async def test_a_guest_that_needs_helm_is_put_in_line_and_all_is_decided_anew_wh
     operator, slow, passes, installs = await serving()
     slow.awaits_helm = True
     slow.go_on.set()
-    await operator.term.pass_controller.visit("c-m-a")
+    await operator.manager.passes.visit("c-m-a")
     assert (slow.began, list(installs.keys)) == ([False], ["c-m-a"])
-    await operator.term.pass_controller.install("c-m-a")
+    await operator.manager.passes.install("c-m-a")
     assert slow.began == [False, True]
     assert list(passes.keys) == ["c-m-a"], "the next pass is due in a while"
 
 
 async def test_passes_over_one_guest_come_one_after_the_other() -> None:
     operator, slow, _, _ = await serving()
-    controller = operator.term.pass_controller
+    controller = operator.manager.passes
     installing = asyncio.create_task(controller.install("c-m-a"))
     async with asyncio.timeout(30):
         while not slow.began:  # noqa: ASYNC110 - a list has no event for that
@@ -112,7 +112,7 @@ async def test_passes_over_one_guest_come_one_after_the_other() -> None:
 
 async def test_a_pass_over_a_guest_that_went_meanwhile_does_not_count_for_the_one_that_is_back() -> None:
     operator, slow, _, _ = await serving()
-    controller, guests = operator.term.pass_controller, operator.term.guests
+    controller, guests = operator.manager.passes, operator.manager.guests
     visiting = asyncio.create_task(controller.visit("c-m-a"))
     async with asyncio.timeout(30):
         while not slow.began:  # noqa: ASYNC110 - a list has no event for that
@@ -133,8 +133,8 @@ async def test_a_pass_over_a_guest_that_went_meanwhile_does_not_count_for_the_on
 
 async def test_a_guest_that_is_not_known_gets_no_pass() -> None:
     operator, slow, _, installs = await serving()
-    assert await operator.term.pass_controller.visit("c-m-unknown") is None
-    await operator.term.pass_controller.install("c-m-unknown")
+    assert await operator.manager.passes.visit("c-m-unknown") is None
+    await operator.manager.passes.install("c-m-unknown")
     assert (slow.began, installs.keys) == ([], {})
 
 

@@ -1,14 +1,19 @@
 """What a pass is to do in a guest, of all that its floating IPs say."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from fipop.api import names
 from fipop.api.models import FloatingIP, Reservation
-from fipop.operator.guests.tasks import GuestAddresses, judge_urgency, reported_releases
+from fipop.operator.guests.tasks import GuestAddresses, find_fleet, judge_urgency, reported_releases
 from fipop.runtime.workqueue import Priority
+from fipop.settings.options import DEFAULTS
+from fipop.settings.values import GuestInstall
 from tests.harness.objects import build_floating_ip, cache_of, floating_ip, held_by, reservation
+from tests.harness.small_operator import SmallOperator
 
 
 def addresses_of(asked: FloatingIP, *held: Reservation) -> GuestAddresses:
@@ -59,3 +64,25 @@ def test_the_status_of_all_floating_ips_of_a_guest_tells_its_releases_and_that_o
         floating_ips.append(build_floating_ip(name, namespace=namespace, status=guest if release else None))
     found = reported_releases(cache_of(floating_ips=floating_ips), "c-m-a")
     assert found == {("networking", "vip"), ("kube-system", "provider")}
+
+
+async def test_releases_are_kept_in_guest_clusters_with_an_address_that_are_opted_in_and_not_paused() -> None:
+    operator = SmallOperator()
+    operator.add_range()
+    for guest_id in ("c-m-a", "c-m-b", "c-m-c"):
+        operator.add_guest(guest_id)
+    operator.label_guest("c-m-a", **{names.LABEL_OPT_IN: "true"})
+    await operator.start()
+    for guest_id in ("c-m-a", "c-m-b"):
+        operator.ask(guest_id)
+    await operator.settle()
+
+    def fleet(install: GuestInstall) -> set[str]:
+        return set(find_fleet(operator.manager.guests, replace(DEFAULTS, kubevip_guest_install=install)))
+
+    assert fleet(GuestInstall.ENABLED) == {"c-m-a", "c-m-b"}
+    assert fleet(GuestInstall.CLUSTER_LABEL) == {"c-m-a"}
+    assert fleet(GuestInstall.DISABLED) == set()
+    operator.pause("c-m-a")
+    await operator.settle()
+    assert fleet(GuestInstall.ENABLED) == {"c-m-b"}

@@ -1,4 +1,4 @@
-"""What outlives the terms of a leader."""
+"""What outlives the terms of a leader, as one value."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fipop.state.cache import ClusterCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estate:
-    """What outlives a term: the cache that a standby keeps, and what all terms use."""
+class Services:
+    """What outlives a term: the cache that a standby keeps, and what every term uses."""
 
     cache: ClusterCache
     client: KubeClient

@@ -1,4 +1,4 @@
-"""What people are told beside the status of an object: events and log lines of what they should know."""
+"""What is reported beside the status of an object: events, log lines and counts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _AGAIN = " The annotation of an earlier loss is still set: remove it first."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notices:
-    """Tells people."""
+class EventReporter:
+    """Reports by events of objects and of kube-fip-config, by log lines and by counts."""
 
     cache: ClusterCache
     guests: GuestDirectory
@@ -34,8 +34,8 @@ class Notices:
     configuration: Configuration
     metrics: Metrics
 
-    def tell_allocated(self, floating_ip: FloatingIP, reservation: Reservation) -> None:
-        """Count an allocation; a range of another network than the guest's serves it, and people should know."""
+    def report_allocated(self, floating_ip: FloatingIP, reservation: Reservation) -> None:
+        """Count an allocation, and report one from a range of another network than the guest's."""
         self.metrics.count_allocation("allocated")
         is_bound = bind_guest(self.cache, floating_ip).blocker is None
         guest = self.guests.known(floating_ip.namespace) if is_bound else None
@@ -44,7 +44,7 @@ class Notices:
             return
         self.events.record(_reference(floating_ip), EventType.WARNING, "NetworkMismatch", message)
 
-    def tell_removal(self, floating_ip: FloatingIP, written: FloatingIPStatus) -> None:
+    def report_removal(self, floating_ip: FloatingIP, written: FloatingIPStatus) -> None:
         """Report by an event that releases of a guest are to be removed, or are gone: when the status records it."""
         before, after = floating_ip.status.guest, written.guest
         releases = own_releases(before)
@@ -58,8 +58,12 @@ class Notices:
             message = f"Uninstalled {releases} {cluster}."
             self.events.record(_reference(floating_ip), EventType.NORMAL, "ReleasesRemoved", message)
 
-    def tell_over_limit(self, guest_id: str, count: int) -> None:
-        """Tell of a guest that claims more addresses than count."""
+    def report_blocked(self, reason: str) -> None:
+        """Count a floating IP that did not get all that it asks for."""
+        self.metrics.count_allocation(reason)
+
+    def report_over_limit(self, guest_id: str, count: int) -> None:
+        """Report a guest that uses `count` unowned addresses beyond those that are protected."""
         guest = self.guests.known(guest_id)
         if guest is None:
             return
@@ -72,16 +76,16 @@ class Notices:
         )
         self.events.record(reference_to_cluster(guest), EventType.WARNING, "TooManyClaims", message)
 
-    def tell_mass_release(self, count: int) -> None:
-        """Tell that a mass release is withheld, and how it is confirmed."""
+    def report_mass_release(self, count: int) -> None:
+        """Report that a mass release is withheld, and how to confirm it."""
         message = (
             f"Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are not. "
             f'Check that, then set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here.'
         )
         self._withhold("MassReleaseWithheld", message, is_set=self.confirmed_releases() == count)
 
-    def tell_mass_removal(self, count: int) -> None:
-        """Tell that guests are not left, and how that is confirmed."""
+    def report_mass_removal(self, count: int) -> None:
+        """Report that the removal from many guests is withheld, and how to confirm it."""
         message = (
             f"Removal of releases from {count} guest clusters is withheld: they were opted out at the same time. "
             f'Check that, then set annotation {names.ANNOTATION_CONFIRM_REMOVE}: "{count}" here.'
@@ -92,11 +96,11 @@ class Notices:
         self.configuration.complain(reason, message + (_AGAIN if is_set else ""))
 
     def confirmed_releases(self) -> int:
-        """Give the number of releases that people confirmed; 0 where there is none."""
+        """Return the number of releases that an admin confirmed; 0 if there is none."""
         return self._number(names.ANNOTATION_CONFIRM_RELEASE)
 
     def confirmed_removals(self) -> int:
-        """Give the number of guests that people confirmed to be left; 0 where there is none."""
+        """Return the number of guests from which an admin confirmed the removal; 0 if there is none."""
         return self._number(names.ANNOTATION_CONFIRM_REMOVE)
 
     def _number(self, annotation: str) -> int:

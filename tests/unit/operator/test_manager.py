@@ -37,7 +37,7 @@ async def test_a_guest_that_left_rancher_is_looked_at_anew_when_it_is_back(
         operator.memory.remove(key)
         if is_noticed:
             await operator.settle()
-    assert A not in operator.term.scan._seen
+    assert A not in operator.manager.scan._seen
     operator.carried.config_maps[A] = f"{X}/32"
     operator.add_guest(A)
     await operator.settle()
@@ -65,7 +65,7 @@ async def test_nothing_is_remembered_of_a_floating_ip_that_was_deleted() -> None
     await operator.start()
     operator.ask(A)
     await operator.settle()
-    served = operator.term.pass_triggers._told
+    served = operator.manager.floating_ips._visited_for
     assert list(served) == [(A, "web")]
     operator.give_up(A)
     await operator.settle()
@@ -87,4 +87,4 @@ async def test_nothing_is_remembered_of_a_floating_ip_that_is_deleted_during_its
     operator.ask(A)
     await operator.settle()
     assert operator.quarantined() == {f"default.{X}"}
-    assert operator.term.pass_triggers._told == {}
+    assert operator.manager.floating_ips._visited_for == {}

@@ -1,0 +1,376 @@
+"""The manager of a leader's term: it builds the controllers, asks each what a change concerns, and runs the queues.
+
+All that a term learns is built again for each term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from fipop.api.conditions import format_time
+from fipop.deadlines import GUEST_WRITE_SECONDS
+from fipop.ipam.addresses import Address
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
+from fipop.operator.addresses.facts import FactSource
+from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard
+from fipop.operator.addresses.ranges import RangeReconciler, is_respecified
+from fipop.operator.addresses.reconciler import FloatingIPReconciler
+from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.waiting import (
+    WaitingFloatingIPs,
+    request_floating_ips_of,
+    request_waiting,
+)
+from fipop.operator.adoption import Adoption
+from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.departures import Departures, find_candidates, find_records
+from fipop.operator.guests.discovery import GuestReconciler
+from fipop.operator.guests.inspection import GuestInspector
+from fipop.operator.guests.passes import PassController
+from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.scan import GuestScan
+from fipop.operator.guests.tasks import WritePermits, find_fleet
+from fipop.operator.guests.unowned import UnownedAddresses
+from fipop.operator.initial_sync import InitialSync
+from fipop.operator.queues import (
+    Concurrency,
+    Controller,
+    Event,
+    Key,
+    Kind,
+    WorkQueues,
+    request_routine_visit,
+    request_visit,
+)
+from fipop.operator.reporting import EventReporter
+from fipop.operator.rollout.controller import RolloutController
+from fipop.operator.rollout.store import RolloutStore
+from fipop.operator.services import Services
+from fipop.operator.tracing import IpamTracer
+from fipop.rancher.matching import Guest
+from fipop.runtime.store import Change
+from fipop.runtime.workqueue import RetryAfter
+from fipop.settings.options import Settings
+from fipop.state.gate import AllocationGate
+from fipop.state.guests import GuestDirectory, GuestState
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITS = 100
+"""The most ranges whose wait for a guest cluster the Lease shows."""
+SETTLED_SECONDS = 5.0
+"""How long what is as it should be waits for guests that hang."""
+
+
+class Manager:
+    """Works from `run` until cancelled, and takes every change of the cache meanwhile."""
+
+    def __init__(self, services: Services, queues: WorkQueues) -> None:
+        """Build everything, from what stands alone to what stands on the rest."""
+        client, cache, configuration = services.client, services.cache, services.configuration
+        metrics = services.metrics
+        self._services = services
+        self.cache = cache
+        self.queues = queues
+        self._began: datetime | None = None
+        self._removal_turned_on = asyncio.Event()
+        self._tracer = IpamTracer(cache, wanted=lambda: configuration.settings.trace_ipam_data)
+
+        # What is known of guests and addresses
+        def forget_metrics(state: GuestState) -> None:
+            if state.guest is not None:
+                metrics.forget_guest(state.guest.cluster_name)
+
+        self.guests = guests = GuestDirectory(cache=cache, client=client, on_drop=forget_metrics)
+        self.waiting = WaitingFloatingIPs(cache=cache)
+        self.reporter = EventReporter(
+            cache=cache, guests=guests, events=services.events, configuration=configuration, metrics=metrics
+        )
+        self.reach = Reach(cache=cache, guests=guests)
+        self.gate = AllocationGate(self.reach.could_serve)
+        self.inspector = GuestInspector(client=client, guests=guests, sessions=services.sessions)
+        guests.is_harvester = self.inspector.is_harvester
+        self.conflicts = AddressConflicts(
+            cache=cache, guests=guests, inspector=self.inspector, reach=self.reach
+        )
+        self.reservation_store = ReservationStore(
+            client=client,
+            known=cache,
+            now=client.server_now,
+            monotonic=cache.monotonic,
+            # The one knot: quarantine works by the store, which asks it again about an old offer.
+            look_again=lambda reservation: self.quarantine.look(reservation),
+            lives=guests.exists,
+            is_contested=self.conflicts.is_contested,
+            count_release=metrics.count_release,
+        )
+
+        # Releases in guests
+        self.departures = Departures(
+            settings=lambda: configuration.settings,
+            guests=partial(find_candidates, guests),
+            recorded=partial(find_records, guests),
+            confirmed=self.reporter.confirmed_removals,
+            tell=self.reporter.report_mass_removal,
+            state=guests.state,
+        )
+        self.rollout = RolloutController(
+            store=RolloutStore(client=client, namespace=services.namespace),
+            guests=guests,
+            sessions=services.sessions,
+            configuration=configuration,
+            queues=queues,
+            fleet=lambda: find_fleet(guests, configuration.settings),
+            now=lambda: client.server_now().timestamp(),
+        )
+
+        # Controllers
+        self.mass_release = ReleaseGuard(
+            cache=cache,
+            guests=guests,
+            confirmed=self.reporter.confirmed_releases,
+            tell=self.reporter.report_mass_release,
+            monotonic=cache.monotonic,
+        )
+        self.quarantine = QuarantineReconciler(
+            cache=cache,
+            reservation_store=self.reservation_store,
+            guests=guests,
+            gate=self.gate,
+            guard=self.mass_release,
+            begin_check=self.conflicts.begin_check,
+            waiting=self.waiting,
+            queues=queues,
+        )
+        self.floating_ips = FloatingIPReconciler(
+            client=client,
+            cache=cache,
+            reservation_store=self.reservation_store,
+            facts=FactSource(
+                cache=cache,
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                guests=guests,
+                carrier_of=self.quarantine.carrier_of,
+                removal_of=self.departures.next_record,
+            ),
+            waiting=self.waiting,
+            queues=queues,
+            reporter=self.reporter,
+        )
+        self.ranges = RangeReconciler(client=client, cache=cache, monotonic=cache.monotonic)
+        self.passes = PassController(
+            guests=guests,
+            sessions=services.sessions,
+            metrics=metrics,
+            settings=lambda: configuration.settings,
+            permits=WritePermits(
+                cache=cache,
+                reservation_store=self.reservation_store,
+                gate=self.gate,
+                conflicts=self.conflicts,
+                leads=lambda: services.elector.still_leading_for(GUEST_WRITE_SECONDS),
+            ),
+            queues=queues,
+            rollout=self.rollout,
+            departures=self.departures,
+        )
+        self.discovery = GuestReconciler(
+            guests=guests,
+            events=services.events,
+            creates=lambda: configuration.settings.may_create_floating_ips,
+            learned=self._guest_learned,
+        )
+        self.controllers: tuple[Controller, ...] = (
+            self.ranges,
+            self.discovery,
+            self.floating_ips,
+            self.quarantine,
+            self.passes,
+        )
+
+        # What goes on beside them
+        self.unowned = UnownedAddresses(
+            cache=cache,
+            reservation_store=self.reservation_store,
+            reach=self.reach,
+            over_limit=self.reporter.report_over_limit,
+        )
+        self.scan = GuestScan(
+            cache=cache,
+            gate=self.gate,
+            guests=guests,
+            inspector=self.inspector,
+            unowned=self.unowned,
+            conflicts=self.conflicts,
+            opened=self._gate_opened,
+        )
+        self.adoption = Adoption(
+            cache=cache, gate=self.gate, adopt=self.floating_ips.reconcile, discover=guests.discover
+        )
+        self.initial_sync = InitialSync(cache=cache, queues=queues)
+
+    async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
+        """List everything (`refresh`), let what exists claim its own, the oldest first, then run everything."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await refresh()
+            # What changed until now causes no work by itself: all of it is enqueued once, in its order.
+            self.begin()
+            await self.adoption.adopt_all()
+            self.initial_sync.enqueue_unsettled()
+            queues, services = self.queues, self._services
+            parts = (
+                queues.objects.run(self.reconcile, concurrency=concurrency.objects),
+                queues.checks.run(self.reconcile, concurrency=concurrency.checks),
+                queues.passes.run(self.passes.visit, concurrency=concurrency.passes),
+                queues.installs.run(self.passes.install, concurrency=concurrency.installs),
+                self.scan.run(),
+                self._begin_settled(),
+                self.list_for_removal(refresh),
+                self.rollout.run(),
+                services.configuration.keep(services.client),
+            )
+            tasks = [asyncio.create_task(part) for part in parts]
+            await asyncio.gather(*tasks)
+        finally:
+            self.end()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self) -> None:
+        """Take changes from now on; nothing new is assigned before the guests were scanned."""
+        self.departures.is_listed = not self._removal_turned_on.is_set()
+        self.cache.attach(self)
+        self._began = self._services.client.server_now()
+        self.scan.require_rescan()
+
+    def end(self) -> None:
+        """Cause no more work."""
+        self.cache.detach()
+
+    async def reconcile(self, key: Key) -> RetryAfter | None:
+        """Reconcile the object of a key."""
+        try:
+            match key.kind:
+                case Kind.FLOATING_IP:
+                    return await self.floating_ips.reconcile((key.namespace, key.name))
+                case Kind.RANGE:
+                    return await self.ranges.reconcile(key.name)
+                case Kind.GUEST:
+                    return await self.discovery.reconcile(key.name)
+                case Kind.RESERVATION:
+                    return await self.quarantine.reconcile(key.name)
+                case Kind.QUARANTINE:
+                    return await self.quarantine.check(key.name)
+                case Kind.VISIT | Kind.INSTALL:
+                    raise AssertionError("visits and installs have queues of their own")
+        finally:
+            self._tracer.note_round()
+
+    def describe_waits(self) -> str:
+        """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
+        monotonic, now = asyncio.get_running_loop().time(), self._services.client.server_now()
+        return "\n".join(
+            f'Range "{name}" assigns no new addresses until '
+            f"{format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - monotonic))}, or until guest cluster "
+            f"{guest_id} reports which addresses it uses."
+            for name, guest_id in islice(self.gate.waits().items(), MAX_WAITS)
+        )
+
+    def check_owners(self) -> None:
+        """Enqueue every held reservation whose floating IP is not known; after a round of lists."""
+        self.queues.add(*self.quarantine.find_ownerless())
+
+    def settings_changed(self, before: Settings, after: Settings) -> None:
+        """Request a visit of every guest, and reconciliations of what an option changes."""
+        if after.kubevip_guest_remove and not before.kubevip_guest_remove:
+            self.departures.is_listed = False
+            self._removal_turned_on.set()
+        for guest in self.guests.all():
+            self.queues.add(request_routine_visit(guest.id))
+            if before.kubevip_guest_remove or after.kubevip_guest_remove:
+                self.queues.add(*request_floating_ips_of(self.cache, guest.id))
+        if after.may_create_floating_ips and not before.may_create_floating_ips:
+            self.queues.add(*self.initial_sync.find_unserved())
+
+    async def list_for_removal(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """List the clusters after the option to remove releases was turned on: what is opted in then is recorded."""
+        while True:
+            await self._removal_turned_on.wait()
+            self._removal_turned_on.clear()
+            await refresh()
+            self.departures.is_listed = not self._removal_turned_on.is_set()
+            for guest in self.guests.all():
+                self.queues.add(*request_floating_ips_of(self.cache, guest.id))
+
+    # Changes of the cache
+
+    def changed(self, resource: Resource, change: Change[Any]) -> None:
+        """Forget what is gone, and enqueue what the controllers have to reconcile."""
+        self._forget_gone(resource, change)
+        old, new = change.old, change.new
+        if resource == FLOATING_IP_RANGES and new is not None and is_respecified(change):
+            self.scan.note_ranges()
+        if resource == FLOATING_IPS and new is not None and (old is None or old.range != new.range):
+            self.scan.note_guest(new.namespace, may_carry=False)
+        event = Event(resource, change, self.discovery.find_changed(resource, change))
+        for controller in self.controllers:
+            self.queues.add(*controller.watches(event))
+
+    def _forget_gone(self, resource: Resource, change: Change[Any]) -> None:
+        if resource == FLOATING_IPS and change.new is None:
+            self.waiting.forget(change.latest.meta.key)
+        if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and change.old is not None:
+            guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
+            # Its own reconciliation is too late: the guest may be back by then, and would count as scanned.
+            if not self.guests.exists(guest_id):
+                self.guests.drop(guest_id)
+                self.scan.forget(guest_id)
+
+    def lost_unseen(self) -> None:
+        """Distrust the ledger: an object is gone that no event said was deleted."""
+        if self.gate.looked:
+            logger.warning("Objects are gone without a delete event, scanning guest clusters again")
+        self.mass_release.count_again()
+        self.scan.require_rescan()
+
+    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
+        """Enqueue the floating IPs that wait for an address, and the ranges that counted it."""
+        self.queues.add(*self.ranges.watches_freed(space))
+        self.queues.add(*self.floating_ips.watches_freed(address, claim_failed=claim_failed))
+
+    # Scans and discovery
+
+    def _gate_opened(self) -> None:
+        """Continue what waited for the scan of the guests, or of some of them."""
+        self.queues.add(*request_waiting(self.waiting.find_all()))
+        self.passes.resume_held_up()
+        if self.gate.looked:
+            self.initial_sync.enqueue_settled()
+
+    async def _begin_settled(self) -> None:
+        """Let visits begin though guests hang: what those might use is not written."""
+        await asyncio.sleep(SETTLED_SECONDS)
+        self.initial_sync.enqueue_settled()
+
+    def _guest_learned(self, guest: Guest) -> None:
+        self.queues.add(*request_floating_ips_of(self.cache, guest.id), request_visit(guest.id))
+        self.scan.note_guest(guest.id, may_carry=guest.connected and not self._is_newborn(guest))
+
+    def _is_newborn(self, guest: Guest) -> bool:
+        """Whether Rancher made a guest's machines in this term: they use nothing yet. Imported ones may be older."""
+        return not guest.imported and self._began is not None and guest.created > self._began
