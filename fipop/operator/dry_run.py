@@ -42,8 +42,7 @@ from fipop.operator.addresses.reservations import (
 )
 from fipop.operator.adoption import Adoption
 from fipop.operator.guests.discovery import build_floating_ip, needs_floating_ip
-from fipop.operator.guests.reach import Reach
-from fipop.operator.guests.unowned import UnownedAddresses
+from fipop.operator.guests.reported import ClaimScope
 from fipop.rancher.matching import Guest
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.state.gate import AllocationGate
@@ -67,8 +66,8 @@ class DryRun:
         self.cache = ClusterCache()
         self.cache.inheritance.ours_since = ours_since or client.server_now() + timedelta(seconds=1)
         self._guests = GuestDirectory(cache=self.cache, client=client)
-        self._reach = Reach(cache=self.cache, guests=self._guests)
-        self._gate = AllocationGate(self._reach.could_serve)
+        self._scope = ClaimScope(cache=self.cache, guests=self._guests)
+        self._gate = AllocationGate(self._scope.could_serve)
         self._reservations = ReservationStore(
             client=client,
             known=self.cache,
@@ -119,9 +118,11 @@ class DryRun:
         return self.cache
 
     def _keep_from_others(self, guest_id: str, addresses: Iterable[Address]) -> None:
-        unowned = UnownedAddresses(cache=self.cache, reservation_store=self._reservations, reach=self._reach)
+        ranges = self._scope.ranges_for(guest_id)
         for address in addresses:
-            for claim in unowned.claims(address, guest_id, self._reach.ranges_for(guest_id)):
+            if address in self._scope.rightful(guest_id):
+                continue
+            for claim in self._scope.claims(address, guest_id, ranges):
                 seconds = self.cache.quarantine_seconds(claim.range)
                 self._reserve(build_unowned(claim, self._client.server_now(), seconds))
 

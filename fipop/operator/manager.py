@@ -34,15 +34,12 @@ from fipop.operator.addresses.waiting import (
     request_waiting,
 )
 from fipop.operator.adoption import Adoption
-from fipop.operator.guests.conflicts import AddressConflicts
 from fipop.operator.guests.departures import Departures, find_candidates, find_records
 from fipop.operator.guests.discovery import GuestReconciler
-from fipop.operator.guests.inspection import GuestInspector
 from fipop.operator.guests.passes import PassController
-from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.reported import ClaimScope, GuestReader, ReportedAddresses
 from fipop.operator.guests.scan import GuestScan
 from fipop.operator.guests.tasks import WritePermits, find_fleet
-from fipop.operator.guests.unowned import UnownedAddresses
 from fipop.operator.initial_sync import InitialSync
 from fipop.operator.queues import (
     Concurrency,
@@ -98,23 +95,28 @@ class Manager:
         self.reporter = EventReporter(
             cache=cache, guests=guests, events=services.events, configuration=configuration, metrics=metrics
         )
-        self.reach = Reach(cache=cache, guests=guests)
-        self.gate = AllocationGate(self.reach.could_serve)
-        self.inspector = GuestInspector(client=client, guests=guests, sessions=services.sessions)
-        guests.is_harvester = self.inspector.is_harvester
-        self.conflicts = AddressConflicts(
-            cache=cache, guests=guests, inspector=self.inspector, reach=self.reach
-        )
+        scope = ClaimScope(cache=cache, guests=guests)
+        self.gate = AllocationGate(scope.could_serve)
+        reader = GuestReader(client=client, guests=guests, sessions=services.sessions)
+        guests.is_harvester = reader.is_harvester
         self.reservation_store = ReservationStore(
             client=client,
             known=cache,
             now=client.server_now,
             monotonic=cache.monotonic,
-            # The one knot: quarantine works by the store, which asks it again about an old offer.
+            # The one knot: both work by the store, which asks them about an old offer, and about other users.
             look_again=lambda reservation: self.quarantine.look(reservation),
             lives=guests.exists,
-            is_contested=self.conflicts.is_contested,
+            is_contested=lambda known, floating_ip: self.reported.is_contested(known, floating_ip),
             count_release=metrics.count_release,
+        )
+        self.reported = ReportedAddresses(
+            cache=cache,
+            guests=guests,
+            reader=reader,
+            reservation_store=self.reservation_store,
+            scope=scope,
+            over_limit=self.reporter.report_over_limit,
         )
 
         # Releases in guests
@@ -150,7 +152,7 @@ class Manager:
             guests=guests,
             gate=self.gate,
             guard=self.mass_release,
-            begin_check=self.conflicts.begin_check,
+            begin_check=self.reported.begin_check,
             waiting=self.waiting,
             queues=queues,
         )
@@ -180,7 +182,7 @@ class Manager:
                 cache=cache,
                 reservation_store=self.reservation_store,
                 gate=self.gate,
-                conflicts=self.conflicts,
+                reported=self.reported,
                 leads=lambda: services.elector.still_leading_for(GUEST_WRITE_SECONDS),
             ),
             queues=queues,
@@ -202,19 +204,11 @@ class Manager:
         )
 
         # What goes on beside them
-        self.unowned = UnownedAddresses(
-            cache=cache,
-            reservation_store=self.reservation_store,
-            reach=self.reach,
-            over_limit=self.reporter.report_over_limit,
-        )
         self.scan = GuestScan(
             cache=cache,
             gate=self.gate,
             guests=guests,
-            inspector=self.inspector,
-            unowned=self.unowned,
-            conflicts=self.conflicts,
+            reported=self.reported,
             opened=self._gate_opened,
         )
         self.adoption = Adoption(
@@ -324,9 +318,9 @@ class Manager:
         self._forget_gone(resource, change)
         old, new = change.old, change.new
         if resource == FLOATING_IP_RANGES and new is not None and is_respecified(change):
-            self.scan.note_ranges()
+            self.scan.note_range(new.name)
         if resource == FLOATING_IPS and new is not None and (old is None or old.range != new.range):
-            self.scan.note_guest(new.namespace, may_carry=False)
+            self.scan.note_guest(new.namespace)
         event = Event(resource, change, self.discovery.find_changed(resource, change))
         for controller in self.controllers:
             self.queues.add(*controller.watches(event))
@@ -339,7 +333,7 @@ class Manager:
             # Its own reconciliation is too late: the guest may be back by then, and would count as scanned.
             if not self.guests.exists(guest_id):
                 self.guests.drop(guest_id)
-                self.scan.forget(guest_id)
+            self.scan.note_guest(guest_id)
 
     def lost_unseen(self) -> None:
         """Distrust the ledger: an object is gone that no event said was deleted."""

@@ -15,7 +15,7 @@ from fipop.operator.addresses.range_selection import describe_mismatch
 from fipop.operator.addresses.status import REMOVAL_PENDING, own_releases
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.discovery import reference_to_cluster
-from fipop.operator.guests.reach import MAX_CLAIMS
+from fipop.operator.guests.reported import MAX_CLAIMS
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 

@@ -47,7 +47,7 @@ def build_snapshot(
             each.name: each.depth for each in (queues.objects, queues.checks, queues.passes, queues.installs)
         },
         withheld_releases=manager.mass_release.withheld(),
-        ignored_claims=sum(manager.unowned.ignored.values()),
+        ignored_claims=manager.reported.count_ignored(),
         floating_ips=_count_floating_ips(cache),
         gives_out=manager.gate.is_open(),
         install_queue=queues.installs.depth + queues.installs.active,

@@ -79,6 +79,14 @@ class ProvisioningCluster:
         return names.parse_go_bool(self.labels.get(names.LABEL_OPT_IN)) is True
 
     @property
+    def lives_on(self) -> bool:
+        """Whether its machines keep running when it is removed from Rancher, which did not make them.
+
+        So do imported clusters, and custom ones, whose machines an administrator registered.
+        """
+        return self.is_imported or not self.pools
+
+    @property
     def harvester_pool(self) -> MachinePool | None:
         """The pool that speaks for the guest: kube-vip runs on the control plane, so its pool comes first."""
         pools = [pool for pool in self.pools if pool.is_on_harvester]

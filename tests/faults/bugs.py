@@ -125,7 +125,7 @@ BUGS = (
         "what guests carry is not looked at before new addresses are given out",
         _CAREFUL,
         "c-m-steady00/dynamic has 10.9.0.10",
-        Edit(scope="GuestScan._ask", before="carried.single", after="()"),
+        Edit(scope="GuestScan._ask", before="found.single", after="()"),
     ),
     _bug(
         "cache-is-the-truth",
@@ -151,7 +151,7 @@ BUGS = (
         "quarantine ends by the clock, whoever still carries the address",
         undisturbed("lingering"),
         "chapter 2 does not end: c-m-steady01/second has 10.10.0.15",
-        Edit(scope="AddressConflicts._find_carriers", before="self.guests.exists(owner)", after="False"),
+        Edit(scope="ReportedAddresses._find_carriers", before="self.guests.exists(owner)", after="False"),
     ),
     _bug(
         "quarantine-for-nobody",

@@ -167,10 +167,12 @@ class SmallCluster:
         workspace: str = WORKSPACE,
         provider: str = "k3s",
         is_served: bool = False,
+        custom: bool = False,
     ) -> None:
         """Have a guest in Rancher that is Ready from now on; `named` is its cluster's name.
 
-        Of one that `is_served` a floating IP is made by itself.
+        An administrator made the machines of a `custom` one, and registered them. Of one that `is_served` a floating IP
+        is made by itself.
         """
         name = named or f"cluster-{guest_id}"
         annotations = {names.ANNOTATION_FLOATING_IP: "true" if is_served else "false"}
@@ -195,7 +197,9 @@ class SmallCluster:
             workspace,
             name,
             annotations=annotations,
-            spec={} if imported else {"rkeConfig": {}},
+            spec={}
+            if imported
+            else {"rkeConfig": {"machinePools": [] if custom else [{"name": "machines"}]}},
             status={"clusterName": guest_id},
         )
 

@@ -210,8 +210,7 @@ class SmallOperator(SmallCluster):
     async def settle(self) -> None:
         """Do rounds until none is wanted now."""
         for _ in range(MAX_ROUNDS):
-            scan = self.manager.scan
-            if scan._ranges_changed and not scan._rescan_required:
+            if self.manager.scan.has_changed_ranges:
                 await self.look_until(lambda: self.manager.gate.looked)
             if not self._pending.keys:
                 return
@@ -247,7 +246,7 @@ class SmallOperator(SmallCluster):
         """Ask what is asked before an address is written to its guest; raises where it may not be."""
         reservation = self.cache.reservations.get("", f"{space}.{address}")
         assert reservation is not None
-        await self.manager.conflicts.check(reservation, ignored)
+        await self.manager.reported.check(reservation, ignored)
 
     async def _round(self, key: Key) -> None:
         try:
@@ -265,7 +264,7 @@ class SmallOperator(SmallCluster):
     def _build(self) -> Manager:
         self._visits = Pending()
         term = Manager(self._services, queues_of(self._pending, self._visits))
-        term.scan.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
+        term.reported.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
         return term
 
     def _hear(self, change: Change) -> None:

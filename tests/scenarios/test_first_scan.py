@@ -308,3 +308,35 @@ async def test_what_a_guest_carried_before_a_loss_is_kept_though_it_hangs_afterw
         operator.ask(C)
         await go_on(operator, 70)
         assert operator.held() == {f"default.{Y}": C}
+
+
+# What a guest cluster can be served by changes
+
+
+@in_virtual_time
+async def test_no_other_gets_what_a_guest_cluster_uses_once_its_labels_bring_it_to_the_range() -> None:
+    operator = build(B, C)
+    operator.ask(B)
+    operator.carried.services[B] = GREEN
+    await operator.start()
+    operator.label_guest(B, net="green")
+    ask_green(operator, C)
+    await operator.settle()
+    await operator.look()
+    assert C not in operator.holders(GREEN)
+    assert C in operator.held().values()
+
+
+@in_virtual_time
+async def test_a_claim_that_a_guest_cluster_gave_up_is_forgotten_though_its_owner_is_served() -> None:
+    operator = build(A, B)
+    hold(operator, A, X)
+    operator.carried.services[A] = operator.carried.services[B] = X
+    async with leading(operator):
+        await go_on(operator, 1)
+        reservation = operator.cache.reservations.get("", f"default.{X}")
+        assert reservation is not None
+        assert operator.manager.reported.reporters(reservation, but=A) == (B,)
+        operator.carried.services[B] = ""
+        await go_on(operator, 400)
+        assert operator.manager.reported.reporters(reservation, but=A) == ()

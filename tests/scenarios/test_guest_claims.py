@@ -38,7 +38,7 @@ async def test_in_a_range_that_could_serve_it_the_word_of_a_guest_counts_for_six
     every = [f"10.1.{third}.{last}" for third in range(4) for last in range(1, 255)]
     found = await quarantined_by(operator, A, *every)
     assert found == {f"default.10.1.0.{last}" for last in range(1, 65)}, "the lowest"
-    assert operator.manager.unowned.ignored == {A: len(every) - 64}
+    assert operator.manager.reported.count_ignored() == len(every) - 64
 
 
 async def test_those_sixty_four_are_no_others_at_the_next_look() -> None:
@@ -83,7 +83,7 @@ async def test_a_claim_to_what_its_owner_carries_is_told_and_blocks_nobody() -> 
     await operator.may_write(X)
     reservation = operator.cache.reservations.get("", f"default.{X}")
     assert reservation is not None
-    assert operator.manager.conflicts.claimants(reservation, but=A) == (B,)
+    assert operator.manager.reported.reporters(reservation, but=A) == (B,)
     operator.carried.config_maps[A] = ""
     with pytest.raises(AddressConflictError) as caught:
         await operator.may_write(X)

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from tests.harness.small_operator import SmallOperator
 
@@ -85,5 +87,24 @@ async def test_who_takes_the_lead_again_counts_from_what_it_finds_then() -> None
     await operator.start()
     await operator.pass_time(23 * HOUR)
     assert operator.quarantined() == {NAME}
+    await operator.pass_time(2 * HOUR)
+    assert not operator.quarantined()
+
+
+@pytest.mark.parametrize("custom", [True, False])
+async def test_the_address_of_a_custom_cluster_waits_a_day_too(custom: bool) -> None:
+    """Rancher did not make its machines, and does not uninstall Kubernetes there."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(GUEST, custom=custom)
+    await operator.start()
+    operator.ask(GUEST)
+    await operator.settle()
+    assert operator.held() == {NAME: GUEST}
+    operator.give_up(GUEST)
+    operator.remove_guest(GUEST)
+    await operator.settle()
+    await operator.pass_time(23 * HOUR)
+    assert operator.quarantined() == ({NAME} if custom else set())
     await operator.pass_time(2 * HOUR)
     assert not operator.quarantined()

@@ -58,7 +58,8 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
             visited.add(guest_id)
         return None
 
-    discover, looked = term.scan.inspector.can_be_asked, asyncio.Event()
+    reader = term.reported.reader
+    discover, looked = reader.can_be_asked, asyncio.Event()
 
     async def discover_after_passes(guest_id: str) -> bool:
         await queues.passes.wait_idle()
@@ -75,8 +76,9 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
         looked.set()
         go_on()
 
-    read_in_use = term.scan.inspector.read_in_use
-    term.scan.inspector = SimpleNamespace(can_be_asked=discover_after_passes, read_in_use=read_in_use)
+    term.reported.reader = SimpleNamespace(  # type: ignore[assignment]
+        can_be_asked=discover_after_passes, read_in_use=reader.read_in_use
+    )
     term.scan.opened = open_the_gate
     term.begin()
     term.initial_sync.enqueue_unsettled()

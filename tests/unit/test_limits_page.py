@@ -40,8 +40,11 @@ GUEST = limits.GUEST_LIMITS
         ("All objects of a kind", f"{GUEST.list_bytes // MIB} MiB"),
         ("All answers of one reconciliation", f"{limits.GUEST_SESSION_BYTES // MIB} MiB"),
         ("All guest clusters together", f"{limits.GUEST_BUDGET_BYTES // MIB} MiB"),
-        ("Wait for guest clusters after a start", f"{scan.LOOK_SECONDS:g} s"),
-        ("Quarantine of an imported cluster that is gone from Rancher", f"{quarantine.IMPORTED_HOURS} h"),
+        ("Wait for guest clusters after a start", f"{scan.SCAN_SECONDS:g} s"),
+        (
+            "Quarantine of an imported or custom cluster that is gone from Rancher",
+            f"{quarantine.IMPORTED_HOURS} h",
+        ),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
         ("All of helm in one guest cluster's turn", f"{deadlines.HELM_TURN_SECONDS:g} s"),
         ("Writable memory of a helm process", f"{processes.DATA_BYTES // MIB} MiB"),

@@ -258,7 +258,7 @@ def _build_owner(floating_ip: FloatingIP, binding: GuestBinding, held: tuple[Res
         name=floating_ip.name,
         uid=floating_ip.uid,
         cluster=cluster.name if cluster is not None else "",
-        imported=cluster.is_imported if cluster is not None else False,
+        imported=cluster.lives_on if cluster is not None else False,
     )
 
 

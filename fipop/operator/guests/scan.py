@@ -1,4 +1,4 @@
-"""What the guests carry, asked of them before new addresses are given out, and of those that come later."""
+"""When guest clusters are asked which addresses they use, and which new addresses wait for the answers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fipop.backoff import Backoff
 from fipop.errors import FipopError
-from fipop.ipam.addresses import Address
-from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.inspection import GuestInspector
-from fipop.operator.guests.unowned import LOOK_BACKOFF, UnownedAddresses
+from fipop.operator.guests.reported import ReportedAddresses
 from fipop.runtime.retry import retry_passing
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
@@ -25,103 +21,93 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 60.0
-"""So long new addresses wait for a guest at most."""
+SCAN_SECONDS = 60.0
+"""The longest time that new addresses wait for a guest cluster."""
 AGAIN_SECONDS = 5.0
-"""How soon a connected guest that new addresses wait for is asked again where it did not answer."""
+"""When a connected guest cluster that did not answer is asked again, if new addresses wait for it."""
 AGAIN_RATE = 50.0
-"""So many of those are asked again in a second at most."""
+"""The most of those that are asked again in a second."""
 AGAIN_LATE_SECONDS = 60.0
-"""How often one is asked again that nobody waits for."""
+"""When it is asked again if nothing waits for it."""
+CONTESTED_SECONDS = 300.0
+"""How often a guest cluster is asked again that uses an address of another owner."""
 LATE_SECONDS = 0.5
-"""So long after a guest connected it is asked: its kubeconfigs come with it, one after the other."""
+"""The time between the connection of a guest cluster and the question: its kubeconfigs come one after the other."""
 GATHER_SECONDS = 0.2
-"""So long answers are gathered that are taken in together."""
+"""The longest time for which answers are gathered that are taken in together."""
 RESOLVE_SECONDS = 2.0
-"""Whose answer takes longer is looked into: which Harvester it is on tells which ranges need not wait for it."""
+"""After this time the links of guest clusters are resolved that have not answered: other ranges need not wait then."""
 RESOLVE_CONCURRENCY = 20
-LOOK_CONCURRENCY = 320
+SCAN_CONCURRENCY = 320
 
 
 @dataclass(slots=True, kw_only=True)
 class GuestScan:
-    """Asks all guests when that is required (`require_rescan`), and each that connects later.
+    """Asks all guest clusters when that is required (`require_rescan`), and each that connects later.
 
-    The gate waits for each connected guest until it answered, 60 s at most. What a guest answered stays in force until
-    it answers again. It is compared with the ranges whenever either changes; when ranges change, those are asked again
-    that were seen to carry what would be given out now.
+    The gate waits for each connected guest cluster until it answered, 60 s at most. What it reported is compared with
+    the ranges again if a range changes, or what the guest cluster can be served by. If some of it would be assigned to
+    others now, the guest cluster is asked again first.
 
-    `opened` is called when more new addresses may be given out. `backoff` is for trouble of our own API server.
+    `opened` is called when more new addresses may be assigned.
     """
 
     cache: ClusterCache
     gate: AllocationGate
-    unowned: UnownedAddresses
-    conflicts: AddressConflicts
     guests: GuestDirectory
-    inspector: GuestInspector
+    reported: ReportedAddresses
     opened: Callable[[], None]
-    backoff: Backoff = LOOK_BACKOFF
     _rescan_required: bool = False
-    _ranges_changed: bool = False
+    _changed_ranges: set[str] = field(default_factory=set)
     _until: float = 0.0
-    _resolve_at: float = math.inf
-    _resolving: asyncio.Task[None] | None = None
     _due: dict[str, float] = field(default_factory=dict)
-    """When guests are to be asked."""
+    """When guest clusters are to be asked."""
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _heard: set[str] = field(default_factory=set)
-    """Who answered, or cannot be asked: what was seen last is to be taken in."""
-    _changed: set[str] = field(default_factory=set)
-    """Of whom only that is to be compared again."""
-    _seen: dict[str, tuple[Address, ...]] = field(default_factory=dict)
-    _fresh: set[str] = field(default_factory=set)
-    """Who answered since the last rescan began."""
+    """Those that answered, or cannot be asked: what they reported last is to be taken in."""
     _open: frozenset[str] = frozenset()
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOK_CONCURRENCY))
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SCAN_CONCURRENCY))
+    _resolve_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RESOLVE_CONCURRENCY))
 
     def require_rescan(self) -> None:
-        """Give out nothing new before the guests were looked at again: the ledger may lack what they carry.
+        """Assign nothing new before all guest clusters were asked: the ledger may lack what they use.
 
-        So it is at a start, and when objects are gone that nobody was seen to delete: the store may have been
-        restored from a backup that is older than they were.
+        So it is at a start, and when objects are gone without a DELETED event: the store may have been restored from
+        a backup that is older than they were.
         """
         self._rescan_required = True
         self._shut()
 
-    def note_ranges(self) -> None:
-        """Give out nothing new before what guests were seen to carry was compared with ranges that changed."""
-        self._ranges_changed = True
+    def note_range(self, name: str) -> None:
+        """Assign nothing new before what guest clusters reported was compared with a range that changed."""
+        self._changed_ranges.add(name)
         self._shut()
 
-    def note_guest(self, guest_id: str, *, may_carry: bool) -> None:
-        """Ask a guest that did not answer yet, if it is connected and not newly made; else compare what it answered.
+    @property
+    def has_changed_ranges(self) -> bool:
+        """Whether a range changed that nothing was compared with yet, and no scan of all is due that does so."""
+        return bool(self._changed_ranges) and not self._rescan_required
 
-        It may have connected only now, or its labels may make it a guest of other ranges.
+    def note_guest(self, guest_id: str, *, may_carry: bool = False) -> None:
+        """Compare what a guest cluster reported with what can serve it now, before others get any of it.
+
+        If it `may_carry` addresses and did not answer yet, ask it: it may have connected only now.
         """
         self.gate.note_changed(guest_id)
-        if guest_id in self._seen:
-            self._changed.add(guest_id)
-        if may_carry and guest_id not in self._fresh and guest_id not in self._asking:
+        self._compare(guest_id)
+        is_asked = self.reported.report_of(guest_id).is_fresh or guest_id in self._asking
+        if may_carry and not is_asked:
             self._due[guest_id] = self._now() + LATE_SECONDS
             if not self.gate.looked:
                 self.gate.wait_for([guest_id], self._until)
         self._wake.set()
 
     def forget(self, guest_id: str) -> None:
-        """Forget a guest of which Rancher has nothing left; should it be back, it is looked at like a new one."""
-        self._seen.pop(guest_id, None)
+        """Forget a guest cluster of which Rancher has nothing left; if it is back, it is asked like a new one."""
+        self.reported.forget(guest_id)
         self.gate.awaited.pop(guest_id, None)
-        self._fresh.discard(guest_id)
-        self.unowned.forget(guest_id)
-        self.conflicts.forget(guest_id)
         self._wake.set()
-
-    @property
-    def has_asked_all(self) -> bool:
-        """Whether all that new addresses wait for were asked; those that did not answer are asked again."""
-        return not self.gate.is_shut and self.gate.awaited.keys() <= self._due.keys()
 
     async def run(self) -> None:
         """Ask whenever there is reason to, until cancelled."""
@@ -130,11 +116,14 @@ class GuestScan:
                 await self._rest()
                 await self._step()
         finally:
-            tasks = [*self._asking.values(), *([self._resolving] if self._resolving else [])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self._asking.clear()
+            await asyncio.gather(*self._cancel(), return_exceptions=True)
+
+    def _cancel(self) -> list[asyncio.Task[None]]:
+        tasks = list(self._asking.values())
+        self._asking.clear()
+        for each in tasks:
+            each.cancel()
+        return tasks
 
     def _shut(self) -> None:
         self.gate.shut()
@@ -143,9 +132,9 @@ class GuestScan:
 
     async def _rest(self) -> None:
         """Wait until there is something to do."""
-        at = min([*self._due.values(), *self.gate.awaited.values(), self._resolve_at])
+        at = min([*self._due.values(), *self.gate.awaited.values()], default=None)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if math.isinf(at) else max(0.0, at - self._now())):
+            async with asyncio.timeout_at(at):
                 await self._wake.wait()
         self._wake.clear()
         if self._asking:
@@ -155,53 +144,52 @@ class GuestScan:
         """Take in what was answered, and open the gate for what need not wait any longer."""
         if self._rescan_required:
             self._begin()
-        if self._ranges_changed:
-            self._compare_with_ranges()
+        ranges = [self.cache.ranges.get("", name) for name in self._changed_ranges]
+        self._changed_ranges.clear()
+        for guest_id in self.reported.reporters_for([each for each in ranges if each is not None]):
+            self._compare(guest_id)
         self._ask_due()
         heard, self._heard = self._heard, set()
-        changed, self._changed = self._changed, set()
         late = {guest_id for guest_id, until in self.gate.awaited.items() if until <= self._now()}
         if late:
             logger.info("Stopped waiting for guest clusters", extra={"guests": sorted(late)[:10]})
-        await self._take_in(changed | heard | late)
-        if self._resolve_at <= self._now():
-            self._resolve_at = math.inf
-            self._resolving = asyncio.create_task(self._resolve_slow())
+        for guest_id in sorted(heard | late):
+            await self._take_in(guest_id)
         if self._rescan_required:
             return
         for guest_id in heard | late:
-            self.gate.awaited.pop(guest_id, None)
-        if not self._ranges_changed:
+            if self._due.get(guest_id, math.inf) > self._now():  # else it is asked again, and waited for
+                self.gate.awaited.pop(guest_id, None)
+        if not self._changed_ranges:
             await self._open_gate()
 
     def _begin(self) -> None:
-        """Wait for all guests: those that Rancher is not connected to are sorted out before they are asked."""
-        self._rescan_required = self._ranges_changed = False
-        for task in (*self._asking.values(), *([self._resolving] if self._resolving else [])):
-            task.cancel()
-        self._asking.clear()
+        """Wait for all guest clusters: those that Rancher is not connected to are sorted out before they are asked."""
+        self._rescan_required = False
+        self._changed_ranges.clear()
+        self._cancel()
         self._heard.clear()
-        self._fresh.clear()
+        self.reported.distrust()
         guest_ids = {each.cluster_name for each in self.cache.clusters.all() if each.cluster_name}
-        self._until, self._resolve_at = self._now() + LOOK_SECONDS, self._now() + RESOLVE_SECONDS
+        self._until = self._now() + SCAN_SECONDS
         self._due = dict.fromkeys(guest_ids, self._now())
         self.gate.awaited.clear()
         self.gate.wait_for(guest_ids, self._until)
 
-    def _compare_with_ranges(self) -> None:
-        """Ask those again of whose addresses some would be given out now: the last look may be months old.
+    def _compare(self, guest_id: str) -> None:
+        """Compare what a guest cluster reported with its ranges; ask it again if some would be assigned to others.
 
-        Since then guests may have gone, and what was held may have been released and found to be carried no more.
+        The report may be months old. Since then guest clusters may have gone, and what was held may have been released
+        and found to be used no more.
         """
-        self._ranges_changed = False
-        for guest_id in [each for each in self._seen if not self.guests.exists(each)]:
+        if not self.guests.exists(guest_id):
             self.forget(guest_id)
-        for guest_id, addresses in self._seen.items():
-            if self.unowned.is_suspect(guest_id, addresses):
+        elif self.reported.is_suspect(guest_id):
+            self.gate.wait_for([guest_id], self._now() + SCAN_SECONDS)
+            if guest_id not in self._asking:
                 self._due[guest_id] = self._now()
-                self.gate.wait_for([guest_id], self._now() + LOOK_SECONDS)
-            else:
-                self._changed.add(guest_id)
+        else:
+            self.reported.contest(guest_id)
 
     async def _open_gate(self) -> None:
         self.gate.is_shut = False
@@ -217,17 +205,18 @@ class GuestScan:
         if self.gate.looked:
             self._open |= {""}  # beyond all ranges
         if self._open - before:
-            logger.info("Scanned guest clusters", extra={"answered": len(self._fresh)})
+            logger.info(
+                "Scanned guest clusters", extra={"ranges": len(opened), "waiting_for": len(self.gate.awaited)}
+            )
             self.opened()
 
-    async def _take_in(self, guest_ids: Collection[str]) -> None:
-        """Quarantine the addresses that these guests were seen to carry, and nobody owns."""
-        for guest_id in sorted(guest_ids):
-            addresses = self._seen.get(guest_id, ())
-            await self.unowned.keep(guest_id, addresses)
-            self.conflicts.learn(guest_id, addresses)
-            if not self.guests.exists(guest_id):
-                self.forget(guest_id)  # it went while it was looked at, and nobody tells of that again
+    async def _take_in(self, guest_id: str) -> None:
+        await self.reported.take_in(guest_id)
+        if not self.guests.exists(guest_id):
+            self.forget(guest_id)  # it went while it was asked, and nothing reports that again
+        elif self.reported.report_of(guest_id).contested:
+            # Its owner is served meanwhile, and does not ask for it.
+            self._due.setdefault(guest_id, self._now() + CONTESTED_SECONDS)
 
     def _ask_due(self) -> None:
         now = self._now()
@@ -237,18 +226,20 @@ class GuestScan:
                 self._asking[guest_id] = asyncio.create_task(self._ask(guest_id))
 
     async def _ask(self, guest_id: str) -> None:
-        carried = None
-        async with self._slots:
-            is_connected = await self._retry(lambda: self.inspector.can_be_asked(guest_id))
-        if is_connected:
-            async with self._slots:  # in line behind all that are to be resolved
-                carried = await self._retry(lambda: self.inspector.read_in_use(guest_id))
+        found, reader = None, self.reported.reader
+        async with asyncio.TaskGroup() as group:
+            resolving = group.create_task(self._resolve_slow(guest_id))
+            async with self._slots:
+                is_connected = await self._retry(lambda: reader.can_be_asked(guest_id))
+            if is_connected:
+                async with self._slots:  # in line behind all that are to be resolved
+                    found = await self._retry(lambda: reader.read_in_use(guest_id))
+            resolving.cancel()
         del self._asking[guest_id]
-        if carried is not None:
-            self._seen[guest_id] = carried.single
-            self._fresh.add(guest_id)
-        # One that connects later is told of; what one answered since the last rescan stays in force.
-        if is_connected is False or guest_id in self._fresh:
+        if found is not None:
+            self.reported.note(guest_id, found.single)
+        # When one connects later, `note_guest` is called. What one answered since the last scan of all stays in force.
+        if is_connected is False or self.reported.report_of(guest_id).is_fresh:
             self._heard.add(guest_id)
         else:
             soon = max(AGAIN_SECONDS, len(self.gate.awaited) / AGAIN_RATE)
@@ -257,23 +248,18 @@ class GuestScan:
             )
         self._wake.set()
 
-    async def _resolve_slow(self) -> None:
-        """Resolve the links of guests that answer slowly: ranges of other Harvester clusters do not wait for them."""
-        slots = asyncio.Semaphore(RESOLVE_CONCURRENCY)
-
-        async def resolve(guest_id: str) -> None:
-            async with slots:
-                if guest_id in self.gate.awaited and not self.guests.is_resolved(guest_id):
-                    with contextlib.suppress(FipopError):
-                        await self.guests.discover(guest_id)
-                    self._wake.set()
-
-        await asyncio.gather(*map(resolve, sorted(self.gate.awaited)))
+    async def _resolve_slow(self, guest_id: str) -> None:
+        """Resolve the links of a guest cluster that answers slowly: ranges of other Harvesters do not wait for it."""
+        await asyncio.sleep(RESOLVE_SECONDS)
+        async with self._resolve_slots:
+            if guest_id in self.gate.awaited and not self.guests.is_resolved(guest_id):
+                await self._retry(lambda: self.guests.discover(guest_id))
+                self._wake.set()
 
     async def _retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
-        """Do a step until our API server lets us; None where something else is in the way."""
+        """Do a step until our API server lets us; None if something else is in the way."""
         try:
-            return await retry_passing(step, self.backoff)
+            return await retry_passing(step, self.reported.backoff)
         except FipopError as error:
             logger.info("Could not scan guest cluster", extra={"error": str(error)})
         except Exception:

@@ -14,7 +14,7 @@ from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.facts import bind_guest
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import address_of
-from fipop.operator.guests.conflicts import AddressConflicts
+from fipop.operator.guests.reported import ReportedAddresses
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority
 from fipop.settings.options import Settings
@@ -87,14 +87,14 @@ def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
 class WritePermits:
     """Permits writes.
 
-    `leads` tells whether this replica leads for as long as a write may take; `gate` and `conflicts` what other guest
+    `leads` tells whether this replica leads for as long as a write may take; `gate` and `reported` what other guest
     clusters were seen to carry.
     """
 
     cache: ClusterCache
     reservation_store: ReservationStore
     gate: AllocationGate
-    conflicts: AddressConflicts
+    reported: ReportedAddresses
     leads: Callable[[], bool]
 
     async def may_write(self, state: GuestState, held: Iterable[Reservation]) -> bool:
@@ -109,7 +109,7 @@ class WritePermits:
         for reservation in held:
             floating_ip = self.cache.floating_ips.get(*reservation.owner.key)
             ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
-            await self.conflicts.check(reservation, ignored)
+            await self.reported.check(reservation, ignored)
         try:
             for reservation in held:
                 if not await self.reservation_store.is_held_by(reservation.name, reservation.owner):
@@ -125,7 +125,7 @@ class WritePermits:
         return {
             format_address(address_of(each)): claimants
             for each in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-            if each.is_held and (claimants := self.conflicts.claimants(each, but=guest_id))
+            if each.is_held and (claimants := self.reported.reporters(each, but=guest_id))
         }
 
 

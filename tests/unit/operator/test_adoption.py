@@ -7,7 +7,7 @@ import pytest
 from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
 from fipop.operator.adoption import Adoption
-from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.reported import ClaimScope
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -16,7 +16,7 @@ from tests.harness.objects import build_floating_ip, build_reservation, cache_of
 
 
 def gate_of(cache: ClusterCache) -> AllocationGate:
-    reach = Reach(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
+    reach = ClaimScope(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
     return AllocationGate(reach.could_serve)
 
 

@@ -37,7 +37,7 @@ async def test_a_guest_that_left_rancher_is_looked_at_anew_when_it_is_back(
         operator.memory.remove(key)
         if is_noticed:
             await operator.settle()
-    assert A not in operator.manager.scan._seen
+    assert not operator.manager.reported.report_of(A).is_fresh
     operator.carried.config_maps[A] = f"{X}/32"
     operator.add_guest(A)
     await operator.settle()

@@ -99,6 +99,14 @@ class TestProvisioningCluster:
         assert not cluster.is_imported
         assert cluster.harvester_pool is None
 
+    def test_machines_that_rancher_did_not_make_live_on_without_it(self, examples: Examples) -> None:
+        custom = examples.cluster
+        custom["spec"]["rkeConfig"]["machinePools"] = []
+
+        assert not parse_provisioning_cluster(examples.cluster).lives_on
+        assert parse_provisioning_cluster(examples.mirror).lives_on
+        assert parse_provisioning_cluster(custom).lives_on
+
     @pytest.mark.parametrize(
         ("text", "opted_in"), [("1", True), ("TRUE", True), ("f", False), ("yes", False), ("", False)]
     )

@@ -12,7 +12,7 @@ from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
 from fipop.operator.addresses.facts import FactSource, bind_guest
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import Blocker, Facts, RangeFacts
-from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.reported import ClaimScope
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 from fipop.state.gate import AllocationGate
@@ -61,7 +61,7 @@ class Bench:
             look_again=look_never,
         )
         guests = GuestDirectory(cache=self.cache, client=client)
-        reach = Reach(cache=self.cache, guests=guests)
+        reach = ClaimScope(cache=self.cache, guests=guests)
         self._facts = FactSource(
             cache=self.cache,
             reservation_store=self.reservation_store,

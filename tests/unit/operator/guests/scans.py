@@ -8,10 +8,8 @@ from fipop.errors import FipopError, GuestUnreadableError
 from fipop.guest.in_use import InUseAddresses, addresses_in
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.reach import Reach
+from fipop.operator.guests.reported import ClaimScope, ReportedAddresses
 from fipop.operator.guests.scan import GuestScan
-from fipop.operator.guests.unowned import UnownedAddresses
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -51,15 +49,15 @@ class Looking:
 
         self.api.create = create_or_fail  # type: ignore[method-assign]
         guests = GuestDirectory(cache=cache, client=self.api)  # type: ignore[arg-type]
-        reach = Reach(cache=cache, guests=guests)
+        scope = ClaimScope(cache=cache, guests=guests)
         self.over_limit: list[tuple[str, int]] = []
-        conflicts = AddressConflicts(cache=cache, guests=guests, inspector=self, reach=reach)
-        at_once = Backoff(first_seconds=0.0, limit_seconds=0.0)
         self.scan = GuestScan(
             cache=cache,
-            gate=AllocationGate(reach.could_serve, adopted=True),
-            unowned=UnownedAddresses(
+            gate=AllocationGate(scope.could_serve, adopted=True),
+            reported=ReportedAddresses(
                 cache=cache,
+                guests=guests,
+                reader=self,  # type: ignore[arg-type] # the two calls that a scan makes
                 reservation_store=ReservationStore(
                     client=self.api,  # type: ignore[arg-type] # the four calls that a store makes
                     known=cache,
@@ -67,15 +65,12 @@ class Looking:
                     monotonic=time.monotonic,
                     look_again=look_never,
                 ),
-                reach=reach,
+                scope=scope,
                 over_limit=lambda guest_id, count: self.over_limit.append((guest_id, count)),
-                backoff=at_once,
+                backoff=Backoff(first_seconds=0.0, limit_seconds=0.0),
             ),
-            conflicts=conflicts,
             guests=guests,
-            inspector=self,
             opened=self.opened.set,
-            backoff=at_once,
         )
         self.task = asyncio.create_task(self.scan.run())
 
@@ -95,22 +90,16 @@ class Looking:
         metadata = {"name": "kubevip", "namespace": "kube-system"}
         return addresses_in([{"metadata": metadata, "data": {"cidr-global": value}}], [])
 
-    async def find_carrier(self, guest_id: str, address: object) -> str | None:
-        raise NotImplementedError
-
-    async def carries(self, guest_id: str, address: object) -> bool:
-        raise NotImplementedError
-
     async def first(self) -> None:
         """Have the look at a start."""
         self.scan.require_rescan()
         await asyncio.wait_for(self.opened.wait(), 600)
         self.opened.clear()
 
-    async def change_ranges(self) -> None:
+    async def change_range(self, name: str = "pool") -> None:
         """Have what a changed range waits for."""
         self.looked_at.clear()
-        self.scan.note_ranges()
+        self.scan.note_range(name)
         await asyncio.wait_for(self.opened.wait(), 600)
         self.opened.clear()
 

@@ -1,65 +1,83 @@
-"""What a guest carries, and what a pass may be about to write there."""
+"""What a guest cluster uses now, and what a visit may be about to write there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
 import pytest
 
+from fipop.api.models import Reservation
 from fipop.errors import GuestUnreadableError
-from fipop.ipam.addresses import parse_address
 from tests.harness.small_operator import SmallOperator
 
-A, X = "c-m-a", parse_address("10.0.0.10")
+A, X, Y = "c-m-a", "10.0.0.10", "10.0.0.11"
 
 
-async def serving() -> SmallOperator:
+async def releasing() -> SmallOperator:
+    """Guest cluster A had X and Y, which are in quarantine."""
     operator = SmallOperator()
     operator.add_range()
     operator.add_guest(A)
+    for address in (X, Y):
+        operator.reserve(address, A, until=operator.memory.now + timedelta(hours=1))
     await operator.start()
     return operator
 
 
-async def test_who_carries_an_address_is_told_as_a_sentence() -> None:
-    operator = await serving()
-    inspector = operator.manager.inspector
-    assert await inspector.find_carrier(A, X) is None
-    operator.carried.services[A] = "10.0.0.10"
-    carrier = await inspector.find_carrier(A, X)
-    assert carrier == f"Service shop/web in guest cluster {A} uses 10.0.0.10"
-    assert await inspector.carries(A, X)
+def reservation_of(operator: SmallOperator, address: str) -> Reservation:
+    found = operator.cache.reservations.get("", f"default.{address}")
+    assert found is not None
+    return found
 
 
-async def test_an_address_that_a_pass_may_be_writing_counts_as_carried_until_its_end() -> None:
-    """Its write may come after the look."""
-    operator = await serving()
-    inspector = operator.manager.inspector
-    operator.manager.guests.under_way[A] = frozenset({"10.0.0.10"})
-    assert A in (await inspector.find_carrier(A, X) or "")
-    assert not await inspector.carries(A, X), "the guest itself does not"
-    del operator.manager.guests.under_way[A]
-    assert await inspector.find_carrier(A, X) is None
+@contextmanager
+def visit_under_way(operator: SmallOperator, guest_id: str) -> Iterator[None]:
+    """A visit goes on that may write X."""
+    operator.manager.guests.under_way[guest_id] = frozenset({X})
+    yield
+    del operator.manager.guests.under_way[guest_id]
 
 
-async def test_in_a_check_a_pass_counts_that_ended_since_the_guest_was_asked() -> None:
-    """The guest is asked once, for all addresses: what the pass wrote after that is not in the answer."""
-    operator = await serving()
-    inspector = operator.manager.inspector.asking_once()
-    operator.manager.guests.under_way[A] = frozenset({"10.0.0.10"})
-    assert await inspector.find_carrier(A, parse_address("10.0.0.11")) is None
-    del operator.manager.guests.under_way[A]
-    operator.carried.config_maps[A] = "10.0.0.10/32"
-    assert A in (await inspector.find_carrier(A, X) or "")
+async def users(operator: SmallOperator, address: str) -> dict[str, str]:
+    return await operator.manager.reported.begin_check()(reservation_of(operator, address), ())
 
 
-async def test_a_guest_that_does_not_answer_is_not_one_that_carries_nothing() -> None:
-    operator = await serving()
+async def test_what_uses_an_address_is_reported_as_a_sentence() -> None:
+    operator = await releasing()
+    assert await users(operator, X) == {}
+    operator.carried.services[A] = X
+    assert await users(operator, X) == {A: f"Service shop/web in guest cluster {A} uses {X}"}
+
+
+async def test_an_address_that_a_visit_may_be_writing_counts_as_used_until_its_end() -> None:
+    """It may write after the answer."""
+    operator = await releasing()
+    with visit_under_way(operator, A):
+        assert A in await users(operator, X)
+    assert await users(operator, X) == {}
+
+
+async def test_in_a_check_a_visit_counts_that_ended_since_the_guest_cluster_was_asked() -> None:
+    """The guest cluster is asked once, for all addresses: what the visit wrote after that is not in the answer."""
+    operator = await releasing()
+    find_users = operator.manager.reported.begin_check()
+    with visit_under_way(operator, A):
+        assert await find_users(reservation_of(operator, Y), ()) == {}
+    operator.carried.config_maps[A] = f"{X}/32"
+    assert A in await find_users(reservation_of(operator, X), ())
+
+
+async def test_a_guest_cluster_that_does_not_answer_is_not_one_that_uses_nothing() -> None:
+    operator = await releasing()
     operator.carried.silent.add(A)
     with pytest.raises(GuestUnreadableError):
-        await operator.manager.inspector.read_in_use(A)
+        await users(operator, X)
 
 
-async def test_only_a_guest_that_rancher_is_connected_to_can_be_asked() -> None:
-    operator = await serving()
+async def test_only_a_guest_cluster_that_rancher_is_connected_to_can_be_asked() -> None:
+    operator = await releasing()
     operator.add_guest("c-m-b", connected=False)
-    assert await operator.manager.inspector.can_be_asked(A)
-    assert not await operator.manager.inspector.can_be_asked("c-m-b")
+    assert await operator.manager.reported.reader.can_be_asked(A)
+    assert not await operator.manager.reported.reader.can_be_asked("c-m-b")

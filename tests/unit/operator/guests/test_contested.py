@@ -4,49 +4,53 @@ import pytest
 
 from fipop.errors import AddressConflictError
 from fipop.guest.in_use import InUseAddresses, addresses_in
-from fipop.ipam.addresses import Address, format_address
-from fipop.operator.guests.conflicts import AddressConflicts
-from fipop.operator.guests.reach import Reach
+from fipop.kube.resources import PROVISIONING_CLUSTERS
+from fipop.operator.guests.reported import ClaimScope, ReportedAddresses
 from fipop.state.cache import ClusterCache
+from fipop.state.guests import GuestDirectory
+from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import build_floating_ip, build_reservation, cache_of, held_by
 
 OWNER, RIVAL = "c-m-owner", "c-m-rival"
 
 
 class Guests:
-    """Guests by what their ConfigMaps say now; `gone` are those that Rancher no longer knows."""
+    """Guests by what their ConfigMaps say now."""
 
     def __init__(self, cache: ClusterCache, **carried: str) -> None:
         self.carried = {f"c-m-{name}": value for name, value in carried.items()}
-        self.gone: set[str] = set()
         self.asked: list[str] = []
-        self.conflicts = AddressConflicts(
+        self.directory = GuestDirectory(cache=cache, client=AnsweringClient())  # type: ignore[arg-type]
+        self.reported = ReportedAddresses(
             cache=cache,
-            guests=self,
-            inspector=self,
-            reach=Reach(cache=cache, guests=self),  # type: ignore[arg-type] # asked for nothing
+            guests=self.directory,
+            reader=self,  # type: ignore[arg-type] # it is only asked what is in use
+            reservation_store=None,  # type: ignore[arg-type] # nothing is quarantined here
+            scope=ClaimScope(cache=cache, guests=self.directory),
         )
         for guest_id in self.carried:
+            metadata = {
+                "name": guest_id,
+                "namespace": "fleet-default",
+                "uid": guest_id,
+                "resourceVersion": "5",
+            }
+            cluster = {"metadata": metadata, "spec": {}, "status": {"clusterName": guest_id}}
+            cache.observe(PROVISIONING_CLUSTERS, cluster)
             self.learn(guest_id)
 
     def learn(self, guest_id: str) -> None:
-        self.conflicts.learn(guest_id, self.around(guest_id).single)
+        self.reported.note(guest_id, self.around(guest_id).single)
+        self.reported.contest(guest_id)
 
     def around(self, guest_id: str) -> InUseAddresses:
         metadata = {"name": "kubevip", "namespace": "kube-system"}
         carried = self.carried.get(guest_id, "")
         return addresses_in([{"metadata": metadata, "data": {"cidr-global": carried}}], [])
 
-    def exists(self, guest_id: str) -> bool:
-        return guest_id not in self.gone
-
-    async def carries(self, guest_id: str, address: Address) -> bool:
-        return self.around(guest_id).carrier_of(address) is not None
-
-    async def find_carrier(self, guest_id: str, address: Address) -> str | None:
+    async def read_in_use(self, guest_id: str) -> InUseAddresses:
         self.asked.append(guest_id)
-        carrier = self.around(guest_id).carrier_of(address)
-        return f"{carrier} in guest {guest_id} carries {format_address(address)}" if carrier else None
+        return self.around(guest_id)
 
 
 def held_world(**fields: object) -> ClusterCache:
@@ -55,7 +59,7 @@ def held_world(**fields: object) -> ClusterCache:
 
 async def check(guests: Guests, cache: ClusterCache) -> None:
     (reservation,) = cache.reservations_of((OWNER, "web"))
-    await guests.conflicts.check(reservation)
+    await guests.reported.check(reservation)
 
 
 async def test_an_address_that_another_guest_carries_is_not_written_until_that_one_gives_it_up() -> None:
@@ -69,7 +73,7 @@ async def test_an_address_that_another_guest_carries_is_not_written_until_that_o
     guests.carried[RIVAL] = ""
     await check(guests, cache)
     await check(guests, cache)
-    assert guests.asked == [RIVAL, RIVAL, RIVAL], "once it is given up nobody is asked any more"
+    assert guests.asked == [OWNER, RIVAL] * 3, "once it is given up no guest cluster is asked any more"
 
 
 async def test_one_that_its_owner_did_not_tell_of_counts_as_not_carried_by_it() -> None:
@@ -81,16 +85,17 @@ async def test_one_that_its_owner_did_not_tell_of_counts_as_not_carried_by_it() 
 async def test_a_rival_that_left_rancher_is_asked_no_more() -> None:
     cache = held_world()
     guests = Guests(cache, owner="", rival="10.0.0.1/32")
-    guests.gone.add(RIVAL)
+    (rival,) = cache.guest_clusters(RIVAL)
+    cache.forget(PROVISIONING_CLUSTERS, rival)
     await check(guests, cache)
-    assert guests.asked == []
+    assert guests.asked == [OWNER]
 
 
 async def test_what_both_carry_the_owner_keeps() -> None:
     cache = held_world()
     guests = Guests(cache, owner="10.0.0.1/32", rival="10.0.0.1/32")
     await check(guests, cache)
-    assert guests.asked == []
+    assert guests.asked == [OWNER]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,8 @@ async def test_the_same_address_of_another_space_is_carried_by_right(right: dict
 async def test_a_later_look_replaces_what_an_earlier_one_found() -> None:
     cache = held_world()
     guests = Guests(cache, owner="", rival="10.0.0.1/32")
-    guests.conflicts.learn(RIVAL, [])
+    guests.carried[RIVAL] = ""
+    guests.learn(RIVAL)
     await check(guests, cache)
     assert guests.asked == []
 
@@ -131,26 +137,26 @@ async def test_a_later_look_replaces_what_an_earlier_one_found() -> None:
 async def test_a_guest_that_is_forgotten_is_asked_no_more_and_is_no_carrier_either() -> None:
     cache = held_world()
     guests = Guests(cache, owner="10.0.0.1/32", rival="10.0.0.1/32")
-    guests.conflicts.forget(OWNER)
+    guests.reported.forget(OWNER)
     guests.carried[OWNER] = ""
     with pytest.raises(AddressConflictError):
         await check(guests, cache)
-    guests.conflicts.forget(RIVAL)
+    guests.reported.forget(RIVAL)
     await check(guests, cache)
-    assert guests.asked == [RIVAL]
+    assert guests.asked == [OWNER, RIVAL]
 
 
 async def test_a_rival_that_is_forgotten_while_it_is_asked_stands_in_nobodys_way() -> None:
     cache = held_world()
     guests = Guests(cache, owner="", rival="10.0.0.1/32")
     guests.carried[RIVAL] = ""
-    look = guests.find_carrier
+    look = guests.read_in_use
 
-    async def look_and_forget(guest_id: str, address: Address) -> str | None:
-        guests.conflicts.forget(guest_id)
-        return await look(guest_id, address)
+    async def look_and_forget(guest_id: str) -> InUseAddresses:
+        guests.reported.forget(guest_id)
+        return await look(guest_id)
 
-    guests.find_carrier = look_and_forget
+    guests.read_in_use = look_and_forget
     await check(guests, cache)
 
 
@@ -159,11 +165,11 @@ async def test_two_that_ask_the_same_rival_at_once_both_learn_that_it_gave_the_a
     cache = held_world()
     guests = Guests(cache, owner="", rival="10.0.0.1/32")
     guests.carried[RIVAL] = ""
-    look = guests.find_carrier
+    look = guests.read_in_use
 
-    async def look_and_learn(guest_id: str, address: Address) -> str | None:
+    async def look_and_learn(guest_id: str) -> InUseAddresses:
         guests.learn(guest_id)
-        return await look(guest_id, address)
+        return await look(guest_id)
 
-    guests.find_carrier = look_and_learn
+    guests.read_in_use = look_and_learn
     await check(guests, cache)

@@ -1,6 +1,8 @@
 """How far a guest's word about addresses reaches: to the ranges that concern it, and no further."""
 
-from fipop.operator.guests.reach import Reach
+from functools import partial
+
+from fipop.operator.guests.reported import MAX_CLAIMS, ClaimScope
 from fipop.state.guests import GuestDirectory
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import (
@@ -16,14 +18,14 @@ POOL, OTHER = build_range("pool", "10.0.0.0/24"), build_range("other", "10.0.1.0
 BOUND = build_range("bound", "10.0.2.0/24", clusterSelector={"matchLabels": {"a": "b"}})
 
 
-def build(**objects: list[Json]) -> Reach:
+def build(**objects: list[Json]) -> ClaimScope:
     """A guest of which Rancher does not tell anything yet."""
     cache = cache_of(ranges=[POOL, OTHER, BOUND], **objects)
-    return Reach(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
+    return ClaimScope(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
 
 
-def names(reach: Reach) -> set[str]:
-    return {each.name for each in reach.ranges_for("c-m-1")}
+def names(scope: ClaimScope) -> set[str]:
+    return {each.name for each in scope.ranges_for("c-m-1")}
 
 
 def test_of_a_guest_that_is_not_known_only_ranges_for_anybody_are_concerned() -> None:
@@ -40,11 +42,12 @@ def test_a_range_that_a_floating_ip_or_a_reservation_of_the_guest_names_concerns
 
 
 def test_a_word_reaches_a_reservation_of_its_ranges_and_spaces_alone() -> None:
-    reach = build()
-    assert reach.reaches("c-m-1", reservation("10.0.0.7", namespace="c-m-2"))
-    assert not reach.reaches("c-m-1", reservation("10.0.2.7", namespace="c-m-2", range_name="bound"))
-    assert not reach.reaches("c-m-1", reservation("10.0.0.7", namespace="c-m-2", space="lab"))
-    assert reach.reaches("c-m-1", reservation("10.9.9.9", namespace="c-m-2", range_name="gone"))
+    scope = build()
+    reaches = partial(scope.reaches, scope.ranges_for("c-m-1"))
+    assert reaches(reservation("10.0.0.7", namespace="c-m-2"))
+    assert not reaches(reservation("10.0.2.7", namespace="c-m-2", range_name="bound"))
+    assert not reaches(reservation("10.0.0.7", namespace="c-m-2", space="lab"))
+    assert reaches(reservation("10.9.9.9", namespace="c-m-2", range_name="gone"))
 
 
 def test_what_was_found_in_a_guest_is_counted_until_somebody_owned_it() -> None:
@@ -55,5 +58,5 @@ def test_what_was_found_in_a_guest_is_counted_until_somebody_owned_it() -> None:
         quarantined_until=until,
         history=[{"namespace": "c-m-1", "name": "web", "releasedAt": until}],
     )
-    reach = build(reservations=[found, released, build_reservation("10.0.0.3")])
-    assert reach.found_for("c-m-1") == 1
+    scope = build(reservations=[found, released, build_reservation("10.0.0.3")])
+    assert scope.unowned_left("c-m-1") == MAX_CLAIMS - 1
