@@ -209,9 +209,12 @@ class SmallOperator(SmallCluster):
 
     async def settle(self) -> None:
         """Do rounds until none is wanted now."""
+        scan, gate = self.manager.scan, self.manager.gate
         for _ in range(MAX_ROUNDS):
-            if self.manager.scan.has_changed_ranges:
-                await self.look_until(lambda: self.manager.gate.looked)
+            if scan.has_changed_ranges:
+                await self.look_until(lambda: gate.looked)
+            if scan.is_asking:
+                await self.look_until(lambda: not (scan.is_asking or gate.is_shut))
             if not self._pending.keys:
                 return
             key = next(iter(self._pending.keys))

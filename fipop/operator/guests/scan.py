@@ -89,6 +89,12 @@ class GuestScan:
         """Whether a range changed that nothing was compared with yet, and no scan of all is due that does so."""
         return bool(self._changed_ranges) and not self._rescan_required
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether guest clusters are asked, or are to be asked by now, or what one answered is to be taken in."""
+        is_due = any(at <= self._now() for at in self._due.values())
+        return not self._rescan_required and (is_due or bool(self._asking or self._heard))
+
     def note_guest(self, guest_id: str, *, may_carry: bool = False) -> None:
         """Compare what a guest cluster reported with what can serve it now, before others get any of it.
 

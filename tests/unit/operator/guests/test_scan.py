@@ -289,3 +289,15 @@ async def test_a_changed_range_does_not_wait_for_guest_clusters_that_it_could_no
     assert start.looked_at == []
     await start.change_range("pool")
     assert start.looked_at == ["c-m-1"]
+
+
+async def test_what_waited_for_a_suspect_that_was_asked_again_is_woken_though_the_ranges_were_open_before(
+    looking: type[Looking],
+) -> None:
+    start = await holding(looking)
+    start.free("default.10.0.0.7")
+    start.scan.note_guest("c-m-1")
+    assert not start.scan.gate.is_open("pool")
+    await asyncio.wait_for(start.opened.wait(), 30)
+    assert start.scan.gate.is_open("pool")
+    assert start.quarantined() == {"default.10.0.0.7"}
