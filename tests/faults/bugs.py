@@ -115,7 +115,7 @@ BUGS = (
         _ADOPT,
         "/floatingips/c-m-steady02/steady-2-kubevip/addresses: ['any v4 of r1'] instead of []",
         Edit(
-            scope="Adoption.adopt_all",
+            scope="ClusterCache.floating_ips_by_age",
             before="key=lambda each: (each.meta.created, each.meta.key)",
             after="key=lambda each: each.meta.created, reverse=True",
         ),
@@ -213,7 +213,7 @@ BUGS = (
         "after a write whose outcome is unknown another address is tried",
         _DARK,
         "more were given out",
-        Edit(scope="FactSource._choose", before="asked is not None", after="asked == ()"),
+        Edit(scope="FactSource._find_own", before="asked is not None", after="asked == ()"),
     ),
     _bug(
         "half-a-dual-stack",
@@ -221,7 +221,7 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        Edit(scope="_Wish.acquire", before="not self.is_had(desired.held)", after="False"),
+        Edit(scope="_Wish.acquire", before="not self._is_had(desired.held)", after="False"),
         with_guards_off=(
             Edit(scope="_Wish.acquire", before="isinstance(found[family], Acquire)", after="False"),
         ),

@@ -150,7 +150,7 @@ UNIT_BUGS = (
         "half-of-a-quota",
         "of two addresses that are asked for together the first is claimed though the limit allows no second",
         Edit(
-            scope="_exceeds_quota",
+            scope="_Wish._exceeds_quota",
             before="{each.name for each in beside}",
             after="set()",
         ),
@@ -264,7 +264,7 @@ UNIT_BUGS = (
     _unit_bug(
         "any-space-is-known",
         "an address counts as named by a status that names the same one of another space",
-        Edit(scope="_Wish.is_had", before="reservation.space == space", after="True"),
+        Edit(scope="is_named", before="space_named(status) == reservation.space", after="True"),
         "scenarios/test_one_space.py",
         "test_what_was_begun_for_both_and_another_operator_relies_on_is_decided_anew",
     ),

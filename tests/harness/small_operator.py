@@ -71,7 +71,8 @@ class SmallOperator(SmallCluster):
     """One operator that leads from `start` on; what is there by then it finds as after a restart.
 
     One that comes after a `former` one knows nothing but what that has stored. A test that wants to know what it writes
-    and reports gives it a `client` and `record_event` of its own.
+    and reports gives it a `client` and `record_event` of its own. `asks_at_once`: guests that are to be asked are
+    asked before other rounds; none of them may hang then.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class SmallOperator(SmallCluster):
         *,
         client: Callable[[Memory], PromptClient] = PromptClient,
         record_event: Callable[..., None] = lambda *_: None,
+        asks_at_once: bool = False,
     ) -> None:
         super().__init__()
         if former is not None:
@@ -101,6 +103,7 @@ class SmallOperator(SmallCluster):
         )
         self.manager = self._build()
         self._has_led = False
+        self._asks_at_once = asks_at_once
         self.memory.listeners.append(self._hear)
         for (plural, namespace, name), each in self.memory.objects.items():
             version = int(each["metadata"]["resourceVersion"])
@@ -213,7 +216,7 @@ class SmallOperator(SmallCluster):
         for _ in range(MAX_ROUNDS):
             if scan.has_changed_ranges:
                 await self.look_until(lambda: gate.looked)
-            if scan.is_asking:
+            if self._asks_at_once and scan.is_asking:
                 await self.look_until(lambda: not (scan.is_asking or gate.is_shut))
             if not self._pending.keys:
                 return

@@ -49,7 +49,7 @@ class World:
     """What people, guests and Rancher do to one operator, and the operator that leads now."""
 
     chance: Random
-    operator: SmallOperator = field(default_factory=SmallOperator)
+    operator: SmallOperator = field(default_factory=lambda: SmallOperator(asks_at_once=True))
     written: dict[str, set[Slot]] = field(default_factory=dict)
     """What fipop wrote to each guest last."""
     problems: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class World:
         return [*judged, *self.problems, *NaiveModel(operator.memory.objects).problems()]
 
     async def _restart(self) -> None:
-        self.operator = SmallOperator(self.operator)
+        self.operator = SmallOperator(self.operator, asks_at_once=True)
         await self.operator.start()
 
     async def _visit(self, guest_id: str) -> None:

@@ -13,7 +13,7 @@ from fipop.guest.helm import command, door, processes
 from fipop.ipam import pool
 from fipop.kube import limits
 from fipop.operator.addresses import quarantine, reservations
-from fipop.operator.guests import reach, scan
+from fipop.operator.guests import reported, scan
 from fipop.settings.values import MAX_HELM_CONCURRENCY
 from fipop.settings.yaml import MAX_YAML_BYTES
 
@@ -31,7 +31,7 @@ GUEST = limits.GUEST_LIMITS
         ("Message of a condition", f"{MAX_MESSAGE_LENGTH:,} characters"),
         ("Chart values", f"{MAX_YAML_BYTES // KIB} KiB"),
         ("`helmConcurrency`", f"{MAX_HELM_CONCURRENCY}"),
-        ("Addresses that a guest cluster carries and no floating IP owns", f"{reach.MAX_CLAIMS} "),
+        ("Addresses that a guest cluster carries and no floating IP owns", f"{reported.MAX_CLAIMS} "),
         ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
         ("Namespaces of a guest cluster that one reconciliation writes", f"{writer.MAX_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
