@@ -18,6 +18,7 @@ from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
     PROVISIONING_CLUSTERS,
@@ -319,6 +320,10 @@ class Manager:
         old, new = change.old, change.new
         if resource == FLOATING_IP_RANGES and new is not None and is_respecified(change):
             self.scan.note_range(new.name)
+        if resource == FLOATING_IP_RESERVATIONS and old is not None:
+            left = self.cache.ranges.get("", old.range)
+            if left is not None and left.address_space != old.space:
+                self.scan.note_range(left.name)  # it may have been the last that kept the range from assigning
         if resource == FLOATING_IPS and new is not None and (old is None or old.range != new.range):
             self.scan.note_guest(new.namespace)
         event = Event(resource, change, self.discovery.find_changed(resource, change))

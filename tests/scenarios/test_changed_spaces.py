@@ -57,6 +57,19 @@ async def test_it_gives_out_addresses_once_the_last_one_of_its_name_is_free() ->
     assert operator.held() == {f"lab.{X}": NEW}
 
 
+async def test_what_a_guest_uses_of_a_range_that_can_be_read_again_is_kept_from_others() -> None:
+    """It was asked while the range gave out nothing, so that no address of it was in danger."""
+    operator = await made_again_in_another_space()
+    operator.add_guest(B)
+    operator.carried.services[B] = Y
+    await operator.look_again()
+    operator.ask(NEW, Y)
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(2 * QUARANTINE)
+    assert operator.held() == {}
+
+
 async def test_who_held_an_address_goes_on_when_the_range_is_made_again_as_it_was() -> None:
     operator = await made_again_in_another_space()
     operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
