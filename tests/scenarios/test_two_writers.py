@@ -1,12 +1,15 @@
 """What another operator is about to name is not given back, and nothing is named that another may be giving back."""
 
+import pytest
+
 from fipop.api import names
 from fipop.deadlines import UNDER_WAY_SECONDS
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.errors import ApiUnreachableError
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from tests.harness.memory import Json
-from tests.harness.small_operator import SmallOperator
+from tests.harness.small_operator import PromptClient, SmallOperator
 
-A, X = "c-m-a", "10.0.0.10"
+A, X, Y = "c-m-a", "10.0.0.10", "10.0.0.12"
 
 
 def stored(operator: SmallOperator, name: str) -> Json:
@@ -99,3 +102,56 @@ async def test_a_status_is_of_the_spec_that_its_round_wrote_and_of_no_younger_on
     await operator.settle()
     assert operator.held() == {"default.10.0.0.12": A}
     assert [each["status"]["addresses"] for each in seen if "status" in each][:1] == [["10.0.0.12"]]
+
+
+class CutOffClient(PromptClient):
+    """The API server carries out the first release; its answer is lost, and its event is late."""
+
+    is_cut_off = False
+
+    async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
+        if self.is_cut_off or "quarantinedUntil" not in body["spec"]:
+            return await super().replace(resource, body, subresource=subresource)
+        self.is_cut_off = True
+        listeners, self._memory.listeners = self._memory.listeners, []
+        await super().replace(resource, body, subresource=subresource)
+        self._memory.listeners = listeners
+        raise ApiUnreachableError(
+            verb="replace", kind=resource.kind, name=body["metadata"]["name"], reason="ConnectionCut"
+        )
+
+
+async def release_without_an_answer() -> SmallOperator:
+    """A has moved from X to Y moments after it got X, and its operator does not know that X was released."""
+    operator = SmallOperator(client=CutOffClient)
+    operator.add_range()
+    operator.add_guest(A)
+    operator.ask(A, X)
+    await operator.start()
+    operator.ask_for_another(A, Y)
+    await operator.settle()
+    assert operator.quarantined() == {f"default.{X}"}
+    assert operator.cache.reservations.get("", f"default.{X}").is_held
+    return operator
+
+
+async def test_a_status_never_names_an_address_whose_release_got_no_answer() -> None:
+    """The operator had reserved the address itself moments before, and took that for the last word."""
+    operator = await release_without_an_answer()
+    operator.ask_for_another(A, X)
+    await operator.settle()
+    await operator.pass_time(2)
+    assert operator.memory.judge.found == []
+    assert operator.held() == {f"default.{X}": A}
+
+
+async def test_a_guest_is_never_told_an_address_whose_release_got_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fipop.operator.guests.passes.NEW_GUEST_SECONDS", 0.0)
+    operator = await release_without_an_answer()
+    await operator.visit(A)
+    assert X not in operator.carried.config_maps.get(A, "")
+    await operator.pass_time(60)
+    await operator.visit(A)
+    assert operator.carried.config_maps[A] == f"{Y}/32"

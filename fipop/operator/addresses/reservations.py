@@ -155,6 +155,8 @@ class ReservationStore:
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
         """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
+        # If the answer is lost, the API server may have released what this process still knows as written by itself.
+        self._written.pop(reservation.name, None)
         quarantined = await self._replace(build_quarantined(reservation, self.now(), seconds))
         self.count_release("quarantined")
         _log_history("released", reservation)
