@@ -323,7 +323,8 @@ class Manager:
         if resource == FLOATING_IP_RESERVATIONS and old is not None:
             left = self.cache.ranges.get("", old.range)
             if left is not None and left.address_space != old.space:
-                self.scan.note_range(left.name)  # it may have been the last that kept the range from assigning
+                # It may have been the last that kept the range from assigning addresses.
+                self.scan.note_range(left.name)
         if resource == FLOATING_IPS and new is not None and (old is None or old.range != new.range):
             self.scan.note_guest(new.namespace)
         event = Event(resource, change, self.discovery.find_changed(resource, change))
