@@ -287,14 +287,14 @@ UNIT_BUGS = (
     ),
     _unit_bug(
         "emptied-is-renumbered",
-        "an emptied spec brings another address",
+        "an emptied spec gives the address back",
         Edit(
             scope="_Wish._desire",
             before="held, address = mine[0], address_of(mine[0])",
             after=(
                 "held, address = mine[0], address_of(mine[0])\n"
                 "if static is None:\n"
-                "    return _Desired(family=family, address=None, requested=held.requested, replaces=held)"
+                "    return Keep(None)"
             ),
         ),
         "scenarios/test_emptied_specs.py",
