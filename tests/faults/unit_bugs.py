@@ -291,11 +291,7 @@ UNIT_BUGS = (
         Edit(
             scope="_Wish._desire",
             before="held, address = mine[0], address_of(mine[0])",
-            after=(
-                "held, address = mine[0], address_of(mine[0])\n"
-                "if static is None:\n"
-                "    return Keep(None)"
-            ),
+            after=("held, address = mine[0], address_of(mine[0])\nif static is None:\n    return Keep(None)"),
         ),
         "scenarios/test_emptied_specs.py",
         "test_it_keeps_its_address_where_the_range_is_the_same",
