@@ -8,6 +8,7 @@ import pytest
 from fipop.api.models import FloatingIP, Reservation
 from fipop.operator.addresses.holdings import plan
 from fipop.operator.addresses.next_step import (
+    CLOSED_GATE_SECONDS,
     MAX_WRITE_BACKS,
     SPEC_REVERTED,
     Confirm,
@@ -50,8 +51,7 @@ def test_1_before_anything_is_inherited_the_floating_ip_is_read() -> None:
 
 def test_2_nothing_new_is_given_out_while_the_gate_is_closed_and_the_status_stays_as_it_was() -> None:
     waits = decide(facts_of(is_gate_open=False))
-    assert isinstance(waits, Wait)
-    assert not waits.is_settled
+    assert waits == Wait(seconds=CLOSED_GATE_SECONDS, is_settled=False), "nothing else may wake it"
     before = floating_ip(status=held_by(["10.0.0.7"]))
     assert isinstance(decide(facts_of(before, is_gate_open=False)), MakeClaim), "but what it had before"
     blocker = Blocker(reason="GuestNotFound", message="not known yet")
@@ -145,6 +145,8 @@ def test_8_what_is_held_beyond_that_is_released_by_the_live_object_when_nobody_c
     unsafe = {held.name: 0.0, old.name: 9.0, older.name: 4.0}
     waits = decide(facts_of(subject, held, old, older, is_live=True, unsafe_for=unsafe))
     assert waits == Wait(seconds=4.0)
+    waits = decide(facts_of(subject, held, old, is_live=True, unsafe_for=unsafe | {old.name: 0.5}))
+    assert waits == Wait(seconds=0.5), "also the last second"
     step = decide(facts_of(subject, held, old, older, is_live=True, unsafe_for=unsafe | {old.name: -1.0}))
     assert step == Release(old), "one does not wait for the other"
 
