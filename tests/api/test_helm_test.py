@@ -102,12 +102,14 @@ async def test_it_passes_where_an_address_is_allocated_and_leaves_nothing(player
         assert "Phase:          Succeeded" in said
         assert await what_is_left(stack) == set()
 
-        async def is_free() -> bool:
-            return not any(
-                "fipop-test" in each["metadata"]["name"] for each in await stack.client.items(RESERVATIONS)
-            )
+        async def is_released() -> bool:
+            # Released after its range was seen to be gone, it waits as long as that of any range without a value.
+            named = [each["spec"] for each in await stack.client.items(RESERVATIONS) if each["spec"]["space"] == NAME]
+            return all("quarantinedUntil" in each for each in named)
 
-        await eventually(is_free, seconds=30, what="the address of the test to be free")
+        await eventually(is_released, seconds=30, what="the address of the test to be released")
+        again, _ = await run_helm_test(player)
+        assert [each.code for each in again.values()] == [0, 0], again
     finally:
         await operator.stop()
 
