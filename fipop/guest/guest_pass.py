@@ -1,6 +1,7 @@
 """One pass over one guest: its ConfigMap, its releases, Harvester's kube-vip.
 
-A pass has at most two sessions with its guest, before and after helm runs; a quiet one is a session of four requests.
+A pass talks to its guest before and after helm runs, and between them to compare objects of releases; a quiet one is a
+session of four requests.
 """
 
 from __future__ import annotations
