@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.metadata
 import io
@@ -43,16 +44,23 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a closed pipe (`| head`) and ctrl-C end it with the exit codes that shells expect."""
+        """Run the command; a closed pipe (`| head`) and ctrl-C end it with the exit codes that shells expect.
+
+        So does a full disk, with a sentence.
+        """
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that is not UTF-8 gets "?" for a character that it does not have.
             sys.stdout.reconfigure(errors="replace")
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
+        except OSError as error:
+            if error.errno not in {errno.EPIPE, errno.ENOSPC}:
+                raise
             # Python flushes the stream once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(128 + signal.SIGPIPE)
+            if error.errno == errno.EPIPE:
+                sys.exit(128 + signal.SIGPIPE)
+            sys.exit("Error: could not write the output: no space left on device.")
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)
 

@@ -75,6 +75,15 @@ def test_a_reader_that_has_seen_enough_ends_a_command_as_shells_expect() -> None
     assert (process.wait(), said) == (141, "")
 
 
+def test_a_full_disk_ends_a_command_with_a_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [FIPOP, "completion", "bash"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "Error: could not write the output: no space left on device.\n"
+
+
 def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
     """A server that never answers is asked."""
     with socket.create_server(("127.0.0.1", 0)) as server:
