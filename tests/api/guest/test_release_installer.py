@@ -253,15 +253,13 @@ async def test_a_failed_release_is_tried_again_at_once_with_other_values_and_lat
     assert release_of(await bench.run(), Role.KUBE_VIP).status == "deployed"
 
 
+def is_helms_daemon_set(seen: SeenRequest) -> bool:
+    return seen.is_write and seen.user_agent.lower().startswith("helm") and seen.path.endswith("/daemonsets")
+
+
 @asynccontextmanager
 async def helm_stuck_in_a_pass(bench: GuestBench) -> AsyncIterator["asyncio.Task[PassReport]"]:
     """A pass whose helm has written its record and then gets no answer."""
-
-    def is_helms_daemon_set(seen: SeenRequest) -> bool:
-        return (
-            seen.is_write and seen.user_agent.lower().startswith("helm") and seen.path.endswith("/daemonsets")
-        )
-
     bench.route.fault = Fault(hang=True, only=is_helms_daemon_set)
     task = asyncio.create_task(bench.run())
 
@@ -320,8 +318,8 @@ async def test_a_pass_that_is_cancelled_ends_its_helm_first(bench: GuestBench) -
 
 async def test_a_helm_without_an_answer_ends_at_its_deadline(bench: GuestBench) -> None:
     bench.tools.helm.deadline_seconds = 3
-    async with helm_stuck_in_a_pass(bench) as task:
-        report = await asyncio.wait_for(task, 30)
+    bench.route.fault = Fault(hang=True, only=is_helms_daemon_set)
+    report = await asyncio.wait_for(bench.run(), 30)
     error = release_of(report, Role.KUBE_VIP).error
     assert isinstance(error, HelmError)
     assert error.failure is HelmFailure.TIMED_OUT
