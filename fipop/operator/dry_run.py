@@ -40,9 +40,9 @@ from fipop.operator.addresses.reservations import (
     build_quarantined,
     build_unowned,
 )
-from fipop.operator.adoption import Adoption
 from fipop.operator.guests.discovery import build_floating_ip, needs_floating_ip
 from fipop.operator.guests.reported import ClaimScope
+from fipop.operator.startup import adopt_all
 from fipop.rancher.matching import Guest
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.state.gate import AllocationGate
@@ -98,10 +98,7 @@ class DryRun:
             if resource == FLOATING_IPS:
                 self._objects = {_key(each): each for each in listing.items}
         progress("adopting")
-        adoption = Adoption(
-            cache=self.cache, gate=self._gate, adopt=self._decide, discover=self._guests.discover
-        )
-        await adoption.adopt_all()
+        await adopt_all(self._guests, self._gate, self._decide)
         for guest_id, addresses in carried.items():
             self._keep_from_others(guest_id, addresses)
         progress("Deciding on the remaining floating IPs")

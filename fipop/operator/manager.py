@@ -34,14 +34,12 @@ from fipop.operator.addresses.waiting import (
     request_floating_ips_of,
     request_waiting,
 )
-from fipop.operator.adoption import Adoption
 from fipop.operator.guests.departures import Departures, find_candidates, find_records
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reported import ClaimScope, GuestReader, ReportedAddresses
 from fipop.operator.guests.scan import GuestScan
 from fipop.operator.guests.tasks import WritePermits, find_fleet
-from fipop.operator.initial_sync import InitialSync
 from fipop.operator.queues import (
     Concurrency,
     Controller,
@@ -56,6 +54,7 @@ from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.store import RolloutStore
 from fipop.operator.services import Services
+from fipop.operator.startup import adopt_all, find_settled, find_unserved, find_unsettled
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
 from fipop.runtime.store import Change
@@ -83,6 +82,7 @@ class Manager:
         self.cache = cache
         self.queues = queues
         self._began: datetime | None = None
+        self._is_settled_left = False
         self._removal_turned_on = asyncio.Event()
         self._tracer = IpamTracer(cache, wanted=lambda: configuration.settings.trace_ipam_data)
 
@@ -212,10 +212,6 @@ class Manager:
             reported=self.reported,
             opened=self._gate_opened,
         )
-        self.adoption = Adoption(
-            cache=cache, gate=self.gate, adopt=self.floating_ips.reconcile, discover=guests.discover
-        )
-        self.initial_sync = InitialSync(cache=cache, queues=queues)
 
     async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
         """List everything (`refresh`), let what exists claim its own, the oldest first, then run everything."""
@@ -224,8 +220,8 @@ class Manager:
             await refresh()
             # What changed until now causes no work by itself: all of it is enqueued once, in its order.
             self.begin()
-            await self.adoption.adopt_all()
-            self.initial_sync.enqueue_unsettled()
+            await adopt_all(self.guests, self.gate, self.floating_ips.reconcile)
+            self.enqueue_unsettled()
             queues, services = self.queues, self._services
             parts = (
                 queues.objects.run(self.reconcile, concurrency=concurrency.objects),
@@ -252,6 +248,17 @@ class Manager:
         self.cache.attach(self)
         self._began = self._services.client.server_now()
         self.scan.require_rescan()
+
+    def enqueue_unsettled(self) -> None:
+        """Enqueue what may need something, and leave the rest for later."""
+        self.queues.add(*find_unsettled(self.cache))
+        self._is_settled_left = True
+
+    def enqueue_settled(self) -> None:
+        """Enqueue what was left for later, once."""
+        if self._is_settled_left:
+            self._is_settled_left = False
+            self.queues.add(*find_settled(self.cache))
 
     def end(self) -> None:
         """Cause no more work."""
@@ -300,7 +307,7 @@ class Manager:
             if before.kubevip_guest_remove or after.kubevip_guest_remove:
                 self.queues.add(*request_floating_ips_of(self.cache, guest.id))
         if after.may_create_floating_ips and not before.may_create_floating_ips:
-            self.queues.add(*self.initial_sync.find_unserved())
+            self.queues.add(*find_unserved(self.cache))
 
     async def list_for_removal(self, refresh: Callable[[], Awaitable[None]]) -> None:
         """List the clusters after the option to remove releases was turned on: what is opted in then is recorded."""
@@ -360,12 +367,12 @@ class Manager:
         self.queues.add(*request_waiting(self.waiting.find_all()))
         self.passes.resume_held_up()
         if self.gate.looked:
-            self.initial_sync.enqueue_settled()
+            self.enqueue_settled()
 
     async def _begin_settled(self) -> None:
         """Let visits begin though guests hang: what those might use is not written."""
         await asyncio.sleep(SETTLED_SECONDS)
-        self.initial_sync.enqueue_settled()
+        self.enqueue_settled()
 
     def _guest_learned(self, guest: Guest) -> None:
         self.queues.add(*request_floating_ips_of(self.cache, guest.id), request_visit(guest.id))

@@ -95,7 +95,7 @@ BUGS = (
             "/floatingips/c-m-steady00/steady-0-kubevip/conditions: ['Allocated=False AddressInUse'",
             "/floatingips/c-m-steady01/steady-1-kubevip/addresses: [] instead of ['any v4 of r1']",
         ),
-        Edit(scope="Adoption.adopt_all", before="self._having_addresses()", after="()"),
+        Edit(scope="adopt_all", before="cache.floating_ips_by_age()", after="()"),
         with_guards_off=(
             Edit(
                 scope="AllocationGate.is_open",
@@ -409,7 +409,7 @@ BUGS = (
         Edit(
             scope="Operator._check_owners",
             before="self._manager.check_owners()",
-            after=("self._manager.check_owners()\nself._manager.initial_sync.enqueue_unsettled()"),
+            after=("self._manager.check_owners()\nself._manager.enqueue_unsettled()"),
         ),
     ),
 )

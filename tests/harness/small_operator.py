@@ -26,6 +26,7 @@ from fipop.kube.resources import (
 )
 from fipop.operator.manager import Manager
 from fipop.operator.queues import Key
+from fipop.operator.startup import adopt_all
 from fipop.runtime.relist import EventType
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import parse_settings, settings_data
@@ -138,8 +139,9 @@ class SmallOperator(SmallCluster):
     async def adopt(self) -> None:
         """Take the lead, and come to rest as far as that is possible before the guests were looked at."""
         self.take_lead()
-        await self.manager.adoption.adopt_all()
-        self.manager.initial_sync.enqueue_unsettled()
+        manager = self.manager
+        await adopt_all(manager.guests, manager.gate, manager.floating_ips.reconcile)
+        self.manager.enqueue_unsettled()
         await self.settle()
 
     def take_lead(self) -> None:

@@ -10,6 +10,7 @@ from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from fipop.metrics.exposition import Metrics
 from fipop.operator.manager import Manager
 from fipop.operator.queues import Key, Kind, build_queues
+from fipop.operator.startup import adopt_all
 from fipop.runtime.workqueue import RetryAfter
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
@@ -81,7 +82,7 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
     )
     term.scan.opened = open_the_gate
     term.begin()
-    term.initial_sync.enqueue_unsettled()
+    term.enqueue_unsettled()
     tasks = [
         asyncio.create_task(queues.objects.run(reconcile, concurrency=4)),
         asyncio.create_task(queues.passes.run(visit, concurrency=128)),
@@ -139,8 +140,9 @@ async def test_what_is_as_it_should_be_is_looked_at_after_what_is_new() -> None:
     next_one = SmallOperator(former=operator)
     next_one.ask(B)
     next_one.take_lead()
-    await next_one.manager.adoption.adopt_all()
-    next_one.manager.initial_sync.enqueue_unsettled()
+    term = next_one.manager
+    await adopt_all(term.guests, term.gate, term.floating_ips.reconcile)
+    next_one.manager.enqueue_unsettled()
     waiting = [key for key in next_one._pending.keys if key.kind in (Kind.FLOATING_IP, Kind.GUEST)]
     passes = cast("Pending", next_one.manager.queues.passes)
     assert waiting == [Key(Kind.FLOATING_IP, B, "web")]

@@ -6,8 +6,8 @@ import pytest
 
 from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
-from fipop.operator.adoption import Adoption
 from fipop.operator.guests.reported import ClaimScope
+from fipop.operator.startup import adopt_all
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -15,9 +15,9 @@ from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import build_floating_ip, build_reservation, cache_of
 
 
-def gate_of(cache: ClusterCache) -> AllocationGate:
-    reach = ClaimScope(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
-    return AllocationGate(reach.could_serve)
+def leader_of(cache: ClusterCache) -> tuple[GuestDirectory, AllocationGate]:
+    guests = GuestDirectory(cache=cache, client=AnsweringClient())  # type: ignore[arg-type]
+    return guests, AllocationGate(ClaimScope(cache=cache, guests=guests).could_serve)
 
 
 async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stops_nobody() -> None:
@@ -39,18 +39,8 @@ async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stop
         if key[1] == "oldest" and steps.count("oldest") < 3:
             raise ApiUnreachableError(verb="create", kind="FloatingIPReservation", outcome_unknown=True)
 
-    async def discover(_guest_id: str) -> None:
-        return None
-
-    gate = gate_of(cache)
-    adoption = Adoption(
-        cache=cache,
-        gate=gate,
-        adopt=adopt,
-        discover=discover,
-        backoff=Backoff(first_seconds=0.0, limit_seconds=0.0),
-    )
-    await adoption.adopt_all()
+    guests, gate = leader_of(cache)
+    await adopt_all(guests, gate, adopt, Backoff(first_seconds=0.0, limit_seconds=0.0))
     # A younger one with the same address does not come first because an answer was lost.
     assert steps == [*["oldest"] * 3, "broken", "younger", "held"]
     assert gate.adopted
@@ -80,11 +70,8 @@ async def adopted(
     async def adopt(key: tuple[str, str]) -> None:
         found.append(key[1])
 
-    async def discover(_guest_id: str) -> None:
-        return None
-
-    gate = gate_of(cache)
-    await Adoption(cache=cache, gate=gate, adopt=adopt, discover=discover).adopt_all()
+    guests, gate = leader_of(cache)
+    await adopt_all(guests, gate, adopt)
     assert gate.adopted
     return found
 

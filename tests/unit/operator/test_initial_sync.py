@@ -18,21 +18,21 @@ async def test_who_has_all_he_asks_for_waits_until_the_gate_is_open() -> None:
     operator.take_lead()
     queue = operator.manager.queues.objects.keys  # type: ignore[attr-defined] # a queue of the test's
     queue.clear()
-    operator.manager.initial_sync.enqueue_unsettled()
+    operator.manager.enqueue_unsettled()
     asked = {key for key in queue if key.kind is Kind.FLOATING_IP}
     assert asked == {Key(Kind.FLOATING_IP, B, "web")}
     assert {key.name for key in queue if key.kind is Kind.RANGE} == {"pool"}
 
     queue.clear()
-    operator.manager.initial_sync.enqueue_settled()
+    operator.manager.enqueue_settled()
     assert Key(Kind.FLOATING_IP, A, "web") in queue
     queue.clear()
-    operator.manager.initial_sync.enqueue_settled()
+    operator.manager.enqueue_settled()
     assert not queue, "the gate opens often, and those are looked at once"
 
 
 def test_the_gate_opens_as_well_where_nothing_was_left_for_it() -> None:
     operator = SmallOperator()
     operator.take_lead()
-    operator.manager.initial_sync.enqueue_settled()
+    operator.manager.enqueue_settled()
     assert not operator.manager.queues.objects.keys  # type: ignore[attr-defined] # a queue of the test's
