@@ -66,7 +66,7 @@ class DryRun:
         self.cache = ClusterCache()
         self.cache.inheritance.ours_since = ours_since or client.server_now() + timedelta(seconds=1)
         self._guests = GuestDirectory(cache=self.cache, client=client)
-        self._scope = ClaimScope(cache=self.cache, guests=self._guests)
+        self._scope = ClaimScope(self._guests)
         self._gate = AllocationGate(self._scope.could_serve)
         self._reservations = ReservationStore(
             client=client,

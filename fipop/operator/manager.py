@@ -96,9 +96,9 @@ class Manager:
         self.reporter = EventReporter(
             cache=cache, guests=guests, events=services.events, configuration=configuration, metrics=metrics
         )
-        scope = ClaimScope(cache=cache, guests=guests)
+        scope = ClaimScope(guests)
         self.gate = AllocationGate(scope.could_serve)
-        reader = GuestReader(client=client, guests=guests, sessions=services.sessions)
+        reader = GuestReader(guests=guests, sessions=services.sessions)
         guests.is_harvester = reader.is_harvester
         self.reservation_store = ReservationStore(
             client=client,
@@ -112,7 +112,6 @@ class Manager:
             count_release=metrics.count_release,
         )
         self.reported = ReportedAddresses(
-            cache=cache,
             guests=guests,
             reader=reader,
             reservation_store=self.reservation_store,
@@ -180,8 +179,6 @@ class Manager:
             metrics=metrics,
             settings=lambda: configuration.settings,
             permits=WritePermits(
-                cache=cache,
-                reservation_store=self.reservation_store,
                 gate=self.gate,
                 reported=self.reported,
                 leads=lambda: services.elector.still_leading_for(GUEST_WRITE_SECONDS),
@@ -205,13 +202,7 @@ class Manager:
         )
 
         # What goes on beside them
-        self.scan = GuestScan(
-            cache=cache,
-            gate=self.gate,
-            guests=guests,
-            reported=self.reported,
-            opened=self._gate_opened,
-        )
+        self.scan = GuestScan(gate=self.gate, guests=guests, reported=self.reported, opened=self._gate_opened)
 
     async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
         """List everything (`refresh`), let what exists claim its own, the oldest first, then run everything."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import SystemRandom
-from typing import Protocol
 
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
@@ -27,6 +26,7 @@ from fipop.operator.guests.tasks import (
     reported_releases,
 )
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_routine_visit, request_visit
+from fipop.operator.rollout.controller import RolloutController
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import RetryAfter
@@ -46,19 +46,6 @@ PROVISIONING_SECONDS = 3600.0
 LEAVING_SECONDS = 15.0
 """How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
 DEEP_CHECK_SECONDS = 3600.0
-
-
-class Rollout(Protocol):
-    """Who knows what may be done about the releases of a guest, and is told what was found."""
-
-    def gate(self, guest: Guest) -> ReleaseGate:
-        """Return what may be done about a guest's releases now."""
-
-    def note(self, guest: GuestState, report: PassReport | None) -> None:
-        """Record how a pass ended; None: there could be none."""
-
-    def note_helm(self, guest: GuestState) -> None:
-        """Record that helm begins to change a release of a guest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +73,7 @@ class PassController:
     settings: Callable[[], Settings]
     permits: WritePermits
     queues: WorkQueues
-    rollout: Rollout
+    rollout: RolloutController
     departures: Departures
     _random: SystemRandom = field(default_factory=SystemRandom)
 

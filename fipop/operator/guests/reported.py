@@ -35,14 +35,13 @@ from fipop.errors import (
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address
-from fipop.kube.client import KubeClient
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import FindCarriers, address_of, read_addresses
 from fipop.operator.guests.kubeconfigs import NotConnectedError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest
 from fipop.rancher.matching import Guest, fits_guest
 from fipop.runtime.retry import retry_passing
-from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE, ClusterCache
+from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE
 from fipop.state.claims import Claim
 from fipop.state.guests import GuestDirectory
 
@@ -82,7 +81,6 @@ class GuestReport:
 class GuestReader:
     """Asks guest clusters."""
 
-    client: KubeClient
     guests: GuestDirectory
     sessions: GuestSessions
     _probes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PROBING))
@@ -102,7 +100,9 @@ class GuestReader:
             return True
         async with self._probes:
             try:
-                return await self.sessions.is_harvester(guest.id, await read_kubeconfig(self.client, guest))
+                return await self.sessions.is_harvester(
+                    guest.id, await read_kubeconfig(self.guests.client, guest)
+                )
             except (ApiError, GuestError, KubeAccessError, PassTimeoutError):
                 return True
 
@@ -118,18 +118,17 @@ class GuestReader:
             guest = self.guests.known(guest_id)
         if guest is None:
             raise NotConnectedError
-        kubeconfig = await read_kubeconfig(self.client, guest)
+        kubeconfig = await read_kubeconfig(self.guests.client, guest)
         try:
             return await self.sessions.look(guest_id, kubeconfig)
         except (ApiError, KubeAccessError, PassTimeoutError) as error:
             raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClaimScope:
     """Decides for which ranges and reservations the report of a guest cluster counts."""
 
-    cache: ClusterCache
     guests: GuestDirectory
 
     def ranges_for(self, guest_id: str) -> tuple[FloatingIPRange, ...]:
@@ -138,24 +137,26 @@ class ClaimScope:
         Their harvesterClusterName and selector fit, if set. Or a floating IP of the guest cluster names them. Or its
         reservations, or their history, come from them.
         """
-        return tuple(self.serving(guest_id, self.cache.ranges.all()))
+        return tuple(self.serving(guest_id, self.guests.cache.ranges.all()))
 
     def could_serve(self, range_name: str, guest_id: str) -> bool:
         """Return whether a range, or one that shares addresses with it, could serve a guest cluster.
 
         True also if the range is gone.
         """
-        if self.cache.ranges.get("", range_name) is None:
+        if self.guests.cache.ranges.get("", range_name) is None:
             return True
-        return any(self.serving(guest_id, self.cache.allocations.ranges.sharing(range_name)))
+        return any(self.serving(guest_id, self.guests.cache.allocations.ranges.sharing(range_name)))
 
     def serving(self, guest_id: str, ranges: Iterable[FloatingIPRange]) -> Iterator[FloatingIPRange]:
         """Yield those of some ranges that could serve a guest cluster."""
         named = {
-            name for each in self.cache.floating_ips_of(guest_id) for name in (each.range, each.status.range)
+            name
+            for each in self.guests.cache.floating_ips_of(guest_id)
+            for name in (each.range, each.status.range)
         }
         for index in (BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE):
-            named |= {each.range for each in self.cache.reservations.by_index(index, guest_id)}
+            named |= {each.range for each in self.guests.cache.reservations.by_index(index, guest_id)}
         guest = self._guest(guest_id)
         # Which Harvester it is on may not be known (yet): then it may be any.
         anywhere = guest is not None and guest.on_harvester and not self.guests.is_resolved(guest_id)
@@ -182,9 +183,9 @@ class ClaimScope:
         It does not if none of them assigns that address. If the reservation's range is gone, it counts: what could
         assign the address is unknown then.
         """
-        if self.cache.ranges.get("", reservation.range) is None:
+        if self.guests.cache.ranges.get("", reservation.range) is None:
             return True
-        may_get = self.cache.allocations.ranges.may_get
+        may_get = self.guests.cache.allocations.ranges.may_get
         return any(
             each.address_space == reservation.space
             and (each.name == reservation.range or may_get(each.name, address_of(reservation)))
@@ -193,13 +194,13 @@ class ClaimScope:
 
     def rightful(self, guest_id: str) -> frozenset[Address]:
         """Return the addresses that a guest cluster has, in whatever space, or had until their quarantine ends."""
-        reserved = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-        named = (each.status.addresses for each in self.cache.floating_ips_of(guest_id))
+        reserved = self.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        named = (each.status.addresses for each in self.guests.cache.floating_ips_of(guest_id))
         return frozenset(map(address_of, reserved)).union(*map(read_addresses, named))
 
     def unowned_left(self, guest_id: str) -> int:
         """Return how many unowned addresses of a guest cluster count beside those in quarantine on its account."""
-        reservations = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        reservations = self.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
         return MAX_CLAIMS - sum(not each.is_held and not each.history for each in reservations)
 
     def claims(self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]) -> Iterator[Claim]:
@@ -207,7 +208,7 @@ class ClaimScope:
 
         Each range is judged when its turn comes: the one before may have brought the address into quarantine.
         """
-        allocations = self.cache.allocations
+        allocations = self.guests.cache.allocations
         for each in ranges:
             if allocations.ranges.problem_of(each.name) is None and allocations.is_unowned(
                 each.name, address
@@ -222,10 +223,10 @@ class ClaimScope:
 
     def _owner(self, guest_id: str, address: Address) -> Owner:
         """Return who comes first when the quarantine ends: the floating IP of the guest that asks for the address."""
-        cluster = next(iter(self.cache.guest_clusters(guest_id)), None)
+        cluster = next(iter(self.guests.cache.guest_clusters(guest_id)), None)
         asking = [
             each
-            for each in self.cache.floating_ips_of(guest_id)
+            for each in self.guests.cache.floating_ips_of(guest_id)
             if address in read_addresses(each.ipaddress.split(","))
         ]
         only = asking[0] if len(asking) == 1 else None
@@ -245,7 +246,6 @@ class ReportedAddresses:
     `over_limit` is called with a guest cluster that reports more unowned addresses than count, and with how many.
     """
 
-    cache: ClusterCache
     guests: GuestDirectory
     reader: GuestReader
     reservation_store: ReservationStore
@@ -320,7 +320,7 @@ class ReportedAddresses:
     async def _quarantine(self, address: Address, guest_id: str, ranges: tuple[FloatingIPRange, ...]) -> None:
         """Quarantine an address in every space whose ranges would assign it to the guest cluster."""
         for claim in self.scope.claims(address, guest_id, ranges):
-            seconds = self.cache.quarantine_seconds(claim.range)
+            seconds = self.guests.cache.quarantine_seconds(claim.range)
             found = await self.reservation_store.quarantine_unowned(claim, seconds=seconds)
             if found is not None:
                 logger.warning(
@@ -343,7 +343,7 @@ class ReportedAddresses:
         counting = (
             reservation
             for address in foreign
-            for reservation in self.cache.reservations_at(address)
+            for reservation in self.guests.cache.reservations_at(address)
             if self.scope.reaches(ranges, reservation)
         )
         found = {each.name: each for each in islice(counting, MAX_CLAIMS)}
@@ -364,7 +364,7 @@ class ReportedAddresses:
 
     def is_contested(self, reservation: Reservation, floating_ip: tuple[str, str]) -> bool:
         """Return whether another guest cluster than a floating IP's reported an address, and its report counts."""
-        found = self.cache.floating_ips.get(*floating_ip)
+        found = self.guests.cache.floating_ips.get(*floating_ip)
         ignored = found.ignored_claims if found is not None else frozenset()
         return not ignored.issuperset(self.reporters(reservation, but=floating_ip[0]))
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 from fipop.errors import FipopError
 from fipop.operator.guests.reported import ReportedAddresses
 from fipop.runtime.retry import retry_passing
-from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
@@ -52,7 +51,6 @@ class GuestScan:
     `opened` is called when more new addresses may be assigned.
     """
 
-    cache: ClusterCache
     gate: AllocationGate
     guests: GuestDirectory
     reported: ReportedAddresses
@@ -150,7 +148,7 @@ class GuestScan:
         """Take in what was answered, and open the gate for what need not wait any longer."""
         if self._rescan_required:
             self._begin()
-        ranges = [self.cache.ranges.get("", name) for name in self._changed_ranges]
+        ranges = [self.guests.cache.ranges.get("", name) for name in self._changed_ranges]
         self._changed_ranges.clear()
         for guest_id in self.reported.reporters_for([each for each in ranges if each is not None]):
             self._compare(guest_id)
@@ -176,7 +174,7 @@ class GuestScan:
         self._cancel()
         self._heard.clear()
         self.reported.distrust()
-        guest_ids = {each.cluster_name for each in self.cache.clusters.all() if each.cluster_name}
+        guest_ids = {each.cluster_name for each in self.guests.cache.clusters.all() if each.cluster_name}
         self._until = self._now() + SCAN_SECONDS
         self._due = dict.fromkeys(guest_ids, self._now())
         self.gate.awaited.clear()
@@ -200,7 +198,7 @@ class GuestScan:
     async def _open_gate(self) -> None:
         self.gate.is_shut = False
         before, opened = self._open, set()
-        for each in self.cache.ranges.all():
+        for each in self.guests.cache.ranges.all():
             if self.gate.is_open(each.name):
                 opened.add(each.name)
             if self.gate.awaited:

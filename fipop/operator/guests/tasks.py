@@ -12,7 +12,6 @@ from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.facts import bind_guest
-from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import address_of
 from fipop.operator.guests.reported import ReportedAddresses
 from fipop.rancher.matching import Guest
@@ -91,8 +90,6 @@ class WritePermits:
     clusters were seen to carry.
     """
 
-    cache: ClusterCache
-    reservation_store: ReservationStore
     gate: AllocationGate
     reported: ReportedAddresses
     leads: Callable[[], bool]
@@ -107,12 +104,12 @@ class WritePermits:
             state.is_held_up = True
             return False
         for reservation in held:
-            floating_ip = self.cache.floating_ips.get(*reservation.owner.key)
+            floating_ip = self.reported.guests.cache.floating_ips.get(*reservation.owner.key)
             ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
             await self.reported.check(reservation, ignored)
         try:
             for reservation in held:
-                if not await self.reservation_store.is_held_by(reservation.name, reservation.owner):
+                if not await self.reported.reservation_store.is_held_by(reservation.name, reservation.owner):
                     return False
         except PASSING_ERRORS as error:
             # The guest has no part in that, and is not to wait as if it had.
@@ -124,7 +121,7 @@ class WritePermits:
         """Return the guest clusters that claim addresses which this one holds, by address."""
         return {
             format_address(address_of(each)): claimants
-            for each in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+            for each in self.reported.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
             if each.is_held and (claimants := self.reported.reporters(each, but=guest_id))
         }
 

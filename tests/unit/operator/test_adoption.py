@@ -17,7 +17,7 @@ from tests.harness.objects import build_floating_ip, build_reservation, cache_of
 
 def leader_of(cache: ClusterCache) -> tuple[GuestDirectory, AllocationGate]:
     guests = GuestDirectory(cache=cache, client=AnsweringClient())  # type: ignore[arg-type]
-    return guests, AllocationGate(ClaimScope(cache=cache, guests=guests).could_serve)
+    return guests, AllocationGate(ClaimScope(guests).could_serve)
 
 
 async def test_who_has_an_address_claims_it_oldest_first_and_one_that_fails_stops_nobody() -> None:

@@ -61,7 +61,7 @@ class Bench:
             look_again=look_never,
         )
         guests = GuestDirectory(cache=self.cache, client=client)
-        reach = ClaimScope(cache=self.cache, guests=guests)
+        reach = ClaimScope(guests)
         self._facts = FactSource(
             cache=self.cache,
             reservation_store=self.reservation_store,

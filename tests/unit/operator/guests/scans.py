@@ -49,13 +49,11 @@ class Looking:
 
         self.api.create = create_or_fail  # type: ignore[method-assign]
         guests = GuestDirectory(cache=cache, client=self.api)  # type: ignore[arg-type]
-        scope = ClaimScope(cache=cache, guests=guests)
+        scope = ClaimScope(guests)
         self.over_limit: list[tuple[str, int]] = []
         self.scan = GuestScan(
-            cache=cache,
             gate=AllocationGate(scope.could_serve, adopted=True),
             reported=ReportedAddresses(
-                cache=cache,
                 guests=guests,
                 reader=self,  # type: ignore[arg-type] # the two calls that a scan makes
                 reservation_store=ReservationStore(

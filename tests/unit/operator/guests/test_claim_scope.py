@@ -21,7 +21,7 @@ BOUND = build_range("bound", "10.0.2.0/24", clusterSelector={"matchLabels": {"a"
 def build(**objects: list[Json]) -> ClaimScope:
     """A guest of which Rancher does not tell anything yet."""
     cache = cache_of(ranges=[POOL, OTHER, BOUND], **objects)
-    return ClaimScope(cache=cache, guests=GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
+    return ClaimScope(GuestDirectory(cache=cache, client=AnsweringClient()))  # type: ignore[arg-type]
 
 
 def names(scope: ClaimScope) -> set[str]:

@@ -22,11 +22,10 @@ class Guests:
         self.asked: list[str] = []
         self.directory = GuestDirectory(cache=cache, client=AnsweringClient())  # type: ignore[arg-type]
         self.reported = ReportedAddresses(
-            cache=cache,
             guests=self.directory,
             reader=self,  # type: ignore[arg-type] # it is only asked what is in use
             reservation_store=None,  # type: ignore[arg-type] # nothing is quarantined here
-            scope=ClaimScope(cache=cache, guests=self.directory),
+            scope=ClaimScope(self.directory),
         )
         for guest_id in self.carried:
             metadata = {
