@@ -20,8 +20,7 @@ from fipop.cli.process import run_until_asked
 from fipop.cli.reading import loopback_option
 from fipop.errors import FipopError
 from fipop.kube.client import connection_from_kubeconfig, connection_in_cluster
-from fipop.operator.app import Operator
-from fipop.operator.options import OperatorOptions
+from fipop.operator.app import Operator, OperatorOptions
 from fipop.settings.values import SettingsError, parse_namespace
 
 logger = logging.getLogger(__name__)

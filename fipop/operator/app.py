@@ -7,6 +7,9 @@ import gc
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from random import SystemRandom
 
 from fipop.api import names
@@ -18,6 +21,7 @@ from fipop.guest.helm.runner import HelmRunner, find_helm
 from fipop.guest.helm.work_folder import sweep
 from fipop.guest.limits import GuestLimits
 from fipop.kube.client import KubeClient, RequestRecord
+from fipop.kube.connection import Connection
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseLock
 from fipop.kube.limits import ReadLimits
@@ -28,15 +32,14 @@ from fipop.metrics.server import MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.manager import Manager
-from fipop.operator.memory_limit import HelmConcurrency
-from fipop.operator.options import OperatorOptions
+from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import Concurrency, build_queues
 from fipop.operator.services import Services
 from fipop.operator.snapshot import build_snapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
-from fipop.runtime.leader_election import LeaderElector, boottime
+from fipop.runtime.leader_election import LeaderElector, LeaseTimes, boottime
 from fipop.runtime.metrics_port import MetricsPort
 from fipop.runtime.process import VITAL_CONNECTIONS, Process
 from fipop.runtime.relist import Relister, build_relist_times
@@ -53,6 +56,30 @@ GC_THRESHOLDS = (20_000, 20, 20)
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorOptions:
+    """What the command line says: fixed for the life of the process. kube-fip-config holds the rest."""
+
+    connection: Connection
+    identity: str
+    """Tells this process from all others."""
+    version: str
+    namespace: str = names.OPERATOR_NAMESPACE
+    health_host: str | None = None
+    health_port: int = 8081
+    settings_defaults: Path | None = None
+    crds: Path | None = None
+    """The folder with our CRDs: the cluster's are compared with them."""
+    update_crds: bool = True
+    """Whether the cluster's CRDs are brought up to date."""
+    leader_election: bool = True
+    lease_times: LeaseTimes = field(default_factory=LeaseTimes)
+    allow_loopback_guests: bool = False
+    helm: str | None = None
+    pass_concurrency: int = 64
+    resync_seconds: float = 300.0
+
+
 class Operator:
     """One process of the operator role.
 
@@ -64,16 +91,30 @@ class Operator:
         self._options = options
         self._set_log_level = set_log_level
         self._kopf: KopfOperator | None = None
+        self._manager: Manager | None = None
+        self._working_since: float | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
-        self._client = self._build_client(max_connections=OBJECT_CONCURRENCY + 8)
-        self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
+        build_client = partial(
+            KubeClient,
+            options.connection,
+            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
+            on_request=partial(self._note_request, "management"),
+            user_agent=f"fipop/{options.version}",
+        )
+        self._client = build_client(max_connections=OBJECT_CONCURRENCY + 8)
+        self._vital_client = build_client(max_connections=VITAL_CONNECTIONS)
         self._process = Process(
             client=self._vital_client,
             connection=options.connection,
             config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
         )
         self._events = EventRecorder(self._client, instance=options.identity)
-        self._configuration = self._build_configuration()
+        self._configuration = Configuration(
+            client=self._client,
+            events=self._events,
+            namespace=options.namespace,
+            defaults=read_defaults(options.settings_defaults),
+        )
         self._elector = LeaderElector(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._metrics_port = MetricsPort(
@@ -81,11 +122,31 @@ class Operator:
             wanted=lambda: self._configuration.settings.metrics_port,
             complain=lambda message: self._configuration.complain("PortTaken", sentence(message)),
         )
-        self._helm_concurrency = HelmConcurrency(self._configuration)
-        self._limits = self._build_limits()
+        self._most_helms = most_helms(read_memory_limit())
+        self._helm = HelmRunner(
+            find_helm(options.helm),
+            concurrency=self._helm_concurrency(),
+            observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
+        )
+        read_access = ChartAccessReader(client=self._client, namespace=options.namespace).read
+        limits = GuestLimits(
+            helm=self._helm,
+            charts=ChartCache(self._helm, read_access=read_access),
+            allow_loopback=options.allow_loopback_guests,
+            slots=asyncio.Semaphore(options.pass_concurrency),
+            observe_request=partial(self._note_request, "guest"),
+        )
         self._cache = ClusterCache()
-        self._services = self._build_services()
-        self._manager: Manager | None = None
+        self._services = Services(
+            cache=self._cache,
+            client=self._client.for_leader(lambda: self._elector.is_leader),
+            events=self._events,
+            configuration=self._configuration,
+            elector=self._elector,
+            metrics=self._metrics,
+            sessions=GuestSessions(limits),
+            namespace=options.namespace,
+        )
         self._relister = Relister(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
@@ -94,53 +155,6 @@ class Operator:
             on_round=self._check_owners,
         )
         self._predecessor = Predecessor(self._client)
-        self._working_since: float | None = None
-
-    def _build_client(self, *, max_connections: int) -> KubeClient:
-        return KubeClient(
-            self._options.connection,
-            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
-            max_connections=max_connections,
-            on_request=lambda record: self._note_request("management", record),
-            user_agent=f"fipop/{self._options.version}",
-        )
-
-    def _build_configuration(self) -> Configuration:
-        return Configuration(
-            client=self._client,
-            events=self._events,
-            namespace=self._options.namespace,
-            defaults=read_defaults(self._options.settings_defaults),
-        )
-
-    def _build_limits(self) -> GuestLimits:
-        helm = HelmRunner(
-            find_helm(self._options.helm),
-            concurrency=self._helm_concurrency(),
-            observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
-        )
-        return GuestLimits(
-            helm=helm,
-            charts=ChartCache(
-                helm,
-                read_access=ChartAccessReader(client=self._client, namespace=self._options.namespace).read,
-            ),
-            allow_loopback=self._options.allow_loopback_guests,
-            slots=asyncio.Semaphore(self._options.pass_concurrency),
-            observe_request=lambda record: self._note_request("guest", record),
-        )
-
-    def _build_services(self) -> Services:
-        return Services(
-            cache=self._cache,
-            client=self._client.for_leader(lambda: self._elector.is_leader),
-            events=self._events,
-            configuration=self._configuration,
-            elector=self._elector,
-            metrics=self._metrics,
-            sessions=GuestSessions(self._limits),
-            namespace=self._options.namespace,
-        )
 
     async def run(self) -> None:
         """Start and work until cancelled."""
@@ -238,10 +252,24 @@ class Operator:
             self._metrics_port.move()
         if self._manager is not None and after != before:
             self._manager.settings_changed(before, after)
-        resized = [self._limits.helm.resize]
+        self._resize_helm()
+
+    def _helm_concurrency(self) -> int:
+        """Return how many helm processes can run at once: what the option says, if the memory limit allows it."""
+        wanted = self._configuration.settings.helm_concurrency
+        return wanted if self._most_helms is None else min(wanted, self._most_helms)
+
+    def _resize_helm(self) -> None:
+        wanted, count = self._configuration.settings.helm_concurrency, self._helm_concurrency()
+        if count < wanted:
+            message = (
+                f"Option helmConcurrency is {wanted}: fipop runs only {count} helm processes at once. Increase the "
+                "memory limit of the pod to run more."
+            )
+            self._configuration.complain("UnwiseOption", message)
+        self._helm.resize(count)
         if self._manager is not None:
-            resized.append(self._manager.queues.installs.resize)
-        self._helm_concurrency.settle(*resized)
+            self._manager.queues.installs.resize(count)
 
     def _check_owners(self) -> None:
         """After a round of lists: look at every reservation whose floating IP is not in its list."""

@@ -125,7 +125,7 @@ class Concurrency:
 def build_queues(metrics: Metrics, random: Random) -> WorkQueues:
     """Build empty queues whose runs are measured."""
 
-    def build(name: str) -> WorkQueue[Key]:
+    def build_objects(name: str) -> WorkQueue[Key]:
         def observe_round(run: Run[Key]) -> None:
             success = run.outcome not in {Outcome.FAILED, Outcome.CRASHED}
             metrics.observe_queue_wait(name, run.waited_seconds)
@@ -134,19 +134,16 @@ def build_queues(metrics: Metrics, random: Random) -> WorkQueues:
         backoff = Backoff(first_seconds=0.2, limit_seconds=30.0)
         return WorkQueue(name=name, random=random, backoff=backoff, observe=observe_round)
 
+    def build_guests(name: str) -> WorkQueue[str]:
+        def observe_visit(run: Run[str]) -> None:
+            metrics.observe_queue_wait(name, run.waited_seconds)
+
+        backoff = Backoff(first_seconds=0.5, limit_seconds=30.0)
+        return WorkQueue(name=name, random=random, backoff=backoff, observe=observe_visit)
+
     return WorkQueues(
-        objects=build("objects"),
-        checks=build("checks"),
-        passes=WorkQueue(
-            name="passes",
-            random=random,
-            backoff=Backoff(first_seconds=0.5, limit_seconds=30.0),
-            observe=lambda run: metrics.observe_queue_wait("passes", run.waited_seconds),
-        ),
-        installs=WorkQueue(
-            name="installs",
-            random=random,
-            backoff=Backoff(first_seconds=0.5, limit_seconds=30.0),
-            observe=lambda run: metrics.observe_queue_wait("installs", run.waited_seconds),
-        ),
+        objects=build_objects("objects"),
+        checks=build_objects("checks"),
+        passes=build_guests("passes"),
+        installs=build_guests("installs"),
     )

@@ -30,12 +30,9 @@ def build_snapshot(
     snapshot = FleetSnapshot(
         leading=leading,
         ranges=tuple(_sample_ranges(cache, manager)),
-        guests=tuple(_sample_guests(manager)) if manager is not None else (),
         queue_depths=dict.fromkeys(("objects", "checks", "passes", "installs"), 0),
         bad_options=bad_options,
         predecessor_runs=predecessor_runs,
-        withheld_releases=0,
-        ignored_claims=0,
         last_answer=last_answer,
     )
     if manager is None:
@@ -43,6 +40,7 @@ def build_snapshot(
     queues = manager.queues
     return replace(
         snapshot,
+        guests=tuple(_sample_guests(manager)),
         queue_depths={
             each.name: each.depth for each in (queues.objects, queues.checks, queues.passes, queues.installs)
         },

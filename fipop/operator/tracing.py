@@ -50,10 +50,7 @@ def log_ipam_data(cache: ClusterCache) -> None:
                 "space": each.address_space,
                 "pool": each.iprange,
                 "total": counts.total,
-                "used": counts.used,
-                "free": counts.free,
-                "quarantined": counts.quarantined,
-                "out_of_range": counts.out_of_range,
+                **counts._asdict(),
             },
         )
     for reservation in cache.reservations.all():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from fipop.api import names
@@ -32,27 +33,16 @@ from fipop.state.guests import GuestDirectory, GuestState
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuestReconciler:
-    """Discovers guest clusters and creates their floating IPs.
+    """Discovers guest clusters and creates their floating IPs."""
 
-    `creates` tells whether guest clusters without a floating IP get one. `learned` is called with every guest cluster
-    that is new or changed.
-    """
-
-    def __init__(
-        self,
-        *,
-        guests: GuestDirectory,
-        events: EventRecorder,
-        creates: Callable[[], bool],
-        learned: Callable[[Guest], None],
-    ) -> None:
-        self._client = guests.client
-        self._cache = guests.cache
-        self._guests = guests
-        self._events = events
-        self._creates = creates
-        self._learned = learned
+    guests: GuestDirectory
+    events: EventRecorder
+    creates: Callable[[], bool]
+    """Returns whether guest clusters without a floating IP get one."""
+    learned: Callable[[Guest], None]
+    """Is called with every guest cluster that is new or changed."""
 
     def find_changed(self, resource: Resource, change: Change[Any]) -> tuple[str, ...]:
         """Return the guests that a change in Rancher may change: its own, and those that wait for the object."""
@@ -61,8 +51,8 @@ class GuestReconciler:
             return tuple(sorted({side.cluster_name for side in sides if side is not None} - {""}))
         name = change.latest.name
         if resource == MANAGEMENT_CLUSTERS:
-            return (name, *self._guests.waiting_for(name), *self._find_renamed(change))
-        if resource == NAMESPACES and self._cache.guest_clusters(name):
+            return (name, *self.guests.waiting_for(name), *self._find_renamed(change))
+        if resource == NAMESPACES and self.guests.cache.guest_clusters(name):
             return (name,)
         return ()
 
@@ -71,14 +61,13 @@ class GuestReconciler:
         old, new = change.old, change.new
         if old is None or new is None or old.display_name == new.display_name:
             return ()
-        guests = self._guests.all()
-        return tuple(each.id for each in guests if each.harvester_cluster_name == old.display_name)
+        return tuple(each.id for each in self.guests.all() if each.harvester_cluster_name == old.display_name)
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guests that an event may change, or that may get a floating IP now."""
         change, guest_ids = event.change, list(event.guest_ids)
         if event.resource == FLOATING_IP_RANGES and is_respecified(change):
-            guest_ids += self._guests.unserved()
+            guest_ids += self.guests.unserved()
         elif event.resource == FLOATING_IPS and change.new is None:
             guest_ids.append(change.latest.namespace)
         for guest_id in guest_ids:
@@ -86,16 +75,16 @@ class GuestReconciler:
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Resolve the links of a guest cluster, whichever of its objects changed, and create its floating IP."""
-        found = await self._guests.discover(guest_id)
+        found = await self.guests.discover(guest_id)
         if found is None or isinstance(found, NotAGuest):
             return None
-        state = self._guests.state(guest_id)
+        state = self.guests.state(guest_id)
         guest = found.guest if isinstance(found, Waiting) else found
         is_complete_now = guest is found and state.missing is not None
         state.missing = found.name if isinstance(found, Waiting) else None
         if guest is not None and (guest != state.announced or is_complete_now):
             state.announced = guest
-            self._learned(guest)
+            self.learned(guest)
         if isinstance(found, Waiting):
             return self._wait(guest_id, state, found)
         state.failed_lookups = 0
@@ -106,16 +95,16 @@ class GuestReconciler:
         logger.debug("Guest cluster is waiting", extra={"guest": guest_id, "reason": waiting.message})
         if not waiting.needs_retry:
             return None
-        age = (self._client.server_now() - waiting.created).total_seconds()
+        age = (self.guests.client.server_now() - waiting.created).total_seconds()
         delay = retry_delay_seconds(age, state.failed_lookups)
         state.failed_lookups += 1
         return RetryAfter(delay)
 
     async def _serve(self, state: GuestState, guest: Guest) -> None:
         state.is_unserved = False
-        if not needs_floating_ip(self._cache, guest) or not self._creates():
+        if not needs_floating_ip(self.guests.cache, guest) or not self.creates():
             return
-        choice = choose_for_guest(self._cache, guest)
+        choice = choose_for_guest(self.guests.cache, guest)
         if not choice.matches:
             state.is_unserved = True
             if guest.on_harvester:
@@ -126,11 +115,11 @@ class GuestReconciler:
     async def _create(self, guest: Guest, choice: RangeChoice) -> None:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
         try:
-            made = await self._client.create(FLOATING_IPS, build_floating_ip(guest))
+            made = await self.guests.client.create(FLOATING_IPS, build_floating_ip(guest))
         except (ApiAlreadyExistsError, NamespaceTerminatingError) as error:
             logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
-        self._cache.observe(FLOATING_IPS, made)
+        self.guests.cache.observe(FLOATING_IPS, made)
         logger.info(
             "Created FloatingIP",
             extra={
@@ -143,7 +132,7 @@ class GuestReconciler:
     def _tell_unserved(self, guest: Guest) -> None:
         harvester = guest.harvester_cluster_name or "(not in Rancher)"
         networks = ", ".join(guest.networks) or "(none)"
-        self._events.record(
+        self.events.record(
             reference_to_cluster(guest),
             EventType.WARNING,
             "NoMatchingRange",

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 NEW_GUEST_SECONDS = 5.0
 """A status is written when it is known, not in steps on the way there."""
 FIRST_PASS_SECONDS = 0.5
-BUSY_SECONDS = 1.0
+BUSY = RetryAfter(1.0)
 """How soon a pass is tried again if another one over the same guest cluster goes on."""
 PROVISIONING_SECONDS = 3600.0
 """How long a new cluster may stay disconnected until that is a fault (J10)."""
@@ -82,21 +82,23 @@ class PassController:
         if event.resource == FLOATING_IPS and event.change.new is None:
             yield request_visit(event.change.latest.namespace)
 
-    async def visit(self, guest_id: str) -> RetryAfter | None:
-        """Make a pass without helm, or note why there is none; the answer says when the next is due."""
+    async def visit(self, guest_id: str, *, may_run_helm: bool = False) -> RetryAfter | None:
+        """Make a pass, or note why there is none; the answer says when the next is due."""
         await self.queues.stand_back()
         if guest_id in self.guests.under_way:
-            return RetryAfter(BUSY_SECONDS)
-        return await self._visit_alone(guest_id, may_run_helm=False)
+            return BUSY
+        self.guests.under_way[guest_id] = frozenset()
+        try:
+            return await self._visit(guest_id, may_run_helm=may_run_helm)
+        finally:
+            del self.guests.under_way[guest_id]
 
     async def install(self, guest_id: str) -> RetryAfter | None:
         """Make a pass that may run helm: all is decided again, as the guest may have waited for long."""
-        await self.queues.stand_back()
-        if guest_id in self.guests.under_way:
-            return RetryAfter(BUSY_SECONDS)
-        again = await self._visit_alone(guest_id, may_run_helm=True)
-        if again is not None:
-            self.queues.add(request_routine_visit(guest_id, again.seconds))
+        again = await self.visit(guest_id, may_run_helm=True)
+        if again is None or again is BUSY:
+            return again
+        self.queues.add(request_routine_visit(guest_id, again.seconds))
         return None
 
     def resume_held_up(self) -> None:
@@ -105,13 +107,6 @@ class PassController:
             if state.is_held_up:
                 state.is_held_up = False
                 self.queues.add(request_visit(guest_id))
-
-    async def _visit_alone(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
-        self.guests.under_way[guest_id] = frozenset()
-        try:
-            return await self._visit(guest_id, may_run_helm=may_run_helm)
-        finally:
-            del self.guests.under_way[guest_id]
 
     async def _visit(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
         state = self.guests.state(guest_id)

@@ -16,8 +16,7 @@ from aiohttp import web
 from fipop.errors import AuthorityReplacedError
 from fipop.kube.connection import Connection
 from fipop.metrics.server import MetricsServer
-from fipop.operator.app import Operator
-from fipop.operator.options import OperatorOptions
+from fipop.operator.app import Operator, OperatorOptions
 from fipop.runtime import process
 from localfleet.certificates import CertificateAuthority, build_authority
 from localfleet.waiting import eventually

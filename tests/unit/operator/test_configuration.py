@@ -12,9 +12,8 @@ import pytest
 
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiForbiddenError
 from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
-from fipop.operator.app import Operator
+from fipop.operator.app import Operator, OperatorOptions
 from fipop.operator.configuration import Configuration
-from fipop.operator.options import OperatorOptions
 from fipop.runtime.health import ReadRecord, judge_liveness
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.virtual_time import VirtualLoop

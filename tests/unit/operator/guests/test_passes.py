@@ -12,8 +12,7 @@ from fipop.errors import FipopError
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
-from fipop.operator.guests.passes import BUSY_SECONDS
-from fipop.runtime.workqueue import RetryAfter
+from fipop.operator.guests.passes import BUSY
 from fipop.settings.options import DEFAULTS
 from fipop.settings.values import GuestInstall
 from fipop.state.observations import observe
@@ -101,8 +100,8 @@ async def test_passes_over_one_guest_come_one_after_the_other() -> None:
     async with asyncio.timeout(30):
         while not slow.began:  # noqa: ASYNC110 - a list has no event for that
             await asyncio.sleep(0)
-    assert await controller.visit("c-m-a") == RetryAfter(BUSY_SECONDS)
-    assert await controller.install("c-m-a") == RetryAfter(BUSY_SECONDS)
+    assert await controller.visit("c-m-a") == BUSY
+    assert await controller.install("c-m-a") == BUSY
     assert slow.began == [True]
     slow.go_on.set()
     await installing
@@ -121,7 +120,7 @@ async def test_a_pass_over_a_guest_that_went_meanwhile_does_not_count_for_the_on
     operator.remove_guest("c-m-a")
     operator.add_guest("c-m-a")
     await operator.settle()
-    assert await controller.visit("c-m-a") == RetryAfter(BUSY_SECONDS), "that pass may still write"
+    assert await controller.visit("c-m-a") == BUSY, "that pass may still write"
     slow.go_on.set()
     await visiting
     state = guests.state("c-m-a")
