@@ -35,7 +35,6 @@ from fipop.operator.manager import Manager
 from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import Concurrency, build_queues
-from fipop.operator.services import Services
 from fipop.operator.snapshot import build_snapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
@@ -137,16 +136,7 @@ class Operator:
             observe_request=partial(self._note_request, "guest"),
         )
         self._cache = ClusterCache()
-        self._services = Services(
-            cache=self._cache,
-            client=self._client.for_leader(lambda: self._elector.is_leader),
-            events=self._events,
-            configuration=self._configuration,
-            elector=self._elector,
-            metrics=self._metrics,
-            sessions=GuestSessions(limits),
-            namespace=options.namespace,
-        )
+        self._sessions = GuestSessions(limits)
         self._relister = Relister(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
@@ -168,7 +158,7 @@ class Operator:
                 await self._work()
         finally:
             await self._metrics_port.close()
-            await self._services.sessions.close()
+            await self._sessions.close()
             await health.stop()
 
     async def _start(self) -> None:
@@ -225,7 +215,17 @@ class Operator:
                 await asyncio.wait({watching, working})
 
     async def _work_as_leader(self) -> None:
-        self._manager = Manager(self._services, build_queues(self._metrics, SystemRandom()))
+        self._manager = Manager(
+            client=self._client.for_leader(lambda: self._elector.is_leader),
+            cache=self._cache,
+            events=self._events,
+            configuration=self._configuration,
+            elector=self._elector,
+            metrics=self._metrics,
+            sessions=self._sessions,
+            queues=build_queues(self._metrics, SystemRandom()),
+            namespace=self._options.namespace,
+        )
         concurrency = Concurrency(
             objects=OBJECT_CONCURRENCY,
             passes=self._options.pass_concurrency * 2,

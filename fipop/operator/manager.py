@@ -13,9 +13,13 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from fipop.api import names
 from fipop.api.conditions import format_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
+from fipop.guest.guest_pass import GuestSessions
 from fipop.ipam.addresses import Address
+from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -24,6 +28,7 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
+from fipop.metrics.exposition import Metrics
 from fipop.operator.addresses.facts import FactSource
 from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard
 from fipop.operator.addresses.ranges import RangeReconciler, is_respecified
@@ -34,6 +39,7 @@ from fipop.operator.addresses.waiting import (
     request_floating_ips_of,
     request_waiting,
 )
+from fipop.operator.configuration import Configuration
 from fipop.operator.guests.departures import Departures, find_candidates, find_records
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.operator.guests.passes import PassController
@@ -53,13 +59,14 @@ from fipop.operator.queues import (
 from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.store import RolloutStore
-from fipop.operator.services import Services
 from fipop.operator.startup import adopt_all, find_settled, find_unserved, find_unsettled
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
+from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
+from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory, GuestState
 
@@ -74,11 +81,22 @@ SETTLED_SECONDS = 5.0
 class Manager:
     """Works from `run` until cancelled, and takes every change of the cache meanwhile."""
 
-    def __init__(self, services: Services, queues: WorkQueues) -> None:
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        cache: ClusterCache,
+        events: EventRecorder,
+        configuration: Configuration,
+        elector: LeaderElector,
+        metrics: Metrics,
+        sessions: GuestSessions,
+        queues: WorkQueues,
+        namespace: str = names.OPERATOR_NAMESPACE,
+    ) -> None:
         """Build everything, from what stands alone to what stands on the rest."""
-        client, cache, configuration = services.client, services.cache, services.configuration
-        metrics = services.metrics
-        self._services = services
+        self._client = client
+        self._configuration = configuration
         self.cache = cache
         self.queues = queues
         self._began: datetime | None = None
@@ -94,11 +112,11 @@ class Manager:
         self.guests = guests = GuestDirectory(cache=cache, client=client, on_drop=forget_metrics)
         self.waiting = WaitingFloatingIPs(cache=cache)
         self.reporter = EventReporter(
-            cache=cache, guests=guests, events=services.events, configuration=configuration, metrics=metrics
+            cache=cache, guests=guests, events=events, configuration=configuration, metrics=metrics
         )
         scope = ClaimScope(guests)
         self.gate = AllocationGate(scope.could_serve)
-        reader = GuestReader(guests=guests, sessions=services.sessions)
+        reader = GuestReader(guests=guests, sessions=sessions)
         guests.is_harvester = reader.is_harvester
         self.reservation_store = ReservationStore(
             client=client,
@@ -129,9 +147,9 @@ class Manager:
             state=guests.state,
         )
         self.rollout = RolloutController(
-            store=RolloutStore(client=client, namespace=services.namespace),
+            store=RolloutStore(client=client, namespace=namespace),
             guests=guests,
-            sessions=services.sessions,
+            sessions=sessions,
             configuration=configuration,
             queues=queues,
             fleet=lambda: find_fleet(guests, configuration.settings),
@@ -175,13 +193,13 @@ class Manager:
         self.ranges = RangeReconciler(client=client, cache=cache, monotonic=cache.monotonic)
         self.passes = PassController(
             guests=guests,
-            sessions=services.sessions,
+            sessions=sessions,
             metrics=metrics,
             settings=lambda: configuration.settings,
             permits=WritePermits(
                 gate=self.gate,
                 reported=self.reported,
-                leads=lambda: services.elector.still_leading_for(GUEST_WRITE_SECONDS),
+                leads=lambda: elector.still_leading_for(GUEST_WRITE_SECONDS),
             ),
             queues=queues,
             rollout=self.rollout,
@@ -189,7 +207,7 @@ class Manager:
         )
         self.discovery = GuestReconciler(
             guests=guests,
-            events=services.events,
+            events=events,
             creates=lambda: configuration.settings.may_create_floating_ips,
             learned=self._guest_learned,
         )
@@ -213,7 +231,7 @@ class Manager:
             self.begin()
             await adopt_all(self.guests, self.gate, self.floating_ips.reconcile)
             self.enqueue_unsettled()
-            queues, services = self.queues, self._services
+            queues = self.queues
             parts = (
                 queues.objects.run(self.reconcile, concurrency=concurrency.objects),
                 queues.checks.run(self.reconcile, concurrency=concurrency.checks),
@@ -223,7 +241,7 @@ class Manager:
                 self._begin_settled(),
                 self.list_for_removal(refresh),
                 self.rollout.run(),
-                services.configuration.keep(services.client),
+                self._configuration.keep(self._client),
             )
             tasks = [asyncio.create_task(part) for part in parts]
             await asyncio.gather(*tasks)
@@ -237,7 +255,7 @@ class Manager:
         """Take changes from now on; nothing new is assigned before the guests were scanned."""
         self.departures.is_listed = not self._removal_turned_on.is_set()
         self.cache.attach(self)
-        self._began = self._services.client.server_now()
+        self._began = self._client.server_now()
         self.scan.require_rescan()
 
     def enqueue_unsettled(self) -> None:
@@ -276,7 +294,7 @@ class Manager:
 
     def describe_waits(self) -> str:
         """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
-        monotonic, now = asyncio.get_running_loop().time(), self._services.client.server_now()
+        monotonic, now = asyncio.get_running_loop().time(), self._client.server_now()
         return "\n".join(
             f'Range "{name}" assigns no new addresses until '
             f"{format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - monotonic))}, or until guest cluster "

@@ -9,6 +9,7 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -34,7 +35,7 @@ from fipop.state.cache import WATCHED, ClusterCache
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient, copy_json
 from tests.harness.small_cluster import SmallCluster
-from tests.harness.terms import FakeConfiguration, Pending, build_services, queues_of
+from tests.harness.terms import FakeConfiguration, Pending, build_manager, queues_of
 
 MAX_ROUNDS = 5_000
 """After so many rounds without a pause something goes round in a circle."""
@@ -95,7 +96,8 @@ class SmallOperator(SmallCluster):
         self._timers: dict[Key, float] = {}
         self._pending = Pending(self._put_off)
         self.cache = ClusterCache(monotonic=lambda: self.memory.now.timestamp())
-        self._services = build_services(
+        self.build_manager = partial(
+            build_manager,
             self.cache,
             self.client,
             configuration=self.configuration,
@@ -271,7 +273,7 @@ class SmallOperator(SmallCluster):
 
     def _build(self) -> Manager:
         self._visits = Pending()
-        term = Manager(self._services, queues_of(self._pending, self._visits))
+        term = self.build_manager(queues_of(self._pending, self._visits))
         term.reported.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
         return term
 

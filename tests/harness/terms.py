@@ -10,8 +10,8 @@ from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
+from fipop.operator.manager import Manager
 from fipop.operator.queues import Key, WorkQueues
-from fipop.operator.services import Services
 from fipop.runtime.workqueue import WorkQueue
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.state.cache import ClusterCache
@@ -74,16 +74,17 @@ class FakeConfiguration:
         self.on_complaint(reason, message)
 
 
-def build_services(
+def build_manager(
     cache: ClusterCache,
     client: MemoryClient,
+    queues: WorkQueues,
     *,
     configuration: FakeConfiguration | None = None,
     sessions: object = None,
     record_event: Callable[..., None] = lambda *_: None,
-) -> Services:
-    """Give what outlives a term; it leads always, and its events go to `record_event`."""
-    return Services(
+) -> Manager:
+    """Build a term that leads always; its events go to `record_event`."""
+    return Manager(
         cache=cache,
         client=cast("KubeClient", client),
         events=cast("Any", SimpleNamespace(record=record_event)),
@@ -91,6 +92,7 @@ def build_services(
         elector=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
         metrics=_METRICS,
         sessions=cast("GuestSessions", sessions),
+        queues=queues,
     )
 
 

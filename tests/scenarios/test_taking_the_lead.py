@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from fipop.metrics.exposition import Metrics
-from fipop.operator.manager import Manager
 from fipop.operator.queues import Key, Kind, build_queues
 from fipop.operator.startup import adopt_all
 from fipop.runtime.workqueue import RetryAfter
@@ -51,7 +50,7 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
     await operator.start()
     operator.manager.end()
     queues = build_queues(Metrics(lambda: cast("Any", None), version="0"), Random(1))
-    term = Manager(operator._services, queues)
+    term = operator.build_manager(queues)
     visited: set[str] = set()
 
     async def visit(guest_id: str) -> RetryAfter | None:

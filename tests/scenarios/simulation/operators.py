@@ -12,13 +12,12 @@ from typing import Any
 from fipop.errors import FipopError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.addresses.waiting import request_floating_ip, request_reservation
-from fipop.operator.manager import Manager
 from fipop.operator.queues import Event, Key, Kind
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from tests.harness.history import Change
 from tests.harness.memory import Json, Memory, MemoryClient
-from tests.harness.terms import Listener, Pending, build_services, queues_of
+from tests.harness.terms import Listener, Pending, build_manager, queues_of
 
 RESOURCES: dict[str, Resource] = {
     resource.plural: resource for resource in (FLOATING_IP_RANGES, FLOATING_IPS, FLOATING_IP_RESERVATIONS)
@@ -128,7 +127,7 @@ class SimulatedOperator:
 
     def _build(self) -> None:
         self._queues = queues_of(self.pending)
-        manager = Manager(build_services(self.cache, self.client), self._queues)
+        manager = build_manager(self.cache, self.client, self._queues)
         # There are no guests to be looked at.
         manager.gate.adopted, manager.gate.is_shut = True, False
         self._floating_ips, self._quarantine = manager.floating_ips, manager.quarantine
