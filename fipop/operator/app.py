@@ -34,7 +34,7 @@ from fipop.operator.crds import read_crds, settle_crds
 from fipop.operator.manager import Manager
 from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.predecessor import Predecessor
-from fipop.operator.queues import Concurrency, build_queues
+from fipop.operator.queues import OBJECT_CONCURRENCY, build_queues
 from fipop.operator.snapshot import build_snapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
@@ -50,7 +50,6 @@ logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
 
 TRACE = 5
-OBJECT_CONCURRENCY = 32
 GC_THRESHOLDS = (20_000, 20, 20)
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 
@@ -167,7 +166,8 @@ class Operator:
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
         self._metrics_port.move()
-        await self._process.take_step(self._settle_crds, "schema")
+        crds, update = self._crds, self._options.update_crds
+        await self._process.take_step(lambda: settle_crds(self._client, crds, update=update), "schema")
         await self._process.take_step(self._find_our_age, "schema")
         self._process.record_started()
 
@@ -226,18 +226,14 @@ class Operator:
             queues=build_queues(self._metrics, SystemRandom()),
             namespace=self._options.namespace,
         )
-        concurrency = Concurrency(
-            objects=OBJECT_CONCURRENCY,
-            passes=self._options.pass_concurrency * 2,
-            installs=self._helm_concurrency(),
-        )
         try:
-            await self._manager.run(self._relister.refresh, concurrency)
+            await self._manager.run(
+                self._relister.refresh,
+                passes=self._options.pass_concurrency * 2,
+                installs=self._helm_concurrency(),
+            )
         finally:
             self._manager = None
-
-    async def _settle_crds(self) -> None:
-        await settle_crds(self._client, self._crds, update=self._options.update_crds)
 
     async def _find_our_age(self) -> None:
         """Find out since when reservations exist here: what is older was made for the predecessor."""
@@ -303,19 +299,15 @@ class Operator:
         return {**(self._kopf.silences() if self._kopf is not None else {}), names.SETTINGS_CONFIG_MAP: since}
 
     def _snapshot(self) -> FleetSnapshot:
+        since_read = self._process.reads.since_read
         return build_snapshot(
             self._cache,
             self._manager,
             leading=self._elector.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
-            last_answer=self._last_read_time(),
+            last_answer=None if since_read is None else time.time() - since_read,
         )
-
-    def _last_read_time(self) -> float | None:
-        """Return the Unix time when the API server read an object last."""
-        since = self._process.reads.since_read
-        return None if since is None else time.time() - since
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
         self._metrics.observe_api_request(target, record.verb, record.status, record.duration_seconds)

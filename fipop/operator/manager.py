@@ -47,7 +47,7 @@ from fipop.operator.guests.reported import ClaimScope, GuestReader, ReportedAddr
 from fipop.operator.guests.scan import GuestScan
 from fipop.operator.guests.tasks import WritePermits, find_fleet
 from fipop.operator.queues import (
-    Concurrency,
+    OBJECT_CONCURRENCY,
     Controller,
     Event,
     Key,
@@ -68,7 +68,7 @@ from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestDirectory, GuestState
+from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -105,14 +105,12 @@ class Manager:
         self._tracer = IpamTracer(cache, wanted=lambda: configuration.settings.trace_ipam_data)
 
         # What is known of guests and addresses
-        def forget_metrics(state: GuestState) -> None:
-            if state.guest is not None:
-                metrics.forget_guest(state.guest.cluster_name)
-
-        self.guests = guests = GuestDirectory(cache=cache, client=client, on_drop=forget_metrics)
+        self.guests = guests = GuestDirectory(
+            cache=cache, client=client, on_drop=lambda guest: metrics.forget_guest(guest.cluster_name)
+        )
         self.waiting = WaitingFloatingIPs(cache=cache)
         self.reporter = EventReporter(
-            cache=cache, guests=guests, events=events, configuration=configuration, metrics=metrics
+            guests=guests, events=events, configuration=configuration, metrics=metrics
         )
         scope = ClaimScope(guests)
         self.gate = AllocationGate(scope.could_serve)
@@ -142,7 +140,7 @@ class Manager:
             settings=lambda: configuration.settings,
             guests=partial(find_candidates, guests),
             recorded=partial(find_records, guests),
-            confirmed=self.reporter.confirmed_removals,
+            confirmed=partial(self.reporter.confirmed, names.ANNOTATION_CONFIRM_REMOVE),
             tell=self.reporter.report_mass_removal,
             state=guests.state,
         )
@@ -160,7 +158,7 @@ class Manager:
         self.mass_release = ReleaseGuard(
             cache=cache,
             guests=guests,
-            confirmed=self.reporter.confirmed_releases,
+            confirmed=partial(self.reporter.confirmed, names.ANNOTATION_CONFIRM_RELEASE),
             tell=self.reporter.report_mass_release,
             monotonic=cache.monotonic,
         )
@@ -222,8 +220,11 @@ class Manager:
         # What goes on beside them
         self.scan = GuestScan(gate=self.gate, guests=guests, reported=self.reported, opened=self._gate_opened)
 
-    async def run(self, refresh: Callable[[], Awaitable[None]], concurrency: Concurrency) -> None:
-        """List everything (`refresh`), let what exists claim its own, the oldest first, then run everything."""
+    async def run(self, refresh: Callable[[], Awaitable[None]], *, passes: int, installs: int) -> None:
+        """List everything (`refresh`), let what exists claim its own, the oldest first, then run everything.
+
+        Up to `passes` passes go on at once, and up to `installs` that may run helm.
+        """
         tasks: list[asyncio.Task[None]] = []
         try:
             await refresh()
@@ -233,10 +234,10 @@ class Manager:
             self.enqueue_unsettled()
             queues = self.queues
             parts = (
-                queues.objects.run(self.reconcile, concurrency=concurrency.objects),
-                queues.checks.run(self.reconcile, concurrency=concurrency.checks),
-                queues.passes.run(self.passes.visit, concurrency=concurrency.passes),
-                queues.installs.run(self.passes.install, concurrency=concurrency.installs),
+                queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
+                queues.checks.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
+                queues.passes.run(self.passes.visit, concurrency=passes),
+                queues.installs.run(self.passes.install, concurrency=installs),
                 self.scan.run(),
                 self._begin_settled(),
                 self.list_for_removal(refresh),
@@ -332,8 +333,15 @@ class Manager:
 
     def changed(self, resource: Resource, change: Change[Any]) -> None:
         """Forget what is gone, and enqueue what the controllers have to reconcile."""
-        self._forget_gone(resource, change)
         old, new = change.old, change.new
+        if resource == FLOATING_IPS and new is None:
+            self.waiting.forget(change.latest.meta.key)
+        if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and old is not None:
+            guest_id = old.name if resource == MANAGEMENT_CLUSTERS else old.cluster_name
+            # Its own reconciliation is too late: the guest may be back by then, and would count as scanned.
+            if not self.guests.exists(guest_id):
+                self.guests.drop(guest_id)
+            self.scan.note_guest(guest_id)
         if resource == FLOATING_IP_RANGES and new is not None and is_respecified(change):
             self.scan.note_range(new.name)
         if resource == FLOATING_IP_RESERVATIONS and old is not None:
@@ -346,16 +354,6 @@ class Manager:
         event = Event(resource, change, self.discovery.find_changed(resource, change))
         for controller in self.controllers:
             self.queues.add(*controller.watches(event))
-
-    def _forget_gone(self, resource: Resource, change: Change[Any]) -> None:
-        if resource == FLOATING_IPS and change.new is None:
-            self.waiting.forget(change.latest.meta.key)
-        if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and change.old is not None:
-            guest_id = change.old.name if resource == MANAGEMENT_CLUSTERS else change.old.cluster_name
-            # Its own reconciliation is too late: the guest may be back by then, and would count as scanned.
-            if not self.guests.exists(guest_id):
-                self.guests.drop(guest_id)
-            self.scan.note_guest(guest_id)
 
     def lost_unseen(self) -> None:
         """Distrust the ledger: an object is gone that no event said was deleted."""

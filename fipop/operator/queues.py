@@ -15,6 +15,8 @@ from fipop.metrics.exposition import Metrics
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Outcome, Priority, Run, WorkQueue
 
+OBJECT_CONCURRENCY = 32
+"""How many reconciliations of objects go on at once, and as many checks."""
 FEW_WAITING = 8
 STAND_BACK_SECONDS = 0.1
 LONGEST_STAND_BACK_SECONDS = 10.0
@@ -110,16 +112,6 @@ class WorkQueues:
         until = clock() + LONGEST_STAND_BACK_SECONDS
         while self.objects.waiting(Priority.NORMAL) > FEW_WAITING and clock() < until:  # noqa: ASYNC110 - numbers have no event
             await asyncio.sleep(STAND_BACK_SECONDS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concurrency:
-    """How many rounds, checks, passes and passes that may run helm go on at once."""
-
-    objects: int = 32
-    checks: int = 32
-    passes: int = 128
-    installs: int = 2
 
 
 def build_queues(metrics: Metrics, random: Random) -> WorkQueues:

@@ -16,7 +16,6 @@ from fipop.operator.addresses.status import REMOVAL_PENDING, own_releases
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.discovery import reference_to_cluster
 from fipop.operator.guests.reported import MAX_CLAIMS
-from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
@@ -28,7 +27,6 @@ _AGAIN = " The annotation of an earlier loss is still set: remove it first."
 class EventReporter:
     """Reports by events of objects and of kube-fip-config, by log lines and by counts."""
 
-    cache: ClusterCache
     guests: GuestDirectory
     events: EventRecorder
     configuration: Configuration
@@ -37,9 +35,9 @@ class EventReporter:
     def report_allocated(self, floating_ip: FloatingIP, reservation: Reservation) -> None:
         """Count an allocation, and report one from a range of another network than the guest's."""
         self.metrics.count_allocation("allocated")
-        is_bound = bind_guest(self.cache, floating_ip).blocker is None
+        is_bound = bind_guest(self.guests.cache, floating_ip).blocker is None
         guest = self.guests.known(floating_ip.namespace) if is_bound else None
-        message = describe_mismatch(self.cache, guest, reservation.range)
+        message = describe_mismatch(self.guests.cache, guest, reservation.range)
         if message is None:
             return
         self.events.record(_reference(floating_ip), EventType.WARNING, "NetworkMismatch", message)
@@ -78,32 +76,20 @@ class EventReporter:
 
     def report_mass_release(self, count: int) -> None:
         """Report that a mass release is withheld, and how to confirm it."""
-        message = (
-            f"Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are not. "
-            f'Check that, then set annotation {names.ANNOTATION_CONFIRM_RELEASE}: "{count}" here.'
-        )
-        self._withhold("MassReleaseWithheld", message, is_set=self.confirmed_releases() == count)
+        message = f"Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are not."
+        self._withhold("MassReleaseWithheld", message, names.ANNOTATION_CONFIRM_RELEASE, count)
 
     def report_mass_removal(self, count: int) -> None:
         """Report that the removal from many guests is withheld, and how to confirm it."""
-        message = (
-            f"Removal of releases from {count} guest clusters is withheld: they were opted out at the same time. "
-            f'Check that, then set annotation {names.ANNOTATION_CONFIRM_REMOVE}: "{count}" here.'
-        )
-        self._withhold("MassRemovalWithheld", message, is_set=self.confirmed_removals() == count)
+        message = f"Removal of releases from {count} guest clusters is withheld: they were opted out at the same time."
+        self._withhold("MassRemovalWithheld", message, names.ANNOTATION_CONFIRM_REMOVE, count)
 
-    def _withhold(self, reason: str, message: str, *, is_set: bool) -> None:
-        self.configuration.complain(reason, message + (_AGAIN if is_set else ""))
+    def _withhold(self, reason: str, message: str, annotation: str, count: int) -> None:
+        message += f' Check that, then set annotation {annotation}: "{count}" here.'
+        self.configuration.complain(reason, message + (_AGAIN if self.confirmed(annotation) == count else ""))
 
-    def confirmed_releases(self) -> int:
-        """Return the number of releases that an admin confirmed; 0 if there is none."""
-        return self._number(names.ANNOTATION_CONFIRM_RELEASE)
-
-    def confirmed_removals(self) -> int:
-        """Return the number of guests from which an admin confirmed the removal; 0 if there is none."""
-        return self._number(names.ANNOTATION_CONFIRM_REMOVE)
-
-    def _number(self, annotation: str) -> int:
+    def confirmed(self, annotation: str) -> int:
+        """Return the number that an admin confirmed by an annotation; 0 if there is none."""
         text = self.configuration.annotations.get(annotation, "")
         return int(text) if text.isascii() and text.isdigit() else 0
 

@@ -99,13 +99,13 @@ class GuestDirectory:
     """The records of guest clusters by id, which is also the namespace of their floating IPs.
 
     `is_harvester` asks an imported cluster of a kind that Rancher does not know: True also where that cannot be told.
-    `on_drop` is called with the record of each guest cluster that is dropped.
+    `on_drop` is called with each guest cluster that is dropped, as it was known.
     """
 
     cache: ClusterCache
     client: KubeClient
     is_harvester: Callable[[Guest], Awaitable[bool]] = _cannot_tell
-    on_drop: Callable[[GuestState], None] = lambda _state: None
+    on_drop: Callable[[Guest], None] = lambda _guest: None
     _reader: LinkReader = field(init=False)
     _states: dict[str, GuestState] = field(default_factory=dict)
     under_way: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -135,7 +135,8 @@ class GuestDirectory:
         state = self._states.pop(guest_id, None)
         if state is not None:
             state.is_dropped = True
-            self.on_drop(state)
+            if state.guest is not None:
+                self.on_drop(state.guest)
 
     async def discover(self, guest_id: str) -> Discovery | None:
         """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).

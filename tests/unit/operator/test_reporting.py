@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from fipop.api import names
 from fipop.operator.reporting import EventReporter
 from fipop.rancher.matching import Guest
 from fipop.state.guests import GuestDirectory
@@ -38,10 +39,11 @@ def build(
         "Guest",
         SimpleNamespace(networks=networks, cluster_name="demo", cluster_namespace="fleet", cluster_uid="u"),
     )
-    guests = cast("GuestDirectory", SimpleNamespace(known=lambda _guest_id: guest if known else None))
+    guests = cast(
+        "GuestDirectory", SimpleNamespace(cache=cache, known=lambda _guest_id: guest if known else None)
+    )
     events, metrics, configuration = Events(), Metrics(), FakeConfiguration()
     reporter = EventReporter(
-        cache=cache,
         guests=guests,
         events=events,
         configuration=configuration,
@@ -70,9 +72,9 @@ def test_a_guest_that_claims_more_addresses_than_count_is_told() -> None:
 
 def test_a_withheld_release_is_confirmed_by_the_number_that_is_told() -> None:
     reporter, _, _, configuration = build()
-    assert reporter.confirmed_releases() == 0
+    assert reporter.confirmed(names.ANNOTATION_CONFIRM_RELEASE) == 0
     reporter.report_mass_release(30)
     assert configuration.complaints == ["MassReleaseWithheld"]
     for text, number in (("30", 30), ("", 0), ("-1", 0), ("٣", 0), ("30 ", 0)):
         configuration.annotations["kubefip.k8s.binbash.org/confirm-release"] = text
-        assert reporter.confirmed_releases() == number
+        assert reporter.confirmed(names.ANNOTATION_CONFIRM_RELEASE) == number

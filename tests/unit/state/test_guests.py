@@ -13,7 +13,7 @@ from fipop.kube.resources import (
 from fipop.rancher.discovery import Discovery, NotAGuest, Waiting
 from fipop.rancher.matching import Guest
 from fipop.state.cache import ClusterCache
-from fipop.state.guests import GuestDirectory, GuestState
+from fipop.state.guests import GuestDirectory
 from tests.harness.objects import Json, cache_of
 
 GUEST = "c-m-1"
@@ -154,15 +154,15 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
 
 async def test_a_guest_cluster_that_is_none_any_more_is_dropped_and_counts_as_new_when_it_is_back() -> None:
     directory = _directory({"rkeConfig": {}})
-    dropped = list[GuestState]()
+    dropped = list[Guest]()
     directory.on_drop = dropped.append
-    assert isinstance(await directory.discover(GUEST), Guest)
+    found = await directory.discover(GUEST)
     state = directory.state(GUEST)
     state.failed_lookups = 7
     status = {"provider": "harvester"}
     _observe(directory.cache, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
     assert isinstance(await directory.discover(GUEST), NotAGuest)
-    assert (directory.known(GUEST), dropped) == (None, [state])
+    assert (directory.known(GUEST), dropped) == (None, [found])
     state.failed_lookups = 8
     _connect(directory.cache, connected=True)
     assert isinstance(await directory.discover(GUEST), Guest)
