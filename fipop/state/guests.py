@@ -235,6 +235,4 @@ class GuestDirectory:
 
     def exists(self, guest_id: str) -> bool:
         """Whether a cluster object of a guest is left: then it may still run, with its addresses."""
-        return (
-            bool(self.cache.guest_clusters(guest_id)) or self.cache.management.get("", guest_id) is not None
-        )
+        return bool(self.cache.guest_clusters(guest_id)) or self._management(guest_id) is not None

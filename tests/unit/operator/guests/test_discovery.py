@@ -87,9 +87,7 @@ async def test_who_is_not_to_have_one_gets_none(changes: dict[str, bool]) -> Non
 
 async def test_who_has_one_by_any_name_gets_no_other() -> None:
     world = World(GUEST)
-    world.cache = world.reconciler._cache = cache_of(
-        ranges=[ANYWHERE], floating_ips=[build_floating_ip("own")]
-    )
+    world.cache = world.guests.cache = cache_of(ranges=[ANYWHERE], floating_ips=[build_floating_ip("own")])
     await world.round()
     assert world.made == []
 
