@@ -137,7 +137,7 @@ class Manager:
 
         # Releases in guests
         self.departures = Departures(
-            settings=lambda: configuration.settings,
+            configuration=configuration,
             guests=partial(find_candidates, guests),
             recorded=partial(find_records, guests),
             confirmed=partial(self.reporter.confirmed, names.ANNOTATION_CONFIRM_REMOVE),
@@ -193,7 +193,7 @@ class Manager:
             guests=guests,
             sessions=sessions,
             metrics=metrics,
-            settings=lambda: configuration.settings,
+            configuration=configuration,
             permits=WritePermits(
                 gate=self.gate,
                 reported=self.reported,
@@ -204,10 +204,7 @@ class Manager:
             departures=self.departures,
         )
         self.discovery = GuestReconciler(
-            guests=guests,
-            events=events,
-            creates=lambda: configuration.settings.may_create_floating_ips,
-            learned=self._guest_learned,
+            guests=guests, events=events, configuration=configuration, learned=self._guest_learned
         )
         self.controllers: tuple[Controller, ...] = (
             self.ranges,

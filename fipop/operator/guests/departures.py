@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, Removal
+from fipop.operator.configuration import Configuration
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ProvisioningCluster
-from fipop.settings.options import Settings
 from fipop.state.guests import GuestDirectory, GuestState, ReleaseRemoval
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Departures:
     on. A watch that lags could still show a cluster as opted in that was opted out before.
     """
 
-    settings: Callable[[], Settings]
+    configuration: Configuration
     guests: Callable[[], Iterable[Guest]]
     recorded: Callable[[str], frozenset[Removal]]
     confirmed: Callable[[], int]
@@ -48,7 +48,7 @@ class Departures:
 
     def is_leaving(self, guest: Guest) -> bool:
         """Whether a guest is to lose what fipop installed there, as far as is known."""
-        settings = self.settings()
+        settings = self.configuration.settings
         if settings.unknown_options:
             return False
         stays = (
@@ -62,7 +62,7 @@ class Departures:
 
     def next_record(self, floating_ip: FloatingIP, cluster: ProvisioningCluster) -> Removal | None:
         """Return what the status of a floating IP is to record of the removal of its guest's releases."""
-        settings, guest = self.settings(), floating_ip.status.guest
+        settings, guest = self.configuration.settings, floating_ip.status.guest
         before = guest.removal if guest is not None else None
         if settings.unknown_options:
             return before
@@ -84,7 +84,7 @@ class Departures:
 
     def may_remove(self, guest_id: str) -> bool:
         """Whether a guest's releases may be uninstalled now: so many at once as a wave of a rollout has at most."""
-        settings, guests = self.settings(), tuple(self.guests())
+        settings, guests = self.configuration.settings, tuple(self.guests())
         leaving = {each.id: self.state(each.id).removal for each in guests if self.is_leaving(each)}
         is_one = guest_id in leaving and Removal.PENDING in self.recorded(guest_id)
         if not (is_one and leaving[guest_id].has_ours and all(each.was_asked for each in leaving.values())):

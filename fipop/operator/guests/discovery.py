@@ -21,6 +21,7 @@ from fipop.kube.resources import (
 )
 from fipop.operator.addresses.range_selection import choose_for_guest
 from fipop.operator.addresses.ranges import is_respecified
+from fipop.operator.configuration import Configuration
 from fipop.operator.queues import Event, Key, Kind, Request
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest, RangeChoice
@@ -39,8 +40,7 @@ class GuestReconciler:
 
     guests: GuestDirectory
     events: EventRecorder
-    creates: Callable[[], bool]
-    """Returns whether guest clusters without a floating IP get one."""
+    configuration: Configuration
     learned: Callable[[Guest], None]
     """Is called with every guest cluster that is new or changed."""
 
@@ -102,15 +102,24 @@ class GuestReconciler:
 
     async def _serve(self, state: GuestState, guest: Guest) -> None:
         state.is_unserved = False
-        if not needs_floating_ip(self.guests.cache, guest) or not self.creates():
+        creates = self.configuration.settings.may_create_floating_ips
+        if not (creates and needs_floating_ip(self.guests.cache, guest)):
             return
         choice = choose_for_guest(self.guests.cache, guest)
-        if not choice.matches:
-            state.is_unserved = True
-            if guest.on_harvester:
-                self._tell_unserved(guest)
+        if choice.matches:
+            await self._create(guest, choice)
             return
-        await self._create(guest, choice)
+        state.is_unserved = True
+        if guest.on_harvester:
+            harvester = guest.harvester_cluster_name or "(not in Rancher)"
+            networks = ", ".join(guest.networks) or "(none)"
+            self.events.record(
+                reference_to_cluster(guest),
+                EventType.WARNING,
+                "NoMatchingRange",
+                f'Guest cluster "{guest.cluster_name}" gets no FloatingIP: no FloatingIPRange serves Harvester cluster '
+                f"{harvester}, networks {networks}. Create one.",
+            )
 
     async def _create(self, guest: Guest, choice: RangeChoice) -> None:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
@@ -127,17 +136,6 @@ class GuestReconciler:
                 "cluster": guest.cluster_name,
                 "range": next(iter(choice.candidates), ""),
             },
-        )
-
-    def _tell_unserved(self, guest: Guest) -> None:
-        harvester = guest.harvester_cluster_name or "(not in Rancher)"
-        networks = ", ".join(guest.networks) or "(none)"
-        self.events.record(
-            reference_to_cluster(guest),
-            EventType.WARNING,
-            "NoMatchingRange",
-            f'Guest cluster "{guest.cluster_name}" gets no FloatingIP: no FloatingIPRange serves Harvester cluster '
-            f"{harvester}, networks {networks}. Create one.",
         )
 
 

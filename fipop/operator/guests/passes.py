@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import SystemRandom
@@ -16,6 +16,7 @@ from fipop.kube.resources import FLOATING_IPS
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import GuestEvent
 from fipop.operator.addresses.waiting import request_floating_ips_of
+from fipop.operator.configuration import Configuration
 from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.tasks import (
@@ -30,7 +31,6 @@ from fipop.operator.rollout.controller import RolloutController
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import RetryAfter
-from fipop.settings.options import Settings
 from fipop.state.guests import GuestDirectory, GuestState, PassSchedule, ReleaseRemoval
 from fipop.state.observations import GuestObservation, observe, provisioning, unreachable
 
@@ -70,7 +70,7 @@ class PassController:
     guests: GuestDirectory
     sessions: GuestSessions
     metrics: Metrics
-    settings: Callable[[], Settings]
+    configuration: Configuration
     permits: WritePermits
     queues: WorkQueues
     rollout: RolloutController
@@ -130,7 +130,7 @@ class PassController:
             if self._is_new(guest):
                 # Its kubeconfig and its token come with it, one after the other.
                 return RetryAfter(FIRST_PASS_SECONDS)
-        install = self.settings().kubevip_guest_install
+        install = self.configuration.settings.kubevip_guest_install
         visit = _Visit(
             state=state,
             schedule=state.schedule,
@@ -196,7 +196,7 @@ class PassController:
 
     def _build_task(self, visit: _Visit, kubeconfig: bytes) -> GuestTask:
         state, guest, addresses = visit.state, visit.guest, visit.addresses
-        settings = self.settings()
+        settings = self.configuration.settings
         gate = self.rollout.gate(guest) if visit.installs else ReleaseGate()
 
         async def may_write() -> bool:
@@ -261,7 +261,7 @@ class PassController:
 
     def _next(self, retry_seconds: float | None) -> float:
         """Return the time to the next pass: spread, so that a fleet that started together does not stay together."""
-        interval = float(self.settings().operate_guest_cluster_interval_seconds)
+        interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
         if retry_seconds is not None:
             interval = min(interval, retry_seconds)
         return interval * self._random.uniform(0.9, 1.0)

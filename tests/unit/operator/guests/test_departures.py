@@ -26,7 +26,7 @@ class Fleet:
         self.records: dict[str, Removal] = {}
         self.states: defaultdict[str, GuestState] = defaultdict(GuestState)
         self.departures = Departures(
-            settings=lambda: self.settings,
+            configuration=self,  # type: ignore[arg-type] # it has settings
             guests=lambda: self.guests,
             recorded=lambda guest_id: frozenset({self.records.get(guest_id, Removal.PENDING)}),
             is_listed=True,

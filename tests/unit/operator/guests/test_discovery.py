@@ -10,6 +10,7 @@ from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.rancher.discovery import Discovery, Missing, Waiting
 from fipop.runtime.workqueue import RetryAfter
+from fipop.settings.options import DEFAULTS
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.every_guest import EveryGuest
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, cache_of
@@ -40,14 +41,14 @@ class World:
         self.cache = cache_of(ranges=[ANYWHERE] if ranges is None else ranges)
         self.made: list[Json] = []
         self.error: Exception | None = None
-        self.creates = True
+        self.settings = DEFAULTS
         self.learned: list[str] = []
         self.recorded = RecordedEvents()
         self.guests = FoundGuests(self)
         self.reconciler = GuestReconciler(
             guests=self.guests,
             events=self.recorded,
-            creates=lambda: self.creates,
+            configuration=self,  # type: ignore[arg-type] # it has settings
             learned=lambda guest: self.learned.append(guest.id),
         )
 
