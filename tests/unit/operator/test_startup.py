@@ -1,4 +1,4 @@
-"""Whoever has an address claims it before anything new is given out."""
+"""What a new leader does first: addresses are claimed by those that have them, and what lacks something is enqueued."""
 
 from typing import Any
 
@@ -7,12 +7,16 @@ import pytest
 from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
 from fipop.operator.guests.reported import ClaimScope
+from fipop.operator.queues import Key, Kind
 from fipop.operator.startup import adopt_all
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import build_floating_ip, build_reservation, cache_of
+from tests.harness.small_operator import SmallOperator
+
+A, B = "c-m-a", "c-m-b"
 
 
 def leader_of(cache: ClusterCache) -> tuple[GuestDirectory, AllocationGate]:
@@ -100,3 +104,35 @@ async def test_where_reservation_spec_and_status_agree_there_is_nothing_to_adopt
 )
 async def test_who_does_not_agree_in_all_is_adopted(unsettled: dict[str, Any]) -> None:
     assert await adopted(**unsettled) == ["web"]
+
+
+async def test_who_has_all_he_asks_for_waits_until_the_gate_is_open() -> None:
+    former = SmallOperator()
+    former.add_range()
+    await former.start()
+    former.ask(A)
+    await former.settle()
+
+    operator = SmallOperator(former)
+    operator.ask(B)
+    operator.take_lead()
+    queue = operator.manager.queues.objects.keys  # type: ignore[attr-defined] # a queue of the test's
+    queue.clear()
+    operator.manager.enqueue_unsettled()
+    asked = {key for key in queue if key.kind is Kind.FLOATING_IP}
+    assert asked == {Key(Kind.FLOATING_IP, B, "web")}
+    assert {key.name for key in queue if key.kind is Kind.RANGE} == {"pool"}
+
+    queue.clear()
+    operator.manager.enqueue_settled()
+    assert Key(Kind.FLOATING_IP, A, "web") in queue
+    queue.clear()
+    operator.manager.enqueue_settled()
+    assert not queue, "the gate opens often, and those are looked at once"
+
+
+def test_the_gate_opens_as_well_where_nothing_was_left_for_it() -> None:
+    operator = SmallOperator()
+    operator.take_lead()
+    operator.manager.enqueue_settled()
+    assert not operator.manager.queues.objects.keys  # type: ignore[attr-defined] # a queue of the test's
