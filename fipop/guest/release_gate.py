@@ -65,6 +65,7 @@ class ReleaseGate:
     it. `is_open`: helm may run at all. `in_turn`: the provider follows once kube-vip is ready. `watch_pods`: restarts
     are counted. `reason`: that of the condition where a release that differs is left so. `known`: what releases are
     compared with. `problems`: charts that the options ask for and that cannot be had, where the aim is another.
+    `unreadable`: why the state of rollouts cannot be read, "" if it can.
     """
 
     aim: Aim | None = None
@@ -77,6 +78,7 @@ class ReleaseGate:
     going_back: Return | None = None
     known: tuple[Aim, ...] = ()
     reason: str = ""
+    unreadable: str = ""
     problems: Mapping[Role, ChartError] = field(default_factory=dict)
     recheck_seconds: float | None = field(default=None, compare=False)
 

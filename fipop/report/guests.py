@@ -135,7 +135,7 @@ def judge_program(observed: ObservedState, wanted: WantedRelease) -> Finding:
     if unknown is not None:
         running = of_release(observed.workloads, unknown.latest.key)
         report = replace(report, readiness=judge_readiness(running))
-    return judge_release(report, ())
+    return judge_release(report)
 
 
 def _service(found: Json) -> GuestService:

@@ -74,11 +74,12 @@ def observe(
     installs: bool,
     contested: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     unknown_options: Iterable[str] = (),
+    unreadable: str = "",
 ) -> GuestObservation:
     """Translate the report of a pass for the floating IPs that it was made for, and the addresses that they had.
 
     `contested` tells by address which other guests say that they carry it; `unknown_options` for want of which options
-    nothing is done about releases.
+    nothing is done about releases; `unreadable` why the state of rollouts cannot be read.
     """
     if not report.reachable:
         message = str(report.error or f"guest cluster {report.guest_id} did not answer")
@@ -94,7 +95,9 @@ def observe(
         return GuestObservation(
             reachable=True, configured=configured, served=served, kube_vip=unseen, cloud_provider=unseen
         )
-    judged = {release.role: judge_release(release, unknown_options) for release in report.releases}
+    judged = {
+        release.role: judge_release(release, unknown_options, unreadable) for release in report.releases
+    }
     return GuestObservation(
         reachable=True,
         configured=configured,
@@ -149,7 +152,9 @@ def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Findin
     return Finding(verdict=Verdict.TRUE, reason="Configured", message=claims)
 
 
-def judge_release(release: ReleaseReport, unknown_options: Iterable[str]) -> Finding:
+def judge_release(
+    release: ReleaseReport, unknown_options: Iterable[str] = (), unreadable: str = ""
+) -> Finding:
     """Judge one release of a guest, for a condition of its floating IPs and for `fipop check`."""
     place = f"{release.namespace}/{release.name}"
     name = f"Release {place}"
@@ -182,6 +187,11 @@ def judge_release(release: ReleaseReport, unknown_options: Iterable[str]) -> Fin
         reason = "ReleaseNameChanged"
     elif readiness.ready and release.drift:
         reason = release.left_because or "Drift"
+    if unreadable:
+        reason = "RolloutUnreadable"
+        notes.insert(
+            0, f"The state of rollouts is not known, so fipop installs and upgrades nothing: {unreadable}."
+        )
     if unknown_options:
         reason = "OptionUnknown"
         notes.insert(0, _describe_unknown(unknown_options))

@@ -17,7 +17,14 @@ import yaml
 from fipop import errors
 from fipop.api.conditions import Verdict
 from fipop.cli.main import main
-from fipop.errors import ChartError, ForeignReleaseError, HelmError, HelmFailure, ReleaseTakenError
+from fipop.errors import (
+    ApiForbiddenError,
+    ChartError,
+    ForeignReleaseError,
+    HelmError,
+    HelmFailure,
+    ReleaseTakenError,
+)
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
@@ -124,6 +131,10 @@ def make_releases() -> Iterator[tuple[str, str]]:
             found = observe(whole, {fip: ("10.0.0.1",)}, installs=True, unknown_options=options)
             assert found.kube_vip is not None
             yield found.kube_vip.reason, found.kube_vip.message
+    forbidden = str(ApiForbiddenError(verb="get", kind="ConfigMap", name="fipop-rollout", status=403))
+    found = observe(visit(config_map, reports[-1]), {fip: ()}, installs=True, unreadable=forbidden)
+    assert found.kube_vip is not None
+    yield found.kube_vip.reason, found.kube_vip.message
     for outcome in (ConfigMapOutcome.WITHHELD, ConfigMapOutcome.NOT_TRIED):
         configured = observe(
             visit(ConfigMapReport(outcome=outcome)), {fip: ("10.0.0.1",)}, installs=False

@@ -227,6 +227,7 @@ class PassController:
             installs=task.opted_in,
             contested=self.permits.contested(task.guest_id),
             unknown_options=task.settings.unknown_options,
+            unreadable=task.gate.unreadable,
         )
 
     def _note_rollout(self, visit: _Visit, report: PassReport | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.api import names
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, FipopError
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiError, FipopError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
@@ -52,6 +52,7 @@ class RolloutController:
     state: RolloutState | None = None
     targets: Targets = field(init=False)
     _loaded: bool = False
+    _load_error: str = ""
     _written_at: float = 0.0
     _advanced_at: float | None = None
     _began_at: float = 0.0
@@ -77,7 +78,7 @@ class RolloutController:
         settings = self.configuration.settings
         is_loading = settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded
         if is_loading or settings.unknown_options:
-            return ReleaseGate(is_open=False)
+            return ReleaseGate(is_open=False, unreadable=self._load_error if is_loading else "")
         state = self.state
         keeper = GateKeeper(
             settings=settings,
@@ -161,8 +162,13 @@ class RolloutController:
             self.queues.add(request_routine_visit(guest_id))
 
     async def _load(self) -> None:
-        await self.targets.load()
-        self.state = await self.store.load()
+        try:
+            await self.targets.load()
+            self.state = await self.store.load()
+        except ApiError as error:
+            self._load_error = str(error)
+            raise
+        self._load_error = ""
         self._began_at = self.now()
         self._loaded = True
 

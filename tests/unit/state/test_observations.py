@@ -136,6 +136,19 @@ def test_how_a_release_stands(fields: dict[str, Any], told: tuple[str, str]) -> 
 
 
 @pytest.mark.parametrize("ready", [True, False])
+def test_a_condition_says_that_the_state_of_rollouts_cannot_be_read(ready: bool) -> None:
+    found = observe(
+        report(WRITTEN, release(readiness=Readiness(ready=ready, message=""))),
+        SERVED,
+        installs=True,
+        unreadable="get ConfigMap fipop-rollout: HTTP 403",
+    ).kube_vip
+    assert found is not None
+    assert (found.verdict is Verdict.TRUE, found.reason) == (ready, "RolloutUnreadable")
+    assert "ConfigMap fipop-rollout" in found.message
+
+
+@pytest.mark.parametrize("ready", [True, False])
 def test_a_condition_names_the_options_for_want_of_which_nothing_is_done(ready: bool) -> None:
     found = observe(
         report(WRITTEN, release(readiness=Readiness(ready=ready, message=""))),

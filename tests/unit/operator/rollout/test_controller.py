@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiError
+from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiError, ApiForbiddenError
 from fipop.operator.rollout.progress import RolloutState
 from tests.harness.background import running, until
 from tests.harness.rollout_world import World
@@ -21,6 +21,25 @@ async def test_guests_are_counted_by_how_far_they_are() -> None:
     await world.run_until("Completed")
     assert world.leader.count_guests()["done"] == 12
     assert world.lead().count_guests()["done"] == 0, "who has read nothing counts nothing"
+
+
+async def test_a_state_that_cannot_be_read_is_named_until_it_can() -> None:
+    """As after an update of the image without its Role (F-H15)."""
+    world = World(1)
+    (guest,) = world.fleet().values()
+    load = world.store.load
+
+    async def refuse() -> RolloutState | None:
+        raise ApiForbiddenError(verb="get", kind="ConfigMap", name="fipop-rollout", status=403)
+
+    world.store.load = refuse  # type: ignore[method-assign]
+    async with running(world.leader.run()):
+        await until(lambda: "fipop-rollout" in world.leader.gate(guest).unreadable, "the error to be known")
+        assert not world.leader.gate(guest).is_open
+    world.store.load = load  # type: ignore[method-assign]
+    async with running(world.leader.run()):
+        await until(lambda: world.leader.gate(guest).is_open, "the state to be read")
+    assert world.leader.gate(guest).unreadable == ""
 
 
 @pytest.mark.parametrize("kind", [ApiConflictError, ApiAlreadyExistsError])
