@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from fipop.guest.release_memory import ReleaseMemory
+from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.rancher.discovery import (
     Discovery,
@@ -63,6 +64,20 @@ class ReleaseRemoval:
 
 
 @dataclass(slots=True)
+class GuestReport:
+    """Which addresses a guest cluster reported that it uses."""
+
+    addresses: tuple[Address, ...] = ()
+    """What it reported last. That stays in force until it answers again."""
+    is_fresh: bool = False
+    """It answered since the last scan of all guest clusters began."""
+    contested: frozenset[str] = frozenset()
+    """The reservations of other owners whose addresses it reported."""
+    ignored: int = 0
+    """How many unowned addresses it reported beyond those that count."""
+
+
+@dataclass(slots=True)
 class GuestState:
     """All that this process remembers about one guest cluster.
 
@@ -91,6 +106,7 @@ class GuestState:
     removal: ReleaseRemoval = field(default_factory=ReleaseRemoval)
     health: GuestHealth | None = None
     """How its releases stand in a rollout; None before a pass of this process."""
+    report: GuestReport = field(default_factory=GuestReport)
     is_dropped: bool = False
 
 
@@ -130,11 +146,20 @@ class GuestDirectory:
         """Return the records of all guest clusters with their ids, by id."""
         return sorted(self._states.items())
 
+    def reports(self) -> Iterator[tuple[str, GuestReport]]:
+        """Yield what each guest cluster reported, with its id."""
+        return ((guest_id, state.report) for guest_id, state in self._states.items())
+
     def drop(self, guest_id: str) -> None:
-        """Forget a guest cluster. If it comes back under this id, it counts as new."""
+        """Forget a guest cluster. If it comes back under this id, it counts as new.
+
+        What it reported stays as long as Rancher has anything of it: it may still run, with its addresses.
+        """
         state = self._states.pop(guest_id, None)
         if state is not None:
             state.is_dropped = True
+            if self.exists(guest_id):
+                self._states[guest_id] = GuestState(report=state.report)
             if state.guest is not None:
                 self.on_drop(state.guest)
 

@@ -43,7 +43,7 @@ from fipop.rancher.matching import Guest, fits_guest
 from fipop.runtime.retry import retry_passing
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE
 from fipop.state.claims import Claim
-from fipop.state.guests import GuestDirectory
+from fipop.state.guests import GuestDirectory, GuestReport
 
 logger = logging.getLogger(__name__)
 
@@ -61,20 +61,6 @@ _Answers = dict[str, tuple[frozenset[str], InUseAddresses | GuestError]]
 
 With each answer, the addresses that a visit could be about to write when the guest cluster was asked.
 """
-
-
-@dataclass(slots=True)
-class GuestReport:
-    """What is remembered of the reports of one guest cluster."""
-
-    addresses: tuple[Address, ...] = ()
-    """What it reported last. That stays in force until it answers again."""
-    is_fresh: bool = False
-    """It answered since the last scan of all guest clusters began."""
-    contested: frozenset[str] = frozenset()
-    """The reservations of other owners whose addresses it reported."""
-    ignored: int = 0
-    """How many unowned addresses it reported beyond those that count."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -252,53 +238,48 @@ class ReportedAddresses:
     scope: ClaimScope
     over_limit: Callable[[str, int], None] = lambda _guest_id, _count: None
     backoff: Backoff = SCAN_BACKOFF
-    _reports: dict[str, GuestReport] = field(default_factory=dict)
 
     # What was reported
 
     def report_of(self, guest_id: str) -> GuestReport:
         """Return what is remembered of a guest cluster."""
-        return self._reports.get(guest_id) or GuestReport()
-
-    def note(self, guest_id: str, addresses: tuple[Address, ...]) -> None:
-        """Remember what a guest cluster answered; `take_in` makes it count."""
-        report = self._reports.setdefault(guest_id, GuestReport())
-        report.addresses, report.is_fresh = addresses, True
+        return self.guests.state(guest_id).report
 
     def distrust(self) -> None:
         """Count no guest cluster as asked: a scan of all begins."""
-        for each in self._reports.values():
+        for _, each in self.guests.reports():
             each.is_fresh = False
-
-    def forget(self, guest_id: str) -> None:
-        """Forget a guest cluster of which Rancher has nothing left: it is asked no more, and not written."""
-        self._reports.pop(guest_id, None)
 
     def count_ignored(self) -> int:
         """Return how many unowned addresses do not count, of all guest clusters."""
-        return sum(each.ignored for each in self._reports.values())
+        return sum(each.ignored for _, each in self.guests.reports())
 
     def reporters_for(self, ranges: Collection[FloatingIPRange]) -> list[str]:
         """Return the guest clusters that one of the ranges could serve, and that reported what is not theirs."""
         return [
-            each for each in self._reports if self._foreign(each) and any(self.scope.serving(each, ranges))
+            guest_id
+            for guest_id, report in self.guests.reports()
+            if self._foreign(guest_id, report) and any(self.scope.serving(guest_id, ranges))
         ]
 
     def is_suspect(self, guest_id: str) -> bool:
         """Return whether a guest cluster reported something that counts and would be assigned to others now."""
-        foreign = self._foreign(guest_id)
+        foreign = self._foreign(guest_id, self.report_of(guest_id))
         if not foreign or self.scope.unowned_left(guest_id) <= 0:
             return False
         ranges = self.scope.ranges_for(guest_id)
         return any(any(self.scope.claims(address, guest_id, ranges)) for address in foreign)
 
-    async def take_in(self, guest_id: str) -> None:
-        """Quarantine what a guest cluster reported and nobody owns, and note which reservations it contests."""
-        await self._quarantine_unowned(guest_id)
-        self.contest(guest_id)
+    async def take_in(self, guest_id: str, report: GuestReport) -> None:
+        """Quarantine what a guest cluster reported and nobody owns, and note which reservations it contests.
 
-    async def _quarantine_unowned(self, guest_id: str) -> None:
-        foreign = self._foreign(guest_id)
+        The guest cluster may have gone since it reported: it may still run.
+        """
+        await self._quarantine_unowned(guest_id, report)
+        self.contest(guest_id, report)
+
+    async def _quarantine_unowned(self, guest_id: str, report: GuestReport) -> None:
+        foreign = self._foreign(guest_id, report)
         ranges = self.scope.ranges_for(guest_id) if foreign else ()
         left, ignored = self.scope.unowned_left(guest_id), 0
         for address in foreign:
@@ -312,7 +293,6 @@ class ReportedAddresses:
                 await retry_passing(partial(self._quarantine, address, guest_id, ranges), self.backoff)
             except FipopError as error:
                 logger.info("Could not protect address", extra={"guest": guest_id, "error": str(error)})
-        report = self.report_of(guest_id)
         if ignored and ignored != report.ignored:
             self.over_limit(guest_id, ignored)
         report.ignored = ignored
@@ -328,17 +308,16 @@ class ReportedAddresses:
                     extra={"guest": guest_id, "address": found.address, "range": claim.range},
                 )
 
-    def _foreign(self, guest_id: str) -> list[Address]:
+    def _foreign(self, guest_id: str, report: GuestReport) -> list[Address]:
         """Return the addresses that a guest cluster reported and has no right to; mostly there are none."""
-        addresses = self.report_of(guest_id).addresses
-        rightful = self.scope.rightful(guest_id) if addresses else frozenset()
-        return [each for each in addresses if each not in rightful]
+        rightful = self.scope.rightful(guest_id) if report.addresses else frozenset()
+        return [each for each in report.addresses if each not in rightful]
 
     # What is contested
 
-    def contest(self, guest_id: str) -> None:
+    def contest(self, guest_id: str, report: GuestReport) -> None:
         """Note which reservations of others a guest cluster contests by what it reported."""
-        foreign = self._foreign(guest_id)
+        foreign = self._foreign(guest_id, report)
         ranges = self.scope.ranges_for(guest_id) if foreign else ()
         counting = (
             reservation
@@ -347,7 +326,6 @@ class ReportedAddresses:
             if self.scope.reaches(ranges, reservation)
         )
         found = {each.name: each for each in islice(counting, MAX_CLAIMS)}
-        report = self.report_of(guest_id)
         for name in found.keys() - report.contested:
             logger.warning(
                 "Guest cluster uses an address of another owner",
@@ -359,7 +337,11 @@ class ReportedAddresses:
         """Return the guest clusters that reported a reserved address without right, beside one."""
         name = reservation.name
         return tuple(
-            sorted(each for each, report in self._reports.items() if name in report.contested and each != but)
+            sorted(
+                guest_id
+                for guest_id, report in self.guests.reports()
+                if name in report.contested and guest_id != but
+            )
         )
 
     def is_contested(self, reservation: Reservation, floating_ip: tuple[str, str]) -> bool:
@@ -410,7 +392,7 @@ class ReportedAddresses:
         for guest_id in islice(counting, MAX_ASKED):
             with suppress(GuestError):
                 if await self._find_user(guest_id, address, answers, counts_visits=False):
-                    self._reports.setdefault(guest_id, GuestReport()).contested |= {reservation.name}
+                    self.report_of(guest_id).contested |= {reservation.name}
         found = {owner: own}
         for guest_id in self.reporters(reservation, but=owner):
             found[guest_id] = await self._ask_again(guest_id, reservation, answers)

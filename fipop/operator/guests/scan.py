@@ -14,7 +14,7 @@ from fipop.errors import FipopError
 from fipop.operator.guests.reported import ReportedAddresses
 from fipop.runtime.retry import retry_passing
 from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestDirectory
+from fipop.state.guests import GuestDirectory, GuestReport
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class GuestScan:
     _due: dict[str, float] = field(default_factory=dict)
     """When guest clusters are to be asked."""
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _heard: set[str] = field(default_factory=set)
-    """Those that answered, or cannot be asked: what they reported last is to be taken in."""
+    _heard: dict[str, GuestReport] = field(default_factory=dict)
+    """What those reported last that answered, or cannot be asked: it is to be taken in."""
     _open: frozenset[str] = frozenset()
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SCAN_CONCURRENCY))
@@ -107,12 +107,6 @@ class GuestScan:
                 self.gate.wait_for([guest_id], self._until)
         self._wake.set()
 
-    def forget(self, guest_id: str) -> None:
-        """Forget a guest cluster of which Rancher has nothing left; if it is back, it is asked like a new one."""
-        self.reported.forget(guest_id)
-        self.gate.awaited.pop(guest_id, None)
-        self._wake.set()
-
     async def run(self) -> None:
         """Ask whenever there is reason to, until cancelled."""
         try:
@@ -153,15 +147,15 @@ class GuestScan:
         for guest_id in self.reported.reporters_for([each for each in ranges if each is not None]):
             self._compare(guest_id)
         self._ask_due()
-        heard, self._heard = self._heard, set()
+        heard, self._heard = self._heard, {}
         late = {guest_id for guest_id, until in self.gate.awaited.items() if until <= self._now()}
         if late:
             logger.info("Stopped waiting for guest clusters", extra={"guests": sorted(late)[:10]})
-        for guest_id in sorted(heard | late):
-            await self._take_in(guest_id)
+        for guest_id in sorted(heard.keys() | late):
+            await self._take_in(guest_id, heard.get(guest_id) or self.reported.report_of(guest_id))
         if self._rescan_required:
             return
-        for guest_id in heard | late:
+        for guest_id in heard.keys() | late:
             if self._due.get(guest_id, math.inf) > self._now():  # else it is asked again, and waited for
                 self.gate.awaited.pop(guest_id, None)
         if not self._changed_ranges:
@@ -187,13 +181,13 @@ class GuestScan:
         and found to be used no more.
         """
         if not self.guests.exists(guest_id):
-            self.forget(guest_id)
+            self.gate.awaited.pop(guest_id, None)
         elif self.reported.is_suspect(guest_id):
             self.gate.wait_for([guest_id], self._now() + SCAN_SECONDS)
             if guest_id not in self._asking:
                 self._due[guest_id] = self._now()
         else:
-            self.reported.contest(guest_id)
+            self.reported.contest(guest_id, self.reported.report_of(guest_id))
 
     async def _open_gate(self) -> None:
         self.gate.is_shut = False
@@ -214,11 +208,9 @@ class GuestScan:
             )
             self.opened()
 
-    async def _take_in(self, guest_id: str) -> None:
-        await self.reported.take_in(guest_id)
-        if not self.guests.exists(guest_id):
-            self.forget(guest_id)  # it went while it was asked, and nothing reports that again
-        elif self.reported.report_of(guest_id).contested:
+    async def _take_in(self, guest_id: str, report: GuestReport) -> None:
+        await self.reported.take_in(guest_id, report)
+        if report.contested and self.guests.exists(guest_id):
             # Its owner is served meanwhile, and does not ask for it.
             self._due.setdefault(guest_id, self._now() + CONTESTED_SECONDS)
 
@@ -240,11 +232,13 @@ class GuestScan:
                     found = await self._retry(lambda: reader.read_in_use(guest_id))
             resolving.cancel()
         del self._asking[guest_id]
+        # If it went meanwhile, its answer is taken in all the same.
+        report = self.reported.report_of(guest_id)
         if found is not None:
-            self.reported.note(guest_id, found.single)
+            report.addresses, report.is_fresh = found.single, True
         # When one connects later, `note_guest` is called. What one answered since the last scan of all stays in force.
-        if is_connected is False or self.reported.report_of(guest_id).is_fresh:
-            self._heard.add(guest_id)
+        if is_connected is False or report.is_fresh:
+            self._heard[guest_id] = report
         else:
             soon = max(AGAIN_SECONDS, len(self.gate.awaited) / AGAIN_RATE)
             self._due[guest_id] = self._now() + (

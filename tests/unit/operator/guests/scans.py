@@ -31,16 +31,8 @@ class Looking:
         self.unconnected: set[str] = set()
         self.looked_at: list[str] = []
         self.troubles: list[FipopError] = []
-        for number, guest_id in enumerate(carried):
-            metadata = {"name": f"cluster-{number}", "namespace": "fleet-default", "uid": guest_id}
-            cache.observe(
-                PROVISIONING_CLUSTERS,
-                {
-                    "metadata": metadata | {"resourceVersion": "5"},
-                    "spec": {},
-                    "status": {"clusterName": guest_id},
-                },
-            )
+        for guest_id in carried:
+            self.add(guest_id)
         create = self.api.create
 
         async def create_or_fail(*arguments: object) -> Json:
@@ -107,10 +99,18 @@ class Looking:
         assert reservation is not None
         self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
 
+    def add(self, guest_id: str) -> None:
+        """Have a guest in Rancher."""
+        metadata = {"name": guest_id, "namespace": "fleet-default", "uid": guest_id, "resourceVersion": "5"}
+        cluster = {"metadata": metadata, "spec": {}, "status": {"clusterName": guest_id}}
+        self.cache.observe(PROVISIONING_CLUSTERS, cluster)
+
     def remove(self, guest_id: str) -> None:
         """Take a guest out of Rancher: nobody answers for it any more."""
         (cluster,) = self.cache.guest_clusters(guest_id)
         self.cache.forget(PROVISIONING_CLUSTERS, cluster)
+        self.scan.guests.drop(guest_id)
+        self.scan.note_guest(guest_id)
         self.carried[guest_id] = None
 
     def quarantined(self) -> set[str]:

@@ -39,8 +39,14 @@ class Guests:
             self.learn(guest_id)
 
     def learn(self, guest_id: str) -> None:
-        self.reported.note(guest_id, self.around(guest_id).single)
-        self.reported.contest(guest_id)
+        report = self.reported.report_of(guest_id)
+        report.addresses = self.around(guest_id).single
+        self.reported.contest(guest_id, report)
+
+    def lose(self, guest_id: str) -> None:
+        (cluster,) = self.directory.cache.guest_clusters(guest_id)
+        self.directory.cache.forget(PROVISIONING_CLUSTERS, cluster)
+        self.directory.drop(guest_id)
 
     def around(self, guest_id: str) -> InUseAddresses:
         metadata = {"name": "kubevip", "namespace": "kube-system"}
@@ -136,11 +142,11 @@ async def test_a_later_look_replaces_what_an_earlier_one_found() -> None:
 async def test_a_guest_that_is_forgotten_is_asked_no_more_and_is_no_carrier_either() -> None:
     cache = held_world()
     guests = Guests(cache, owner="10.0.0.1/32", rival="10.0.0.1/32")
-    guests.reported.forget(OWNER)
+    guests.lose(OWNER)
     guests.carried[OWNER] = ""
     with pytest.raises(AddressConflictError):
         await check(guests, cache)
-    guests.reported.forget(RIVAL)
+    guests.lose(RIVAL)
     await check(guests, cache)
     assert guests.asked == [OWNER, RIVAL]
 
@@ -152,7 +158,7 @@ async def test_a_rival_that_is_forgotten_while_it_is_asked_stands_in_nobodys_way
     look = guests.read_in_use
 
     async def look_and_forget(guest_id: str) -> InUseAddresses:
-        guests.reported.forget(guest_id)
+        guests.lose(guest_id)
         return await look(guest_id)
 
     guests.read_in_use = look_and_forget

@@ -235,7 +235,8 @@ async def test_the_look_for_a_changed_range_keeps_also_what_a_guest_carries_sinc
 
 async def test_a_guest_that_left_and_is_back_is_looked_at_anew(looking: type[Looking]) -> None:
     start = await holding(looking)
-    start.scan.forget("c-m-1")
+    start.remove("c-m-1")
+    start.add("c-m-1")
     start.carried["c-m-1"] = "10.0.0.9/32"
     start.scan.note_guest("c-m-1", may_carry=True)
     await start.comes_to_quarantine("default.10.0.0.9")
@@ -249,7 +250,6 @@ async def test_a_guest_that_goes_while_it_is_looked_at_is_not_remembered(looking
     async def look_and_lose(guest_id: str, **_: object) -> InUseAddresses:
         found = await look(guest_id)
         start.remove(guest_id)
-        start.scan.forget(guest_id)
         return found
 
     start.read_in_use = look_and_lose

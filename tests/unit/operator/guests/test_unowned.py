@@ -43,7 +43,7 @@ async def test_what_the_guests_own_floating_ip_asks_for_waits_for_that_one(looki
     await start.first()
     (found,) = start.cache.reservations.all()
     assert not found.is_held
-    assert (found.owner.namespace, found.owner.name, found.owner.cluster) == ("c-m-1", "own", "cluster-0")
+    assert (found.owner.namespace, found.owner.name, found.owner.cluster) == ("c-m-1", "own", "c-m-1")
 
 
 async def test_what_a_guest_holds_in_another_space_is_not_kept_from_others(looking: type[Looking]) -> None:
