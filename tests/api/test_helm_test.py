@@ -104,7 +104,11 @@ async def test_it_passes_where_an_address_is_allocated_and_leaves_nothing(player
 
         async def is_released() -> bool:
             # Released after its range was seen to be gone, it waits as long as that of any range without a value.
-            named = [each["spec"] for each in await stack.client.items(RESERVATIONS) if each["spec"]["space"] == NAME]
+            named = [
+                each["spec"]
+                for each in await stack.client.items(RESERVATIONS)
+                if each["spec"]["space"] == NAME
+            ]
             return all("quarantinedUntil" in each for each in named)
 
         await eventually(is_released, seconds=30, what="the address of the test to be released")
