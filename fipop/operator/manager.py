@@ -252,7 +252,7 @@ class Manager:
     def begin(self) -> None:
         """Take changes from now on; nothing new is assigned before the guests were scanned."""
         self.departures.is_listed = not self._removal_turned_on.is_set()
-        self.cache.attach(self)
+        self.cache.listener = self
         self._began = self._client.server_now()
         self.scan.require_rescan()
 
@@ -269,7 +269,7 @@ class Manager:
 
     def end(self) -> None:
         """Cause no more work."""
-        self.cache.detach()
+        self.cache.listener = None
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
         """Reconcile the object of a key."""

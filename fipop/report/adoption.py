@@ -11,11 +11,11 @@ from enum import StrEnum
 from fipop.api.conditions import Condition, ConditionType
 from fipop.api.models import FloatingIP
 from fipop.ipam.addresses import Address, format_address
-from fipop.operator.addresses.values import read_addresses
 from fipop.report.guests import GuestReport
 from fipop.report.ranges import report_ranges
 from fipop.report.snapshot import ClusterSnapshot, Unread
 from fipop.state.cache import ClusterCache
+from fipop.state.claims import read_addresses
 
 CLUSTER_MISMATCH = "ClusterMismatch"
 """The reason by which the operator writes no guest: the floating IP names another cluster than its namespace's."""

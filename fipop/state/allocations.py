@@ -7,16 +7,14 @@ comes to follows from all of its users: so the state never depends on the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
-from fipop.errors import IpamError
-from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.ipam.addresses import Address, Family
 from fipop.ipam.allocator import AddressUser, Reason
-from fipop.state.claims import Claim
+from fipop.state.claims import Claim, read_addresses
 from fipop.state.range_index import OwnerKey, RangeIndex
 
 
@@ -47,8 +45,7 @@ class Allocations:
         self._is_inherited = is_inherited
         self._on_free = on_free
         self.ranges = RangeIndex()
-        self._floating_ips: dict[OwnerKey, FloatingIP] = {}
-        self._named_by: dict[OwnerKey, _Uses] = {}
+        self._floating_ips: dict[OwnerKey, tuple[FloatingIP, _Uses]] = {}
         self._open: dict[tuple[OwnerKey, Family], Claim] = {}
         self._failed_claimants: set[OwnerKey] = set()
 
@@ -60,7 +57,7 @@ class Allocations:
         assert latest is not None
         if self.ranges.change(old, new):
             # What names no space is in that of its range, as soon as the range is known.
-            for each in [each for each in self._floating_ips.values() if _range_of(each) == latest.name]:
+            for each in [each for each, _ in self._floating_ips.values() if _range_of(each) == latest.name]:
                 self.floating_ip_changed(each, each)
 
     def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
@@ -76,12 +73,10 @@ class Allocations:
         latest = new if new is not None else old
         assert latest is not None
         key = latest.meta.key
-        before, after = self._named_by.pop(key, frozenset()), self._uses_of_floating_ip(new)
-        self._floating_ips.pop(key, None)
+        _, before = self._floating_ips.pop(key, (None, frozenset()))
+        after = self._uses_of_floating_ip(new)
         if new is not None:
-            self._floating_ips[key] = new
-        if after:
-            self._named_by[key] = after
+            self._floating_ips[key] = new, after
         for freed in self._replace(before, after):
             self._on_free(freed.space, freed.address, False)
 
@@ -158,7 +153,7 @@ class Allocations:
         texts = status.addresses if is_named else floating_ip.ipaddress.split(",")
         reason = Reason.NAMED if is_named else Reason.WANTED
         user = AddressUser(reason, floating_ip.meta.key, name)
-        return frozenset(_Use(space, address, user) for address in _read(texts))
+        return frozenset(_Use(space, address, user) for address in read_addresses(texts))
 
     def _close(self, owner: OwnerKey, family: Family) -> list[_Use]:
         return self._replace(_uses_of_claim(self._open.pop((owner, family), None)), frozenset())
@@ -184,7 +179,7 @@ def _uses_of_reservation(found: Reservation | None) -> _Uses:
     if found is None:
         return frozenset()
     user = AddressUser(Reason.RESERVED, found.owner.key, found.range, found.quarantined_until)
-    return frozenset(_Use(found.space, address, user) for address in _read((found.address,)))
+    return frozenset(_Use(found.space, address, user) for address in read_addresses([found.address]))
 
 
 def _uses_of_claim(claim: Claim | None) -> _Uses:
@@ -197,9 +192,3 @@ def _uses_of_claim(claim: Claim | None) -> _Uses:
 def _range_of(floating_ip: FloatingIP) -> str:
     """Return the name of the range that the addresses of a floating IP are of, or are wanted from; "" for none."""
     return floating_ip.status.range or floating_ip.range or ""
-
-
-def _read(texts: Iterable[str]) -> Iterator[Address]:
-    for text in texts:
-        with suppress(IpamError):
-            yield parse_address(text)

@@ -44,6 +44,7 @@ BY_OWNER_NAMESPACE = "owner-namespace"
 BY_FORMER_OWNER = "former-owner"
 BY_PAST_NAMESPACE = "past-namespace"
 BY_RANGE = "range"
+"""Of floating IPs: the range that serves them, and the one that they name."""
 BY_GUEST_ID = "guest-id"
 
 REMEMBERED_DELETIONS = 100_000
@@ -112,20 +113,13 @@ class ClusterCache:
     inheritance: Inheritance = field(default_factory=Inheritance)
     monotonic: Callable[[], float] = time.monotonic
     allocations: Allocations = field(init=False)
-    _listener: CacheListener | None = None
+    listener: CacheListener | None = None
+    """The one that is called for each change."""
     _deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _as_it_is: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.allocations = Allocations(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
-
-    def attach(self, listener: CacheListener) -> None:
-        """Call one listener, and no other, for each change from now on."""
-        self._listener = listener
-
-    def detach(self) -> None:
-        """Call no listener any more."""
-        self._listener = None
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Return the store of a kind that is watched."""
@@ -151,10 +145,6 @@ class ClusterCache:
     def floating_ips_by_age(self) -> list[FloatingIP]:
         """Return all floating IPs, the oldest first."""
         return sorted(self.floating_ips.all(), key=lambda each: (each.meta.created, each.meta.key))
-
-    def floating_ips_of_range(self, name: str) -> tuple[FloatingIP, ...]:
-        """Return the floating IPs that are served from a range, or name it."""
-        return self.floating_ips.by_index(BY_RANGE, name)
 
     def reservations_of(self, owner: tuple[str, str]) -> tuple[Reservation, ...]:
         """Return the reservations that name a floating IP as their owner, held and in quarantine, by name."""
@@ -200,10 +190,6 @@ class ClusterCache:
         self.observe(FLOATING_IP_RESERVATIONS, answer)
         return parse_reservation(answer)
 
-    def forget_reservation(self, gone: Reservation) -> None:
-        """Take in that there is no such reservation."""
-        self.forget(FLOATING_IP_RESERVATIONS, gone)
-
     def observe(self, resource: Resource, obj: JsonView) -> None:
         """Take in the answer of our own read or write."""
         change = self.store_of(resource).put(obj)
@@ -234,8 +220,8 @@ class ClusterCache:
 
     def _take_from_feed(self, resource: Resource, change: Change[Any], source: Source) -> None:
         is_lost = resource in _HOLDING and source is Source.LIST and change.new is None
-        if is_lost and self._listener is not None:
-            self._listener.lost_unseen()
+        if is_lost and self.listener is not None:
+            self.listener.lost_unseen()
         self._take(resource, change)
 
     def _take(self, resource: Resource, change: Change[Any]) -> None:
@@ -249,12 +235,12 @@ class ClusterCache:
             self.allocations.floating_ip_changed(change.old, change.new)
         elif resource == FLOATING_IP_RANGES:
             self.allocations.range_changed(change.old, change.new)
-        if self._listener is not None:
-            self._listener.changed(resource, change)
+        if self.listener is not None:
+            self.listener.changed(resource, change)
 
     def _freed(self, space: str, address: Address, claim_failed: bool) -> None:
-        if self._listener is not None:
-            self._listener.freed(space, address, claim_failed=claim_failed)
+        if self.listener is not None:
+            self.listener.freed(space, address, claim_failed=claim_failed)
 
     def _note_deleted(self, uid: str) -> None:
         self._deleted[uid] = None

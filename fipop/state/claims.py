@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fipop.api.models import Owner, Requested
-from fipop.ipam.addresses import Address, address_key
+from fipop.errors import IpamError
+from fipop.ipam.addresses import Address, address_key, parse_address
+
+
+def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
+    """Read what can be read: a status or a spec may be written by anyone."""
+    found = set()
+    for text in texts:
+        try:
+            found.add(parse_address(text))
+        except IpamError:
+            continue
+    return frozenset(found)
 
 
 def reservation_name(space: str, address: Address) -> str:

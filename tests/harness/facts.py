@@ -17,11 +17,10 @@ from fipop.operator.addresses.values import (
     address_of,
     blocker_of,
     describe_holder,
-    read_addresses,
     read_request,
 )
 from fipop.rancher.objects import parse_provisioning_cluster
-from fipop.state.claims import reservation_name
+from fipop.state.claims import read_addresses, reservation_name
 from tests.harness.objects import NOW, floating_ip
 
 POOL = "10.0.0.1-10.0.0.50,fd00::1-fd00::50"

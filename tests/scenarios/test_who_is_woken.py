@@ -83,7 +83,7 @@ def lose_floating_ip(operator: SmallOperator) -> None:
     """Have a floating IP gone that no event said was deleted."""
     found = operator.cache.floating_ips.get(SERVED, "web")
     assert found is not None
-    operator.cache.detach()
+    operator.cache.listener = None
     operator.cache.forget(FLOATING_IPS, found)
     operator.manager.check_owners()
 

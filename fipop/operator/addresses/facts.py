@@ -26,7 +26,6 @@ from fipop.operator.addresses.values import (
     blocker_of,
     describe_conflicting_owner,
     describe_holder,
-    read_addresses,
     read_request,
     space_named,
     wanted_families,
@@ -34,7 +33,7 @@ from fipop.operator.addresses.values import (
 from fipop.rancher.discovery import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.state.cache import BY_FORMER_OWNER, ClusterCache
-from fipop.state.claims import Claim, reservation_name
+from fipop.state.claims import Claim, read_addresses, reservation_name
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 

@@ -23,11 +23,10 @@ from fipop.operator.addresses.values import (
     is_made_by_us,
     is_named,
     needs_every_family,
-    read_addresses,
     space_named,
     wanted_families,
 )
-from fipop.state.claims import Claim, reservation_name
+from fipop.state.claims import Claim, read_addresses, reservation_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

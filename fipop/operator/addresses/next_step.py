@@ -40,9 +40,8 @@ from fipop.operator.addresses.values import (
     address_of,
     is_made_by_us,
     is_named,
-    read_addresses,
 )
-from fipop.state.claims import Claim
+from fipop.state.claims import Claim, read_addresses
 
 CLOSED_GATE_SECONDS = 5.0
 

@@ -34,7 +34,7 @@ from fipop.operator.addresses.next_step import (
 )
 from fipop.operator.addresses.ranges import is_respecified
 from fipop.operator.addresses.reservations import ReservationStore, Taken
-from fipop.operator.addresses.values import Facts, read_addresses
+from fipop.operator.addresses.values import Facts
 from fipop.operator.addresses.waiting import (
     WaitingFloatingIPs,
     request_floating_ip,
@@ -45,8 +45,8 @@ from fipop.operator.addresses.waiting import (
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_visit
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
-from fipop.state.cache import ClusterCache
-from fipop.state.claims import Claim
+from fipop.state.cache import BY_RANGE, ClusterCache
+from fipop.state.claims import Claim, read_addresses
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class FloatingIPReconciler:
             if change.new is None:
                 yield from request_floating_ips_of(cache, change.latest.namespace)
         elif event.resource == FLOATING_IP_RANGES and is_respecified(change):
-            for each in cache.floating_ips_of_range(change.latest.name):
+            for each in cache.floating_ips.by_index(BY_RANGE, change.latest.name):
                 yield request_floating_ip(cache, each.meta.key)
             yield from request_waiting(self.waiting.find_all())
         elif event.resource == FLOATING_IP_RESERVATIONS:

@@ -187,7 +187,7 @@ class ReservationStore:
             return False
         self._written.pop(reservation.name, None)
         self._offers.pop(reservation.name, None)
-        self.known.forget_reservation(reservation)
+        self.known.forget(FLOATING_IP_RESERVATIONS, reservation)
         self.count_release("freed")
         return True
 
@@ -246,7 +246,7 @@ class ReservationStore:
             return self.known.take_reservation(live)
         # Only what was known before the question: an event may have brought a younger one meanwhile.
         if known is not None and self.known.get_reservation(name) == known:
-            self.known.forget_reservation(known)
+            self.known.forget(FLOATING_IP_RESERVATIONS, known)
         return None
 
 

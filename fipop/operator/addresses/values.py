@@ -12,6 +12,7 @@ from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.errors import AddressOutOfRangeError, FipopError, IpamError
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.rancher.objects import ProvisioningCluster
+from fipop.state.claims import read_addresses
 from fipop.state.observations import GuestObservation
 from fipop.texts import sentence
 
@@ -274,17 +275,6 @@ def is_named(floating_ip: FloatingIP, reservation: Reservation) -> bool:
 def space_named(status: FloatingIPStatus) -> str:
     """Return the address space of what a status names."""
     return status.address_space or DEFAULT_ADDRESS_SPACE
-
-
-def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
-    """Read what can be read: a status or a spec may be written by anyone."""
-    found = set()
-    for text in texts:
-        try:
-            found.add(parse_address(text))
-        except IpamError:
-            continue
-    return frozenset(found)
 
 
 def address_of(reservation: Reservation) -> Address:

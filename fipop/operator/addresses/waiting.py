@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.ipam.addresses import Address
-from fipop.operator.addresses.values import is_settled, read_addresses
+from fipop.operator.addresses.values import is_settled
 from fipop.operator.queues import Key, Kind, Request
 from fipop.runtime.workqueue import Priority
 from fipop.state.cache import ClusterCache
+from fipop.state.claims import read_addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

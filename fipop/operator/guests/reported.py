@@ -36,13 +36,13 @@ from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
 from fipop.ipam.addresses import Address, format_address
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.values import FindCarriers, address_of, read_addresses
+from fipop.operator.addresses.values import FindCarriers, address_of
 from fipop.operator.guests.kubeconfigs import NotConnectedError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest
 from fipop.rancher.matching import Guest, fits_guest
 from fipop.runtime.retry import retry_passing
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE
-from fipop.state.claims import Claim
+from fipop.state.claims import Claim, read_addresses
 from fipop.state.guests import GuestDirectory, GuestReport
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ from datetime import datetime
 from fipop.api.models import Owner, Requested, Reservation
 from fipop.api.parsing import parse_reservation
 from fipop.ipam.addresses import parse_address
+from fipop.kube.resources import Resource
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.state.claims import Claim
 from tests.harness.objects import NOW, Json
@@ -35,7 +36,7 @@ class Operator:
     def get_reservation(self, name: str) -> Reservation | None:
         return self.known.get(name)
 
-    def forget_reservation(self, gone: Reservation) -> None:
+    def forget(self, _resource: Resource, gone: Reservation) -> None:
         self.known.pop(gone.name, None)
 
     def take_reservation(self, answer: Json) -> Reservation:

@@ -15,10 +15,10 @@ from fipop.operator.addresses.values import (
     describe_holder,
     is_made_by_us,
     needs_every_family,
-    read_addresses,
     read_request,
     wanted_families,
 )
+from fipop.state.claims import read_addresses
 from tests.harness.objects import floating_ip, reservation
 
 V4, V6 = Family.IPV4, Family.IPV6

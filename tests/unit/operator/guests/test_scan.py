@@ -41,11 +41,9 @@ async def test_an_object_that_only_a_list_shows_to_be_gone_closes_the_gate_befor
     start = looking(cache, {"c-m-1": "10.0.0.8/32"})
     await start.first()
     seen: list[bool] = []
-    cache.attach(
-        Listener(
-            on_loss=start.scan.require_rescan,
-            on_change=lambda *_: seen.append(start.scan.gate.looked),
-        )
+    cache.listener = Listener(
+        on_loss=start.scan.require_rescan,
+        on_change=lambda *_: seen.append(start.scan.gate.looked),
     )
     feed = cache.feed(FLOATING_IP_RESERVATIONS)
     feed.take_list(Listing(items=(), resource_version=1_000_000), seen_before=feed.store.highest_version)
@@ -58,7 +56,7 @@ async def test_one_that_an_event_shows_to_be_gone_was_deleted_by_somebodys_will(
     gone = build_reservation("10.0.0.8")
     cache = pool_world(reservations=[gone])
     lost: list[str] = []
-    cache.attach(Listener(on_loss=lambda: lost.append("lost")))
+    cache.listener = Listener(on_loss=lambda: lost.append("lost"))
     cache.feed(FLOATING_IP_RESERVATIONS).take_event(
         EventType.DELETED, {**gone, "metadata": {**gone["metadata"], "resourceVersion": "1000000"}}
     )
