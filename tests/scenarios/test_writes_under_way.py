@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from fipop.guest.reports import ConfigMapReport, PassReport
-from fipop.settings.options import DEFAULTS
 from tests.harness.small_operator import SmallOperator
 
 A = "c-m-a"
@@ -56,7 +55,6 @@ async def test_what_a_pass_under_way_may_write_is_not_freed_before_its_end(
     await operator.settle()
     assert operator.held() == {NAME: A}
     passes, slow = operator.manager.passes, SlowPass(operator)
-    passes.settings = lambda: DEFAULTS
     monkeypatch.setattr(operator.carried, "run_pass", slow, raising=False)
     visit = asyncio.create_task(passes.visit(A))
     await asyncio.wait_for(slow.begun.wait(), 5)
