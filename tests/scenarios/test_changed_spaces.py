@@ -3,6 +3,7 @@
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
+from tests.harness.stored import condition
 
 A, B, NEW = "c-m-a", "c-m-b", "c-m-new"
 X, Y = "10.0.0.10", "10.0.0.11"
@@ -55,6 +56,18 @@ async def test_it_gives_out_addresses_once_the_last_one_of_its_name_is_free() ->
     assert operator.holders(X) == set()
     await operator.pass_time(2)
     assert operator.held() == {f"lab.{X}": NEW}
+
+
+async def test_a_younger_range_reports_the_overlap_once_the_older_one_assigns_again() -> None:
+    operator = await made_again_in_another_space()
+    operator.add_range("younger", f"{Y}-10.0.0.20", addressSpace="lab")
+    await operator.settle()
+    younger = (FLOATING_IP_RANGES.plural, "", "younger")
+    assert condition(operator.memory.objects[younger], "Conflict")[1] == "NoOverlap"
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(QUARANTINE + 10)
+    assert condition(operator.memory.objects[younger], "Conflict")[1] == "Overlap"
 
 
 async def test_what_a_guest_uses_of_a_range_that_can_be_read_again_is_kept_from_others() -> None:

@@ -13,6 +13,7 @@ from tests.harness.small_operator import SmallOperator
 SERVED, WAITING, UNSERVED, LEFT, ON_HARVESTER = "c-m-a", "c-m-b", "c-m-c", "c-m-d", "c-m-e"
 X, Y, Z = "10.0.0.10", "10.9.0.10", "10.9.0.11"
 POOL = (FLOATING_IP_RANGES.plural, "", "pool")
+NEW = (MANAGEMENT_CLUSTERS.plural, "", "c-new")
 HARVESTER = (MANAGEMENT_CLUSTERS.plural, "", "c-harvester-1")
 ALL_RANGES = {"range pool", "range other", "range lab"}
 
@@ -150,6 +151,21 @@ CASES: list[tuple[str, Callable[[SmallOperator], Any], set[str]]] = [
         "a Harvester cluster that is removed: the ranges that may name it",
         lambda operator: operator.memory.remove(HARVESTER),
         {"guest c-harvester-1", *ALL_RANGES},
+    ),
+    (
+        "a cluster that was just imported, of which Rancher does not know what it is: the same",
+        lambda operator: operator.memory.put(
+            NEW, {"metadata": {"name": NEW[2]}, "spec": {"displayName": "new"}}
+        ),
+        {"guest c-new", *ALL_RANGES},
+    ),
+    (
+        "a reservation that names another owner: both, those that wait for it, the range; and it is checked",
+        lambda operator: operator.reserve(X, LEFT, range_name="pool"),
+        {
+            *(f"floatingip {each}" for each in (SERVED, LEFT, WAITING)),
+            *(f"reservation default.{X}", "range pool"),
+        },
     ),
     (
         "an option: a visit of every guest",

@@ -21,6 +21,7 @@ from fipop.kube.resources import (
 )
 from fipop.operator.addresses.values import address_of
 from fipop.operator.queues import Event, Key, Kind, Request
+from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Priority, RetryAfter
 from fipop.state.allocations import Allocations
@@ -58,19 +59,28 @@ class RangeReconciler:
         elif event.resource == FLOATING_IPS:
             yield from self._count_again(side.status.range for side in sides)
         elif event.resource == FLOATING_IP_RESERVATIONS:
-            # Also of another name than the reservation's: it may have replaced that range.
-            yield from self._count_again(
-                each.name for each in self.cache.ranges.all() for side in sides if self._counts(each, side)
-            )
-        elif event.resource == MANAGEMENT_CLUSTERS and any(side.is_harvester for side in sides):
+            for side in sides:
+                yield from self._count_again(self._find_concerned(side))
+        elif event.resource == MANAGEMENT_CLUSTERS and any(may_be_harvester(side) for side in sides):
             # Whether the Harvester cluster of a range is in Rancher.
             yield from self._count_again(each.name for each in self.cache.ranges.all())
 
-    def _counts(self, found: FloatingIPRange, reservation: Reservation) -> bool:
-        if found.name == reservation.range:
-            return True
-        has = self.cache.allocations.ranges.has
-        return found.address_space == reservation.space and has(found.name, address_of(reservation))
+    def _find_concerned(self, reservation: Reservation) -> Iterator[str]:
+        """Yield the ranges that count an address, also of another name: one may have replaced the reservation's range.
+
+        And those of the space of a range that the address may keep closed: once it assigns again, it overlaps them.
+        """
+        ranges, address = self.cache.ranges, address_of(reservation)
+        named, has = ranges.get("", reservation.range), self.cache.allocations.ranges.has
+        closed_in = named.address_space if named is not None else reservation.space
+        for each in ranges.all():
+            is_in_space = each.address_space == reservation.space
+            if (
+                each.name == reservation.range
+                or (is_in_space and has(each.name, address))
+                or (not is_in_space and each.address_space == closed_in)
+            ):
+                yield each.name
 
     def watches_freed(self, space: str) -> Iterator[Request]:
         """Yield the ranges that may have counted an address of their space that is free now."""
@@ -141,13 +151,16 @@ def is_respecified(change: Change[FloatingIPRange]) -> bool:
     )
 
 
+def may_be_harvester(cluster: ManagementCluster) -> bool:
+    """Return whether a cluster is a Harvester cluster, or just imported, so that Rancher does not know what it is."""
+    return cluster.is_harvester or not cluster.provider
+
+
 def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> str:
     """Return a sentence if Rancher does not have the Harvester cluster of a range; "" if it has."""
     clusters = cache.management.all()
     wanted = found.harvester_cluster
-    # Of a cluster that has just been imported, Rancher does not know the provider.
-    may_be = (each for each in clusters if each.is_harvester or not each.provider)
-    if not wanted or any(each.display_name == wanted for each in may_be):
+    if not wanted or any(may_be_harvester(each) and each.display_name == wanted for each in clusters):
         return ""
     known = ", ".join(sorted(f'"{each.display_name}"' for each in clusters if each.is_harvester))
     return (

@@ -126,13 +126,16 @@ class FloatingIPReconciler:
                 yield request_floating_ip(cache, each.meta.key)
             yield from request_waiting(self.waiting.find_all())
         elif event.resource == FLOATING_IP_RESERVATIONS:
-            yield request_floating_ip(cache, change.latest.owner.key)
+            for key in {side.owner.key for side in (change.old, change.new) if side is not None}:
+                yield request_floating_ip(cache, key)
             yield from self._find_concerned(change)
 
     def _find_concerned(self, change: Change[Reservation]) -> Iterator[Request]:
-        """Yield those that wait for an address which is free now, or in quarantine: they report until when."""
+        """Yield those that wait for an address which is free or another's now, or in quarantine: they report that."""
         old, new = change.old, change.new
-        if old is None or (new is not None and (new.is_held, new.range) == (old.is_held, old.range)):
+        if old is None or (
+            new is not None and (new.is_held, new.range, new.owner) == (old.is_held, old.range, old.owner)
+        ):
             return
         for address in read_addresses([old.address]):
             yield from request_waiting(self.waiting.find_for(address, old.owner.namespace))
