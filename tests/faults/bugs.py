@@ -360,10 +360,8 @@ BUGS = (
         "chapter 2 does not end: ('default', '10.4.0.17') is named by",
         Edit(
             scope="FloatingIPReconciler.watches",
-            before="yield request_floating_ip(cache, change.latest.owner.key)",
-            after=(
-                "if change.new is not None:\n    yield request_floating_ip(cache, change.latest.owner.key)"
-            ),
+            before="yield request_floating_ip(cache, key)",
+            after="if change.new is not None:\n    yield request_floating_ip(cache, key)",
         ),
     ),
     _bug(
