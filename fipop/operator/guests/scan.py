@@ -144,8 +144,9 @@ class GuestScan:
             self._begin()
         ranges = [self.guests.cache.ranges.get("", name) for name in self._changed_ranges]
         self._changed_ranges.clear()
-        for guest_id in self.reported.reporters_for([each for each in ranges if each is not None]):
-            self._compare(guest_id)
+        if ranges:  # else each answer would cost a look at all reports
+            for guest_id in self.reported.reporters_for([each for each in ranges if each is not None]):
+                self._compare(guest_id)
         self._ask_due()
         heard, self._heard = self._heard, {}
         late = {guest_id for guest_id, until in self.gate.awaited.items() if until <= self._now()}
