@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe (`| head`) and ctrl-C end it with the exit codes that shells expect.
 
-        So does a full disk, with a sentence.
+        If the disk is full, it ends with an error message.
         """
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that is not UTF-8 gets "?" for a character that it does not have.

@@ -1,7 +1,7 @@
-"""One pass over one guest: its ConfigMap, its releases, Harvester's kube-vip.
+"""One reconciliation of a guest cluster: its ConfigMap, its releases, Harvester's kube-vip.
 
-A pass talks to its guest before and after helm runs, and between them to compare objects of releases; a quiet one is a
-session of four requests.
+It has a session with the guest cluster before helm runs and one after, and one between them if objects of releases are
+compared. If nothing changed, it is one session of four requests.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class GuestSessions:
         return run.report()
 
     async def look(self, guest_id: str, kubeconfig: bytes) -> InUseAddresses:
-        """Give all addresses that a guest carries, in ConfigMaps and Services.
+        """Return all addresses that a guest cluster uses in ConfigMaps and Services.
 
-        Raises ApiError, GuestError and KubeAccessError: an address of a guest that did not answer is not free.
+        Raises ApiError, GuestError and KubeAccessError: if it does not answer, none of its addresses is free.
         """
         limits = self._limits
         connection = await limits.connect(guest_id, kubeconfig)

@@ -93,5 +93,5 @@ class ReleaseGate:
 
 
 def gate_of_settings(settings: Settings) -> ReleaseGate:
-    """Give the gate without rollouts: every guest at its next pass, where updates are wanted."""
+    """Return the gate without rollouts: if updates are wanted, every guest cluster gets them at its next visit."""
     return ReleaseGate(update=settings.kubevip_update, mend=settings.kubevip_update)

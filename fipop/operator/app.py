@@ -60,7 +60,7 @@ class OperatorOptions:
 
     connection: Connection
     identity: str
-    """Tells this process from all others."""
+    """A name that no other process has."""
     version: str
     namespace: str = names.OPERATOR_NAMESPACE
     health_host: str | None = None
@@ -69,7 +69,7 @@ class OperatorOptions:
     crds: Path | None = None
     """The folder with our CRDs: the cluster's are compared with them."""
     update_crds: bool = True
-    """Whether the cluster's CRDs are brought up to date."""
+    """Whether the cluster's CRDs are updated."""
     leader_election: bool = True
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
     allow_loopback_guests: bool = False

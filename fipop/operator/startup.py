@@ -28,7 +28,7 @@ ATTEMPTS = 5
 _BACKOFF = Backoff(first_seconds=0.5, limit_seconds=4.0)
 """For trouble of the API server."""
 TURN = 50
-"""So many are adopted before others have a turn: if nothing has to be written, nothing else would let them."""
+"""How many are adopted before other tasks have a turn: if nothing is written, nothing else lets them run."""
 
 Adopt = Callable[[tuple[str, str]], Awaitable[object]]
 
@@ -75,7 +75,7 @@ def find_unsettled(cache: ClusterCache) -> Iterator[Request]:
         if not _is_settled(cache, floating_ip):
             yield request_floating_ip(cache, floating_ip.meta.key)
     for owner in cache.allocations.claimants():
-        # A claim of before whose floating IP is gone by now: nothing else would free its address.
+        # A claim of an earlier term whose floating IP is gone: nothing else would free its address.
         yield request_floating_ip(cache, owner)
     yield from map(request_reservation, cache.reservations.all())
     yield from find_unserved(cache)

@@ -247,7 +247,7 @@ class _Wish:
     def _is_asked_for_again(self, held: Reservation, mine: Sequence[Reservation]) -> bool:
         """Return whether the spec moved back by name to an address that was chosen once, before it was released.
 
-        The status names another one of the same range: nobody but a user moves a floating IP within a range.
+        The status names another one of the same range: only a user moves a floating IP within a range.
         """
         named = (each for each in mine if each is not held and self._is_had(each))
         elsewhere = ((each.space, each.range) == (held.space, held.range) for each in named)

@@ -4,7 +4,7 @@
 
 1. A floating IP that was deleted and created again inherits what the former object of its name held: read first which
    of the two the API server has.
-2. Nothing is given out while the gate is closed, but what somebody had before.
+2. While the gate is closed, an owner gets only the addresses that it had before.
 3. Claim what is missing: first what the status names without a reservation, then what the floating IP had otherwise,
    then what is new. Nothing is begun that is known not to be had.
 4. Write the owner of what is held as it is now.
@@ -18,7 +18,7 @@ who gets an address (names of reservations are unique, swaps are tested on the v
 that names an address while another gives it back. So a status newly names an address only within NAMING_SECONDS of this
 process's own write of its reservation, and a reservation that another process wrote is released only UNDER_WAY_SECONDS
 after: by then no status that relies on that write can be under way. The release is tested on the reservation's version,
-so it fails where somebody confirmed it meanwhile, and is decided on the live floating IP.
+so it fails if it was confirmed meanwhile, and is decided on the live floating IP.
 
 Both families or neither: what was begun before the second family turned out to be taken is released like everything
 that is held in excess. It waits in quarantine, and its owner gets it back from there at once.
@@ -83,7 +83,7 @@ class WriteSpec:
     ipaddress: str
     range: str | None
     is_write_back: bool
-    """The status named them already: somebody took them out of the spec."""
+    """The status named them already: another writer took them out of the spec."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,11 +75,8 @@ class RangeReconciler:
         closed_in = named.address_space if named is not None else reservation.space
         for each in ranges.all():
             is_in_space = each.address_space == reservation.space
-            if (
-                each.name == reservation.range
-                or (is_in_space and has(each.name, address))
-                or (not is_in_space and each.address_space == closed_in)
-            ):
+            is_concerned = has(each.name, address) if is_in_space else each.address_space == closed_in
+            if is_concerned or each.name == reservation.range:
                 yield each.name
 
     def watches_freed(self, space: str) -> Iterator[Request]:

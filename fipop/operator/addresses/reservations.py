@@ -34,7 +34,7 @@ MAX_HISTORY = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquired:
-    """The claim was granted; `is_new` tells that the address was nobody's or somebody else's before."""
+    """The claim was granted; `is_new`: the address was free before, or another owner had it."""
 
     reservation: Reservation
     is_new: bool
@@ -163,7 +163,7 @@ class ReservationStore:
         return quarantined
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
-        """Put an address that a guest carries and nobody owns in quarantine; None where it has a reservation by now."""
+        """Quarantine an unowned address that a guest cluster uses. Return None if it has a reservation by now."""
         found = build_unowned(claim, self.now(), seconds)
         try:
             return self.known.take_reservation(

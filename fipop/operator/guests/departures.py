@@ -16,14 +16,14 @@ from fipop.state.guests import GuestDirectory, GuestState, ReleaseRemoval
 logger = logging.getLogger(__name__)
 
 MOST_UNCONFIRMED = 10
-"""So many guests, or a tenth of those with releases where that is fewer, are left without asking people."""
+"""The most guest clusters that lose their releases unconfirmed, or a tenth of those with releases if less."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Departures:
     """Knows of each guest that is to have no releases whether it still has ours, as passes of this process saw it.
 
-    An option that somebody deleted by mistake must not uninstall a fleet: of more guests than few, none is touched
+    An option that was deleted by mistake must not uninstall a fleet: of more guests than few, none is touched
     until `confirmed` becomes their number. A confirmation holds for the guests that people had been told of by then,
     once: `tell` brings their number to people, also where the same number stands there from before. A guest of which
     nothing is known counts as one with releases, and what was once seen there holds until something else is: guests

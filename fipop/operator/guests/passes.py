@@ -1,4 +1,4 @@
-"""Passes over guest clusters: one after the other for each guest, many guests at once, each backing off by itself."""
+"""Visits of guest clusters: one at a time for each, many guest clusters at once, each with its own back-off."""
 
 from __future__ import annotations
 

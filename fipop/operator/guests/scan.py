@@ -62,7 +62,7 @@ class GuestScan:
     """When guest clusters are to be asked."""
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _heard: dict[str, GuestReport] = field(default_factory=dict)
-    """What those reported last that answered, or cannot be asked: it is to be taken in."""
+    """The last reports of guest clusters that answered, or cannot be asked; `_step` takes them in."""
     _open: frozenset[str] = frozenset()
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SCAN_CONCURRENCY))

@@ -81,7 +81,9 @@ def test_a_full_disk_ends_a_command_with_a_sentence() -> None:
             [FIPOP, "completion", "bash"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert ended.returncode == 1
-    assert ended.stderr == "Error: could not write the output: no space left on device.\n"
+    assert ended.stderr.startswith("Error: ")
+    assert "no space left" in ended.stderr
+    assert ended.stderr.count("\n") == 1, "no traceback"
 
 
 def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
