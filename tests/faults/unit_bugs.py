@@ -204,7 +204,7 @@ UNIT_BUGS = (
         Edit(
             scope="GuestScan._compare",
             before="self._due[guest_id] = self._now()",
-            after="self._heard.add(guest_id)",
+            after="self._heard[guest_id] = self.reported.report_of(guest_id)",
         ),
         "unit/operator/guests/test_scan.py",
         "test_a_changed_range_takes_no_address_that_a_guest_carries_no_more",
