@@ -50,11 +50,11 @@ class ByteBudget:
         try:
             await place[1]
         except asyncio.CancelledError:
-            if place in self._line:
+            if not place[1].cancelled():
+                self._give_back(count)  # it was served just before
+            elif place in self._line:
                 self._line.remove(place)
                 self._serve()  # who stood behind may want less
-            else:
-                self._give_back(count)
             raise
 
     def _give_back(self, count: int) -> None:

@@ -124,6 +124,7 @@ class GuestDirectory:
     on_drop: Callable[[Guest], None] = lambda _guest: None
     _reader: LinkReader = field(init=False)
     _states: dict[str, GuestState] = field(default_factory=dict)
+    _contesting: set[str] = field(default_factory=set)
     under_way: dict[str, frozenset[str]] = field(default_factory=dict)
     """The guest clusters that a pass goes on over, and the addresses that it may be about to write.
 
@@ -149,6 +150,17 @@ class GuestDirectory:
     def reports(self) -> Iterator[tuple[str, GuestReport]]:
         """Yield what each guest cluster reported, with its id."""
         return ((guest_id, state.report) for guest_id, state in self._states.items())
+
+    def contest(self, guest_id: str, report: GuestReport, reservations: frozenset[str]) -> None:
+        """Note which reservations a guest cluster contests by a report of its own."""
+        report.contested = reservations
+        if reservations and self.state(guest_id).report is report:
+            self._contesting.add(guest_id)
+
+    def contesting(self, reservation: str) -> list[str]:
+        """Return the guest clusters that contest a reservation, by id. Each visit asks, so not all reports are read."""
+        self._contesting = {each for each in self._contesting if self.state(each).report.contested}
+        return sorted(each for each in self._contesting if reservation in self.state(each).report.contested)
 
     def drop(self, guest_id: str) -> None:
         """Forget a guest cluster. If it comes back under this id, it counts as new.

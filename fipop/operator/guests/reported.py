@@ -331,18 +331,11 @@ class ReportedAddresses:
                 "Guest cluster uses an address of another owner",
                 extra={"address": format_address(address_of(found[name])), "guest": guest_id},
             )
-        report.contested = frozenset(found)
+        self.guests.contest(guest_id, report, frozenset(found))
 
     def reporters(self, reservation: Reservation, *, but: str) -> tuple[str, ...]:
         """Return the guest clusters that reported a reserved address without right, beside one."""
-        name = reservation.name
-        return tuple(
-            sorted(
-                guest_id
-                for guest_id, report in self.guests.reports()
-                if name in report.contested and guest_id != but
-            )
-        )
+        return tuple(each for each in self.guests.contesting(reservation.name) if each != but)
 
     def is_contested(self, reservation: Reservation, floating_ip: tuple[str, str]) -> bool:
         """Return whether another guest cluster than a floating IP's reported an address, and its report counts."""
@@ -392,7 +385,8 @@ class ReportedAddresses:
         for guest_id in islice(counting, MAX_ASKED):
             with suppress(GuestError):
                 if await self._find_user(guest_id, address, answers, counts_visits=False):
-                    self.report_of(guest_id).contested |= {reservation.name}
+                    report = self.report_of(guest_id)
+                    self.guests.contest(guest_id, report, report.contested | {reservation.name})
         found = {owner: own}
         for guest_id in self.reporters(reservation, but=owner):
             found[guest_id] = await self._ask_again(guest_id, reservation, answers)
@@ -412,7 +406,8 @@ class ReportedAddresses:
             carrier = await self._find_user(guest_id, address, answers)
             if carrier is not None:
                 return carrier
-        self.report_of(guest_id).contested -= {reservation.name}
+        report = self.report_of(guest_id)
+        self.guests.contest(guest_id, report, report.contested - {reservation.name})
         return None
 
     async def _find_user(

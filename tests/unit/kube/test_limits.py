@@ -157,3 +157,15 @@ async def test_a_place_in_line_that_is_given_up_costs_nothing() -> None:
         first.cancel()
         await asyncio.wait_for(second, 5)
     assert budget.free == 70
+
+
+async def test_a_place_given_up_in_the_turn_in_which_it_would_be_served_frees_no_bytes() -> None:
+    budget = ByteBudget(10)
+    async with budget.share() as share:
+        await budget.take(10)
+        share.held = 10
+        waiting = asyncio.create_task(budget.take(10))
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert budget.free == 10
