@@ -71,6 +71,8 @@ class GuestReport:
     """What it reported last. That stays in force until it answers again."""
     is_fresh: bool = False
     """It answered since the last scan of all guest clusters began."""
+    guest: Guest | None = None
+    """The guest cluster as it was known, if its provisioning Cluster is gone: which ranges could serve it."""
     contested: frozenset[str] = frozenset()
     """The reservations of other owners whose addresses it reported."""
     ignored: int = 0
@@ -171,6 +173,7 @@ class GuestDirectory:
         if state is not None:
             state.is_dropped = True
             if self.exists(guest_id):
+                state.report.guest = state.guest or state.report.guest
                 self._states[guest_id] = GuestState(report=state.report)
             if state.guest is not None:
                 self.on_drop(state.guest)
@@ -231,8 +234,9 @@ class GuestDirectory:
 
     def _was_served(self, guest_id: str) -> bool:
         """Whether passes were made over a guest, by this process or a former one."""
-        floating_ips = self.cache.floating_ips_of(guest_id)
-        return self.is_resolved(guest_id) or any(each.status.guest is not None for each in floating_ips)
+        statuses = (each.status.guest for each in self.cache.floating_ips_of(guest_id))
+        was_tried = any(each is not None and each.reachable is not None for each in statuses)
+        return was_tried or self.is_resolved(guest_id)
 
     def _management(self, name: str) -> ManagementCluster | None:
         return self.cache.management.get("", name)

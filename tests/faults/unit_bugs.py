@@ -210,6 +210,25 @@ UNIT_BUGS = (
         "test_a_changed_range_takes_no_address_that_a_guest_carries_no_more",
     ),
     _unit_bug(
+        "reports-of-long-ago",
+        "what a guest answers when it is asked again corrects no report of it",
+        Edit(scope="ReportedAddresses._find_user", before="report.addresses = answer.single", after="pass"),
+        "scenarios/test_changing_guests.py",
+        "test_a_new_guest_is_written_though_the_former_owner_of_its_address_is_offline",
+        "test_an_address_that_its_former_owner_gave_up_stays_free_though_that_one_is_offline[False]",
+    ),
+    _unit_bug(
+        "labelled-uses-nothing",
+        "a guest that its owner labels as Harvester counts as one that uses nothing",
+        Edit(
+            scope="GuestReader.read_in_use",
+            before="any(each.is_held or each.history for each in reserved)",
+            after="False",
+        ),
+        "scenarios/test_changing_guests.py",
+        "test_a_label_that_its_owner_can_set_hides_nothing_that_a_served_guest_uses",
+    ),
+    _unit_bug(
         "short-scan",
         "a leader that takes over waits for guests for 5 seconds",
         Edit(scope="GuestScan._begin", before="self._now() + SCAN_SECONDS", after="self._now() + 5.0"),
@@ -234,7 +253,7 @@ UNIT_BUGS = (
         "a guest that had no round yet is a guest of those ranges alone that its floating IPs name",
         Edit(
             scope="ClaimScope._guest",
-            before="known or now",
+            before="known or now or self.guests.state(guest_id).report.guest",
             after="known",
         ),
         "scenarios/test_first_scan.py",

@@ -99,8 +99,10 @@ class GuestReader:
         """
         guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
         if guest is None:
-            if isinstance(await self.guests.discover(guest_id), NotAGuest):
-                return InUseAddresses()  # no visit is ever made there, nothing was written
+            is_guest = not isinstance(await self.guests.discover(guest_id), NotAGuest)
+            reserved = self.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+            if not (is_guest or any(each.is_held or each.history for each in reserved)):
+                return InUseAddresses()  # no visit was ever made there, nothing was written
             guest = self.guests.known(guest_id)
         if guest is None:
             raise NotConnectedError
@@ -161,7 +163,9 @@ class ClaimScope:
         Before its first reconciliation its links are not resolved, but its labels are known.
         """
         known, now = self.guests.known(guest_id), self.guests.glimpse(guest_id, of_any_kind=True)
-        return replace(known, labels=now.labels) if known and now else known or now
+        if known and now:
+            return replace(known, labels=now.labels)
+        return known or now or self.guests.state(guest_id).report.guest
 
     def reaches(self, ranges: Iterable[FloatingIPRange], reservation: Reservation) -> bool:
         """Return whether a report counts about an address that is reserved for another, with the reporter's ranges.
@@ -270,15 +274,8 @@ class ReportedAddresses:
         ranges = self.scope.ranges_for(guest_id)
         return any(any(self.scope.claims(address, guest_id, ranges)) for address in foreign)
 
-    async def take_in(self, guest_id: str, report: GuestReport) -> None:
-        """Quarantine what a guest cluster reported and nobody owns, and note which reservations it contests.
-
-        The guest cluster may have gone since it reported: it may still run.
-        """
-        await self._quarantine_unowned(guest_id, report)
-        self.contest(guest_id, report)
-
-    async def _quarantine_unowned(self, guest_id: str, report: GuestReport) -> None:
+    async def quarantine_unowned(self, guest_id: str, report: GuestReport) -> None:
+        """Quarantine what a guest cluster reported and nobody owns, also if it has gone since: it may still run."""
         foreign = self._foreign(guest_id, report)
         ranges = self.scope.ranges_for(guest_id) if foreign else ()
         left, ignored = self.scope.unowned_left(guest_id), 0
@@ -419,11 +416,14 @@ class ReportedAddresses:
         """
         text = format_address(address)
         if guest_id not in answers:
-            under_way = self.guests.under_way.get(guest_id, frozenset())
+            under_way, report = self.guests.under_way.get(guest_id, frozenset()), self.report_of(guest_id)
             try:
-                answers[guest_id] = under_way, await self.reader.read_in_use(guest_id)
+                answer = await self.reader.read_in_use(guest_id)
             except GuestError as error:
                 answers[guest_id] = under_way, error
+            else:
+                answers[guest_id] = under_way, answer
+                report.addresses = answer.single
         under_way, found = answers[guest_id]
         if counts_visits and text in under_way:
             return f"a reconciliation that can write it to guest cluster {guest_id} is running"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -100,8 +100,7 @@ class GuestScan:
         """
         self.gate.note_changed(guest_id)
         self._compare(guest_id)
-        is_asked = self.reported.report_of(guest_id).is_fresh or guest_id in self._asking
-        if may_carry and not is_asked:
+        if may_carry and not self.reported.report_of(guest_id).is_fresh:
             self._due[guest_id] = self._now() + LATE_SECONDS
             if not self.gate.looked:
                 self.gate.wait_for([guest_id], self._until)
@@ -153,14 +152,22 @@ class GuestScan:
         if late:
             logger.info("Stopped waiting for guest clusters", extra={"guests": sorted(late)[:10]})
         for guest_id in sorted(heard.keys() | late):
-            await self._take_in(guest_id, heard.get(guest_id) or self.reported.report_of(guest_id))
+            report = heard.get(guest_id) or self.reported.report_of(guest_id)
+            await self.reported.quarantine_unowned(guest_id, report)
+            self._contest(guest_id, report)
         if self._rescan_required:
             return
         for guest_id in heard.keys() | late:
-            if self._due.get(guest_id, math.inf) > self._now():  # else it is asked again, and waited for
+            if not self._is_asked_again(guest_id, late):
                 self.gate.awaited.pop(guest_id, None)
         if not self._changed_ranges:
             await self._open_gate()
+
+    def _is_asked_again(self, guest_id: str, late: Collection[str]) -> bool:
+        """Return whether a guest cluster is waited for though it answered: it is suspect, or connected just now."""
+        due = self._due.get(guest_id, math.inf)
+        is_unheard = guest_id not in late and not self.reported.report_of(guest_id).is_fresh
+        return due <= self._now() or (due < math.inf and is_unheard)
 
     def _begin(self) -> None:
         """Wait for all guest clusters: those that Rancher is not connected to are sorted out before they are asked."""
@@ -188,7 +195,7 @@ class GuestScan:
             if guest_id not in self._asking:
                 self._due[guest_id] = self._now()
         else:
-            self.reported.contest(guest_id, self.reported.report_of(guest_id))
+            self._contest(guest_id, self.reported.report_of(guest_id))
 
     async def _open_gate(self) -> None:
         self.gate.is_shut = False
@@ -209,8 +216,11 @@ class GuestScan:
             )
             self.opened()
 
-    async def _take_in(self, guest_id: str, report: GuestReport) -> None:
-        await self.reported.take_in(guest_id, report)
+    def _contest(self, guest_id: str, report: GuestReport) -> None:
+        before = report.contested
+        self.reported.contest(guest_id, report)
+        if before - report.contested:
+            self.opened()  # who waits for these addresses can have them now
         if report.contested and self.guests.exists(guest_id):
             # Its owner is served meanwhile, and does not ask for it.
             self._due.setdefault(guest_id, self._now() + CONTESTED_SECONDS)
@@ -223,7 +233,7 @@ class GuestScan:
                 self._asking[guest_id] = asyncio.create_task(self._ask(guest_id))
 
     async def _ask(self, guest_id: str) -> None:
-        found, reader = None, self.reported.reader
+        found, reader, report = None, self.reported.reader, self.reported.report_of(guest_id)
         async with asyncio.TaskGroup() as group:
             resolving = group.create_task(self._resolve_slow(guest_id))
             async with self._slots:
@@ -234,9 +244,10 @@ class GuestScan:
             resolving.cancel()
         del self._asking[guest_id]
         # If it went meanwhile, its answer is taken in all the same.
-        report = self.reported.report_of(guest_id)
         if found is not None:
             report.addresses, report.is_fresh = found.single, True
+        if report is not self.reported.report_of(guest_id) and self.guests.exists(guest_id):
+            self._due[guest_id] = self._now()  # another one came back under its id
         # When one connects later, `note_guest` is called. What one answered since the last scan of all stays in force.
         if is_connected is False or report.is_fresh:
             self._heard[guest_id] = report
