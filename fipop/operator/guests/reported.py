@@ -339,26 +339,27 @@ class ReportedAddresses:
 
     def is_contested(self, reservation: Reservation, floating_ip: tuple[str, str]) -> bool:
         """Return whether another guest cluster than a floating IP's reported an address, and its report counts."""
+        return any(self._rivals(reservation, floating_ip))
+
+    def _rivals(self, reservation: Reservation, floating_ip: tuple[str, str]) -> Iterator[str]:
+        """Yield the reporters of an address beside a floating IP's guest, but those that an administrator ignores."""
         found = self.guests.cache.floating_ips.get(*floating_ip)
         ignored = found.ignored_claims if found is not None else frozenset()
-        return not ignored.issuperset(self.reporters(reservation, but=floating_ip[0]))
+        return (each for each in self.reporters(reservation, but=floating_ip[0]) if each not in ignored)
 
     # What is asked now
 
-    async def check(self, reservation: Reservation, ignored: Collection[str] = ()) -> None:
+    async def check(self, reservation: Reservation) -> None:
         """Raise AddressConflictError before an address is written that only another guest cluster uses.
 
-        The owner's is asked first: if it uses the address itself, what the store says stands. Reports of `ignored`
-        guest clusters do not count: an administrator said so.
+        The owner's is asked first: if it uses the address itself, what the store says stands.
         """
         address, owner, answers = address_of(reservation), reservation.owner.namespace, _Answers()
         if not self.reporters(reservation, but=owner):
             return
         if await self._find_user(owner, address, answers, counts_visits=False):
             return
-        for guest_id in self.reporters(reservation, but=owner):
-            if guest_id in ignored:
-                continue
+        for guest_id in self._rivals(reservation, reservation.owner.key):
             try:
                 carrier = await self._ask_again(guest_id, reservation, answers)
             except GuestError as error:
