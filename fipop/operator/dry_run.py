@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from fipop.api import names
-from fipop.api.conditions import format_time
-from fipop.api.models import Reservation
-from fipop.api.rendering import render_floating_ip_status, render_reservation
+from fipop.api.models import FloatingIP, Reservation
+from fipop.api.parsing import parse_floating_ip
 from fipop.errors import ApiNotFoundError
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json
@@ -62,7 +60,6 @@ class DryRun:
     def __init__(self, client: KubeClient, ours_since: datetime | None) -> None:
         self._client = client
         self._versions = itertools.count(1 << 53)
-        self._objects: dict[tuple[str, str], Json] = {}
         self.cache = ClusterCache()
         self.cache.inheritance.ours_since = ours_since or client.server_now() + timedelta(seconds=1)
         self._guests = GuestDirectory(cache=self.cache, client=client)
@@ -95,8 +92,6 @@ class DryRun:
         for resource in WATCHED:  # reservations first, owners after them, as the operator does
             listing = await _list(self._client, resource)
             self.cache.feed(resource).take_list(listing, seen_before=0)
-            if resource == FLOATING_IPS:
-                self._objects = {_key(each): each for each in listing.items}
         progress("adopting")
         await adopt_all(self._guests, self._gate, self._decide)
         for guest_id, addresses in carried.items():
@@ -108,7 +103,7 @@ class DryRun:
             if not isinstance(found, Guest) or not needs_floating_ip(self.cache, found):
                 continue
             if choose_for_guest(self.cache, found).matches:
-                self._observe(FLOATING_IPS, build_floating_ip(found))
+                self._suppose(FLOATING_IPS, parse_floating_ip(build_floating_ip(found)))
         for _ in range(MAX_ROUNDS):
             if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips_by_age()]):
                 break
@@ -142,11 +137,11 @@ class DryRun:
             step = next_step(facts, plan(facts))
             if isinstance(step, Wait):
                 return number
-            self._apply(step, self._objects[key], denied)
+            self._apply(step, floating_ip, denied)
         return MAX_STEPS
 
-    def _apply(self, step: Step, floating_ip: Json, denied: dict[str, Reservation]) -> None:
-        now, metadata = self._client.server_now(), floating_ip["metadata"]
+    def _apply(self, step: Step, floating_ip: FloatingIP, denied: dict[str, Reservation]) -> None:
+        now = self._client.server_now()
         match step:
             case MakeClaim(claim):
                 known = self.cache.get_reservation(claim.name)
@@ -158,29 +153,22 @@ class DryRun:
                 seconds = self.cache.quarantine_seconds(reservation.range)
                 self._reserve(build_quarantined(reservation, now, seconds))
             case WriteSpec(ipaddress=ipaddress, range=range_name):
-                annotations = {names.ANNOTATION_RANGE: range_name} if range_name is not None else {}
-                annotations = (metadata.get("annotations") or {}) | annotations
-                metadata = metadata | {"annotations": annotations, "generation": metadata["generation"] + 1}
-                spec = (floating_ip.get("spec") or {}) | {"ipaddress": ipaddress}
-                self._observe(FLOATING_IPS, {**floating_ip, "metadata": metadata, "spec": spec})
+                meta = replace(floating_ip.meta, generation=floating_ip.meta.generation + 1)
+                named = range_name if range_name is not None else floating_ip.range
+                self._suppose(FLOATING_IPS, replace(floating_ip, meta=meta, ipaddress=ipaddress, range=named))
             case WriteStatus(status):
-                self._observe(FLOATING_IPS, {**floating_ip, "status": render_floating_ip_status(status)})
+                self._suppose(FLOATING_IPS, replace(floating_ip, status=status))
 
     def _reserve(self, reservation: Reservation) -> None:
-        self._observe(FLOATING_IP_RESERVATIONS, render_reservation(reservation))
+        self._suppose(FLOATING_IP_RESERVATIONS, reservation)
 
-    def _observe(self, resource: Resource, body: Json) -> None:
-        """Take in an object as it would be."""
-        version = str(next(self._versions))
-        made = {"uid": f"dry-run-{version}", "creationTimestamp": format_time(self._client.server_now())}
-        body = {**body, "metadata": {"generation": 1, **made, **body["metadata"], "resourceVersion": version}}
-        if resource == FLOATING_IPS:
-            self._objects[_key(body)] = body
-        self.cache.observe(resource, body)
-
-
-def _key(obj: Json) -> OwnerKey:
-    return obj["metadata"]["namespace"], obj["metadata"]["name"]
+    def _suppose(self, resource: Resource, changed: FloatingIP | Reservation) -> None:
+        version, meta = next(self._versions), changed.meta
+        if not meta.uid:
+            uid, now = f"dry-run-{version}", self._client.server_now().replace(microsecond=0)
+            meta = replace(meta, uid=uid, generation=1, created=now)
+        meta = replace(meta, resource_version=version)
+        self.cache.suppose(resource, replace(changed, meta=meta))
 
 
 async def _list(client: KubeClient, resource: Resource) -> Listing[Json]:

@@ -188,7 +188,7 @@ class Manager:
             queues=queues,
             reporter=self.reporter,
         )
-        self.ranges = RangeReconciler(client=client, cache=cache, monotonic=cache.monotonic)
+        self.ranges = RangeReconciler(client=client, cache=cache)
         self.passes = PassController(
             guests=guests,
             sessions=sessions,

@@ -74,8 +74,7 @@ def _sample_ranges(cache: ClusterCache, manager: Manager | None) -> Iterator[Ran
     for each in cache.ranges.all():
         ranges = cache.allocations.ranges
         usage = ranges.usage(each.name)
-        unknown = describe_unknown_harvester(cache, each)
-        ready, _ = build_conditions(each, cache.allocations, usage, unknown)
+        ready, _ = build_conditions(each, cache.allocations, describe_unknown_harvester(cache, each))
         yield RangeSample(
             name=each.name,
             iprange=each.iprange,

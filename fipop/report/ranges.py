@@ -100,7 +100,7 @@ def _report(
     usage = allocations.ranges.usage(found.name)
     is_rancher_read = snapshot.is_read(Kind.HARVESTERS)
     unknown = describe_unknown_harvester(snapshot.cache, found) if is_rancher_read else ""
-    conditions = {each.type: each for each in build_conditions(found, allocations, usage, unknown)}
+    conditions = {each.type: each for each in build_conditions(found, allocations, unknown)}
     ready, conflict = conditions[ConditionType.READY], conditions[ConditionType.CONFLICT]
     families = {}
     if usage is not None:

@@ -145,7 +145,12 @@ class Store(Generic[P]):
         self._highest_version = max(self._highest_version, version)
         if version <= self._known_version(name):
             return None
-        old, new = self._living.get(name), self._project(obj)
+        return self.take(self._project(obj))
+
+    def take(self, new: P) -> Change[P] | None:
+        """Take in a projection that is younger than all that is known of its name; None where only its version is."""
+        name = new.namespace or "", new.name
+        old = self._living.get(name)
         self._tombstones.pop(name, None)
         self._replace(name, old, new)
         if new == old:

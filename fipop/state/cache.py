@@ -192,18 +192,18 @@ class ClusterCache:
 
     def observe(self, resource: Resource, obj: JsonView) -> None:
         """Take in the answer of our own read or write."""
-        change = self.store_of(resource).put(obj)
-        if change is not None:
-            self._take(resource, change)
+        self._take(resource, self.store_of(resource).put(obj))
+
+    def suppose(self, resource: Resource, projection: Projection) -> None:
+        """Take in an object as it would be after a write that is not made."""
+        self._take(resource, self.store_of(resource).take(projection))
 
     def forget(self, resource: Resource, gone: Projection) -> None:
         """Take in that the API server knows no object of that name."""
         metadata = {"name": gone.name, "resourceVersion": str(gone.resource_version)}
         if gone.namespace:
             metadata["namespace"] = gone.namespace
-        change = self.store_of(resource).delete({"metadata": metadata})
-        if change is not None:
-            self._take(resource, change)
+        self._take(resource, self.store_of(resource).delete({"metadata": metadata}))
 
     def age_of(self, reservation: Reservation) -> float:
         """Return for how many seconds, at least, a reservation has been as it is: since this process saw it so."""
@@ -224,7 +224,9 @@ class ClusterCache:
             self.listener.lost_unseen()
         self._take(resource, change)
 
-    def _take(self, resource: Resource, change: Change[Any]) -> None:
+    def _take(self, resource: Resource, change: Change[Any] | None) -> None:
+        if change is None:
+            return
         if resource == FLOATING_IP_RESERVATIONS:
             if change.new is not None:
                 self.age_of(change.new)

@@ -299,6 +299,14 @@ class SmallCluster:
         metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: range_name}}
         self.memory.put(key, {**found, "metadata": metadata})
 
+    def ignore_claims(self, guest_id: str, *claimants: str) -> None:
+        """Have the floating IP of a guest name guests whose reports do not count, as an administrator does."""
+        key = (FLOATING_IPS.plural, guest_id, "web")
+        found = self.memory.objects[key]
+        ignored = {names.ANNOTATION_IGNORE_CLAIM: ",".join(claimants)}
+        annotations = found["metadata"]["annotations"] | ignored
+        self.memory.put(key, {**found, "metadata": {**found["metadata"], "annotations": annotations}})
+
     def move_to_space(self, *guest_ids: str, iprange: str, space: str = "lab", **spec: object) -> None:
         """Make a range of a name of its own in another space, and have these guests' floating IPs name it."""
         self.add_range(space, iprange, addressSpace=space, **spec)

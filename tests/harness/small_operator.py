@@ -252,11 +252,11 @@ class SmallOperator(SmallCluster):
         due = self.memory.now.timestamp() + seconds
         self._timers[key] = min(due, self._timers.get(key, due))
 
-    async def may_write(self, address: str, space: str = "default", ignored: Collection[str] = ()) -> None:
+    async def may_write(self, address: str, space: str = "default") -> None:
         """Ask what is asked before an address is written to its guest; raises where it may not be."""
         reservation = self.cache.reservations.get("", f"{space}.{address}")
         assert reservation is not None
-        await self.manager.reported.check(reservation, ignored)
+        await self.manager.reported.check(reservation)
 
     async def _round(self, key: Key) -> None:
         try:

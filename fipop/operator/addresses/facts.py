@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fipop.api import names
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal, Requested, Reservation
 from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
-from fipop.errors import AddressSpaceChangedError, IpamError
+from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family
 from fipop.operator.addresses.range_selection import find_range, find_restriction, read_quota
 from fipop.operator.addresses.ranges import describe_problem
@@ -142,9 +142,7 @@ class FactSource:
         ranges = self.cache.allocations.ranges
         problem = ranges.problem_of(found.name)
         if problem is not None:
-            is_moved = isinstance(problem, AddressSpaceChangedError)
-            reason = "AddressSpaceChanged" if is_moved else "RangeInvalid"
-            return Blocker(reason=reason, message=describe_problem(found.name, problem))
+            return describe_problem(found.name, problem, "RangeInvalid")
         families = ranges.families(found.name)
         wanted = wanted_families(request, families, frozenset(address_of(each).family for each in held))
         there = found.address_space, found.name

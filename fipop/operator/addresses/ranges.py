@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
@@ -19,14 +19,13 @@ from fipop.kube.resources import (
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
 )
-from fipop.operator.addresses.values import address_of
+from fipop.operator.addresses.values import Blocker, address_of, blocker_of
 from fipop.operator.queues import Event, Key, Kind, Request
 from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Priority, RetryAfter
 from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
-from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +38,10 @@ COUNT_SECONDS = 0.2
 
 @dataclass(slots=True, kw_only=True)
 class RangeReconciler:
-    """Writes the status of ranges, when it changed. `monotonic` is this process's clock, in seconds."""
+    """Writes the status of ranges, when it changed."""
 
     client: KubeClient
     cache: ClusterCache
-    monotonic: Callable[[], float]
     _written_at: dict[str, float] = field(default_factory=dict)
 
     def watches(self, event: Event) -> Iterator[Request]:
@@ -98,15 +96,12 @@ class RangeReconciler:
         counted = self.cache.allocations.ranges.usage(name)
         capacity = render_capacity(counted) if counted is not None else None
         unknown = describe_unknown_harvester(self.cache, found)
-        wanted = merge_conditions(
-            found.conditions,
-            build_conditions(found, self.cache.allocations, counted, unknown),
-            self.client.server_now(),
-        )
+        conditions = build_conditions(found, self.cache.allocations, unknown)
+        wanted = merge_conditions(found.conditions, conditions, self.client.server_now())
         unchanged = found.status_capacity == capacity and found.conditions == wanted
         if unchanged and found.observed_generation == found.meta.generation:
             return None
-        rest = self._written_at.get(name, float("-inf")) + WRITE_INTERVAL_SECONDS - self.monotonic()
+        rest = self._written_at.get(name, float("-inf")) + WRITE_INTERVAL_SECONDS - self.cache.monotonic()
         if rest > 0:
             return RetryAfter(rest)
         return await self._write(found, capacity, wanted)
@@ -118,7 +113,7 @@ class RangeReconciler:
             "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
             "status": render_range_status(capacity, conditions, found.meta.generation),
         }
-        self._written_at[found.name] = self.monotonic()
+        self._written_at[found.name] = self.cache.monotonic()
         try:
             answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"
@@ -167,19 +162,21 @@ def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> s
 
 
 def build_conditions(
-    found: FloatingIPRange, allocations: Allocations, usage: RangeUsage | None, unknown: str = ""
+    found: FloatingIPRange, allocations: Allocations, unknown: str = ""
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it.
 
     `unknown`: that its Harvester cluster is not in Rancher. A range may be made before that cluster is imported, and
     serves floating IPs that name it: it is ready all the same.
     """
-    others = allocations.ranges.conflicts(found.name)
+    others, usage = allocations.ranges.conflicts(found.name), allocations.ranges.usage(found.name)
     problem = allocations.ranges.problem_of(found.name)
     verdict = Verdict.FALSE
-    if problem is not None or usage is None:
-        reason = "AddressSpaceChanged" if isinstance(problem, AddressSpaceChangedError) else "Invalid"
-        message = describe_problem(found.name, problem) if problem is not None else ""
+    if problem is not None:
+        blocker = describe_problem(found.name, problem, "Invalid")
+        reason, message = blocker.reason, blocker.message
+    elif usage is None:
+        reason, message = "Invalid", ""
     elif found.draining:
         reason = "Draining"
         message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
@@ -198,11 +195,12 @@ def build_conditions(
     )
 
 
-def describe_problem(name: str, problem: IpamError) -> str:
-    """Return why a range assigns nothing, as a sentence."""
+def describe_problem(name: str, problem: IpamError, invalid: str) -> Blocker:
+    """Return why a range assigns nothing; `invalid` is the reason if it cannot be read."""
     if isinstance(problem, AddressSpaceChangedError):
-        return sentence(str(problem))
-    return f'Range "{name}" is invalid: {problem}. Correct spec.iprange or spec.exclude.'
+        return blocker_of(problem)
+    message = f'Range "{name}" is invalid: {problem}. Correct spec.iprange or spec.exclude.'
+    return Blocker(reason=invalid, message=message)
 
 
 def describe(found: FloatingIPRange, allocations: Allocations, usage: RangeUsage) -> str:

@@ -40,6 +40,7 @@ from fipop.operator.addresses.values import FindCarriers, address_of
 from fipop.operator.guests.kubeconfigs import NotConnectedError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest
 from fipop.rancher.matching import Guest, fits_guest
+from fipop.rancher.objects import LOCAL
 from fipop.runtime.retry import retry_passing
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE
 from fipop.state.claims import Claim, read_addresses
@@ -99,10 +100,13 @@ class GuestReader:
         """
         guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
         if guest is None:
-            is_guest = not isinstance(await self.guests.discover(guest_id), NotAGuest)
-            reserved = self.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-            if not (is_guest or any(each.is_held or each.history for each in reserved)):
-                return InUseAddresses()  # no visit was ever made there, nothing was written
+            if isinstance(await self.guests.discover(guest_id), NotAGuest):
+                reserved = self.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+                if guest_id == LOCAL or not any(each.is_held or each.history for each in reserved):
+                    return InUseAddresses()  # no visit is ever made there, nothing was written
+                # It may have been a guest cluster: its owner can set the label that says otherwise.
+                cause = "Rancher knows it as a Harvester cluster or as its own"
+                raise GuestUnreadableError(guest_id=guest_id, cause=cause)
             guest = self.guests.known(guest_id)
         if guest is None:
             raise NotConnectedError
@@ -336,26 +340,27 @@ class ReportedAddresses:
 
     def is_contested(self, reservation: Reservation, floating_ip: tuple[str, str]) -> bool:
         """Return whether another guest cluster than a floating IP's reported an address, and its report counts."""
+        return any(self._rivals(reservation, floating_ip))
+
+    def _rivals(self, reservation: Reservation, floating_ip: tuple[str, str]) -> Iterator[str]:
+        """Yield the reporters of an address beside a floating IP's guest, but those that an administrator ignores."""
         found = self.guests.cache.floating_ips.get(*floating_ip)
         ignored = found.ignored_claims if found is not None else frozenset()
-        return not ignored.issuperset(self.reporters(reservation, but=floating_ip[0]))
+        return (each for each in self.reporters(reservation, but=floating_ip[0]) if each not in ignored)
 
     # What is asked now
 
-    async def check(self, reservation: Reservation, ignored: Collection[str] = ()) -> None:
+    async def check(self, reservation: Reservation) -> None:
         """Raise AddressConflictError before an address is written that only another guest cluster uses.
 
-        The owner's is asked first: if it uses the address itself, what the store says stands. Reports of `ignored`
-        guest clusters do not count: an administrator said so.
+        The owner's is asked first: if it uses the address itself, what the store says stands.
         """
         address, owner, answers = address_of(reservation), reservation.owner.namespace, _Answers()
         if not self.reporters(reservation, but=owner):
             return
         if await self._find_user(owner, address, answers, counts_visits=False):
             return
-        for guest_id in self.reporters(reservation, but=owner):
-            if guest_id in ignored:
-                continue
+        for guest_id in self._rivals(reservation, reservation.owner.key):
             try:
                 carrier = await self._ask_again(guest_id, reservation, answers)
             except GuestError as error:

@@ -104,9 +104,7 @@ class WritePermits:
             state.is_held_up = True
             return False
         for reservation in held:
-            floating_ip = self.reported.guests.cache.floating_ips.get(*reservation.owner.key)
-            ignored = floating_ip.ignored_claims if floating_ip is not None else frozenset()
-            await self.reported.check(reservation, ignored)
+            await self.reported.check(reservation)
         try:
             for reservation in held:
                 if not await self.reported.reservation_store.is_held_by(reservation.name, reservation.owner):

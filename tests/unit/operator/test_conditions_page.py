@@ -18,6 +18,7 @@ SOURCES = sorted(
 )
 REFUSALS = (
     errors.AddressOutOfRangeError,
+    errors.AddressSpaceChangedError,
     errors.FamilyMissingError,
     errors.RangeDrainingError,
     errors.RangeFullError,
@@ -33,7 +34,7 @@ def constants(tree: ast.AST) -> Iterator[str]:
             yield from (each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-            if name in {"complain", "record", "warn", "_warn", "_refuse", "unreachable"}:
+            if name in {"complain", "record", "warn", "_warn", "_refuse", "unreachable", "describe_problem"}:
                 yield from (each.value for each in node.args if isinstance(each, ast.Constant))
 
 

@@ -12,7 +12,7 @@ def conditions(
     """Ready and Conflict of a range: verdict, reason and message."""
     found = cache.ranges.get("", name)
     assert found is not None
-    ready, conflict = build_conditions(found, cache.allocations, cache.allocations.ranges.usage(name))
+    ready, conflict = build_conditions(found, cache.allocations)
     return (ready.verdict, ready.reason, ready.message), (conflict.verdict, conflict.reason, conflict.message)
 
 
@@ -88,9 +88,7 @@ def test_a_range_whose_harvester_cluster_is_not_in_rancher_says_so_and_names_tho
     unknown = describe_unknown_harvester(cache, cache.ranges.all()[0])
     assert '"harvster-1"' in unknown
     assert '"harvester-1", "harvester-2"' in unknown
-    ready, _ = build_conditions(
-        cache.ranges.all()[0], cache.allocations, cache.allocations.ranges.usage("pool"), unknown
-    )
+    ready, _ = build_conditions(cache.ranges.all()[0], cache.allocations, unknown)
     assert (ready.verdict, ready.reason) == (Verdict.TRUE, "HarvesterNotFound")
     assert "254 addresses" in ready.message
     assert ready.message.endswith(unknown)
