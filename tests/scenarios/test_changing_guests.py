@@ -95,6 +95,47 @@ async def test_the_answer_of_a_former_incarnation_is_none_of_the_one_that_is_bac
 
 
 @in_virtual_time
+async def test_one_that_is_back_is_waited_for_while_it_is_asked_after_the_former_answered() -> None:
+    operator = build(C, D)
+    operator.add_guest(B, imported=True, named="former")
+    carried, look = operator.carried, operator.carried.look
+    carried.slow[D] = 50
+
+    async def look_slowly(guest_id: str, kubeconfig: bytes, **options: object) -> InUseAddresses:
+        if guest_id != B:
+            return await look(guest_id, kubeconfig, **options)
+        is_former = operator.memory.now.timestamp() < began + 5
+        await asyncio.sleep(20 if is_former else 35)
+        return InUseAddresses() if is_former else await look(guest_id, kubeconfig, **options)
+
+    carried.look = look_slowly  # type: ignore[method-assign, assignment]
+    began = operator.memory.now.timestamp()
+    operator.ask(C)
+    async with leading(operator):
+        await go_on(operator, 5)
+        operator.memory.remove((PROVISIONING_CLUSTERS.plural, WORKSPACE, "former"))
+        operator.memory.remove((MANAGEMENT_CLUSTERS.plural, "", B))
+        operator.add_guest(B, imported=True, named="latter")
+        carried.services[B] = X
+        await go_on(operator, 60)
+        assert operator.holders(Y) == {C}
+
+
+@in_virtual_time
+async def test_a_disconnected_guest_that_used_an_address_of_another_keeps_nobody_waiting() -> None:
+    operator = build(A, B, C)
+    hold(operator, A, X)
+    operator.carried.services[A] = operator.carried.services[B] = X
+    async with leading(operator):
+        await go_on(operator, 10)
+        operator.disconnect(B)
+        operator.manager.scan.require_rescan()
+        operator.ask(C)
+        await go_on(operator, 5)
+        assert operator.holders(Y) == {C}
+
+
+@in_virtual_time
 async def test_what_a_guest_uses_that_another_holds_is_not_written_after_it_left_and_came_back() -> None:
     operator = build(A)
     operator.add_guest(B, imported=True)

@@ -165,9 +165,11 @@ class GuestScan:
 
     def _is_asked_again(self, guest_id: str, late: Collection[str]) -> bool:
         """Return whether a guest cluster is waited for though it answered: it is suspect, or connected just now."""
-        due = self._due.get(guest_id, math.inf)
-        is_unheard = guest_id not in late and not self.reported.report_of(guest_id).is_fresh
-        return due <= self._now() or (due < math.inf and is_unheard)
+        due_in = self._due.get(guest_id, math.inf) - self._now()
+        if guest_id in late:
+            return due_in <= 0
+        is_unheard = not self.reported.report_of(guest_id).is_fresh
+        return guest_id in self._asking or due_in <= (LATE_SECONDS if is_unheard else 0)
 
     def _begin(self) -> None:
         """Wait for all guest clusters: those that Rancher is not connected to are sorted out before they are asked."""
