@@ -62,7 +62,10 @@ class DryRun:
         self._versions = itertools.count(1 << 53)
         self.cache = ClusterCache()
         self.cache.inheritance.ours_since = ours_since or client.server_now() + timedelta(seconds=1)
-        self._guests = GuestDirectory(cache=self.cache, client=client)
+        # Nodes are not asked: hardly any imported cluster of a kind that Rancher does not know is Harvester.
+        self._guests = GuestDirectory(
+            cache=self.cache, client=client, is_harvester=lambda _guest: asyncio.sleep(0, result=False)
+        )
         self._scope = ClaimScope(self._guests)
         self._gate = AllocationGate(self._scope.could_serve)
         self._reservations = ReservationStore(

@@ -20,7 +20,6 @@ from fipop.rancher.link_reader import LinkReader, Unreadable
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     LABEL_PROVIDER,
-    LOCAL,
     PROVIDER_HARVESTER,
     MachinePool,
     MalformedField,
@@ -175,11 +174,11 @@ def glimpse_guest(links: Links) -> Guest | Waiting | NotAGuest:
 
 def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     cluster, management = links.cluster, links.management
-    if cluster.cluster_name == LOCAL or (management is not None and management.is_internal):
+    if cluster.cluster_name == "local" or (management is not None and management.is_internal):
         return NotAGuest(reason=NotAGuestReason.LOCAL)
     # Rancher's pages label an imported Harvester before anything has connected to it. Later the label says nothing: on
     # a guest that is served, it would make its addresses look as if nobody carried them.
-    unfound = management is None or not management.provider
+    unfound = management is None or not (management.provider or links.is_unknown_kind)
     labelled = unfound and cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
     if labelled or (management is not None and management.is_harvester):
         return NotAGuest(reason=NotAGuestReason.HARVESTER)

@@ -21,8 +21,6 @@ CREDENTIAL_NAMESPACE = "cattle-global-data"
 HARVESTER_CONFIG_KIND = "HarvesterConfig"
 LABEL_PROVIDER = "provider.cattle.io"
 PROVIDER_HARVESTER = "harvester"
-LOCAL = "local"
-"""The cluster that Rancher itself runs in."""
 
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
 
@@ -175,7 +173,7 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
         provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
         connected=_condition(status.get("conditions"), "Connected") is not None,
         ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
-        is_internal=name == LOCAL or spec.get("internal") is True,
+        is_internal=name == "local" or spec.get("internal") is True,
     )
 
 

@@ -366,7 +366,7 @@ async def test_an_address_that_its_former_owner_gave_up_stays_free_though_that_o
             assert operator.holders(X) == {C}
 
 
-# A guest cluster that Rancher takes for Harvester, or for its own, for a while
+# What is Harvester
 
 
 async def quarantine_in_use(provider: str) -> SmallOperator:
@@ -403,21 +403,6 @@ async def test_a_label_that_its_owner_can_set_hides_nothing_that_a_served_guest_
     """Rancher does not know the kind of a kubeadm cluster, and a Cluster Owner can label it."""
     operator = await quarantine_in_use(provider="")
     operator.label_guest(B, **{LABEL_PROVIDER: "harvester"})
-    await operator.settle()
-    await operator.pass_time(1200)
-    assert operator.holders(X) == set(), "a Service of B still uses it"
-
-
-@in_virtual_time
-@pytest.mark.parametrize("what", ["harvester", "internal"])
-async def test_what_a_served_guest_uses_is_not_free_because_it_counts_as_none_for_a_while(what: str) -> None:
-    operator = await quarantine_in_use(provider="k3s")
-    key = (MANAGEMENT_CLUSTERS.plural, "", B)
-    found = operator.memory.objects[key]
-    if what == "internal":
-        operator.memory.put(key, {**found, "spec": {**found["spec"], "internal": True}})
-    else:
-        operator.memory.put(key, {**found, "status": {**found["status"], "provider": "harvester"}})
     await operator.settle()
     await operator.pass_time(1200)
     assert operator.holders(X) == set(), "a Service of B still uses it"

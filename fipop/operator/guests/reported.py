@@ -40,7 +40,6 @@ from fipop.operator.addresses.values import FindCarriers, address_of
 from fipop.operator.guests.kubeconfigs import NotConnectedError, read_kubeconfig
 from fipop.rancher.discovery import NotAGuest
 from fipop.rancher.matching import Guest, fits_guest
-from fipop.rancher.objects import LOCAL
 from fipop.runtime.retry import retry_passing
 from fipop.state.cache import BY_OWNER_NAMESPACE, BY_PAST_NAMESPACE
 from fipop.state.claims import Claim, read_addresses
@@ -101,12 +100,7 @@ class GuestReader:
         guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
         if guest is None:
             if isinstance(await self.guests.discover(guest_id), NotAGuest):
-                reserved = self.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-                if guest_id == LOCAL or not any(each.is_held or each.history for each in reserved):
-                    return InUseAddresses()  # no visit is ever made there, nothing was written
-                # It may have been a guest cluster: its owner can set the label that says otherwise.
-                cause = "Rancher knows it as a Harvester cluster or as its own"
-                raise GuestUnreadableError(guest_id=guest_id, cause=cause)
+                return InUseAddresses()  # no visit is ever made there, nothing was written
             guest = self.guests.known(guest_id)
         if guest is None:
             raise NotConnectedError
@@ -151,7 +145,8 @@ class ClaimScope:
             named |= {each.range for each in self.guests.cache.reservations.by_index(index, guest_id)}
         guest = self._guest(guest_id)
         # Which Harvester it is on may not be known (yet): then it may be any.
-        anywhere = guest is not None and guest.on_harvester and not self.guests.is_resolved(guest_id)
+        is_unresolved = not (self.guests.is_resolved(guest_id) or (guest and guest.harvester_cluster_name))
+        anywhere = guest is not None and guest.on_harvester and is_unresolved
         for each in ranges:
             if each.name in named:
                 yield each
@@ -421,18 +416,19 @@ class ReportedAddresses:
         """
         text = format_address(address)
         if guest_id not in answers:
-            under_way, report = self.guests.under_way.get(guest_id, frozenset()), self.report_of(guest_id)
+            under_way = self.guests.under_way.get(guest_id, frozenset())
             try:
-                answer = await self.reader.read_in_use(guest_id)
+                answers[guest_id] = under_way, await self.reader.read_in_use(guest_id)
             except GuestError as error:
                 answers[guest_id] = under_way, error
-            else:
-                answers[guest_id] = under_way, answer
-                report.addresses = answer.single
         under_way, found = answers[guest_id]
         if counts_visits and text in under_way:
             return f"a reconciliation that can write it to guest cluster {guest_id} is running"
         if isinstance(found, GuestError):
             raise found
         carrier = found.carrier_of(address)
-        return f"{carrier} in guest cluster {guest_id} uses {text}" if carrier else None
+        if carrier is None:
+            report = self.report_of(guest_id)
+            report.addresses = tuple(each for each in report.addresses if each != address)
+            return None
+        return f"{carrier} in guest cluster {guest_id} uses {text}"

@@ -101,7 +101,8 @@ class GuestScan:
         self.gate.note_changed(guest_id)
         self._compare(guest_id)
         if may_carry and not self.reported.report_of(guest_id).is_fresh:
-            self._due[guest_id] = self._now() + LATE_SECONDS
+            if guest_id not in self._asking:
+                self._due[guest_id] = self._now() + LATE_SECONDS
             if not self.gate.looked:
                 self.gate.wait_for([guest_id], self._until)
         self._wake.set()

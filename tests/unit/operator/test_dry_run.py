@@ -10,6 +10,7 @@ from fipop.operator.dry_run import DryRun
 from fipop.state.cache import ClusterCache
 from tests.harness.memory import Json, Memory
 from tests.harness.small_operator import PromptClient, SmallOperator
+from tests.harness.virtual_time import in_virtual_time
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 
@@ -82,3 +83,18 @@ async def test_the_last_address_goes_to_the_oldest_floating_ip_as_it_does_in_the
     await operator.start()
     assert operator.held() == {"default.10.0.0.10": B}
     assert addresses(shown) == addresses(operator.cache)
+
+
+@in_virtual_time
+async def test_a_dry_run_shows_what_an_imported_cluster_of_unknown_kind_gets() -> None:
+    operator = SmallOperator(client=ListingClient)
+    operator.add_range(clusterSelector={"matchLabels": {}})
+    operator.add_guest("c-m-a", imported=True, provider="")
+    operator.ask("c-m-a", has="10.0.0.10")
+    operator.ask("c-m-a", name="more", range_name="")
+    operator.memory.pass_time(120.0)
+    client: Any = operator.client
+    shown = await DryRun(client, operator.memory.now).run({})
+    await operator.start()
+    await operator.pass_time(120)
+    assert addresses(shown) == addresses(operator.cache), reasons(shown)
