@@ -83,9 +83,10 @@ class Book:
         named = self.named.get((space, address))
         if not named:
             return None
-        first = min(named)
-        by = next(each for each in self.floating_ips if key_of(each) == first)
-        return first, range_of(by), False
+        naming = (each for each in self.floating_ips if key_of(each) in named)
+        # A status that names it comes before a spec that does.
+        by = min(naming, key=lambda each: (not is_served(each), key_of(each)))
+        return key_of(by), range_of(by), False
 
     def taken(self, space: str) -> set[Ip]:
         """Return the addresses of a space that somebody has, had last, or names."""
