@@ -22,7 +22,6 @@ from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resourc
 from fipop.operator.addresses.facts import FactSource
 from fipop.operator.addresses.holdings import plan
 from fipop.operator.addresses.next_step import (
-    MakeClaim,
     Release,
     Step,
     Wait,
@@ -43,6 +42,7 @@ from fipop.operator.guests.reported import ClaimScope
 from fipop.operator.startup import adopt_all
 from fipop.rancher.matching import Guest
 from fipop.state.cache import WATCHED, ClusterCache
+from fipop.state.claims import Claim
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 from fipop.state.range_index import OwnerKey
@@ -123,35 +123,24 @@ class DryRun:
 
     async def _decide(self, key: OwnerKey) -> int:
         """Apply all steps for a floating IP; return how many there were."""
-        denied: dict[str, Reservation] = {}
         for number in range(MAX_STEPS):
             floating_ip = self.cache.floating_ips.get(*key)
             assert floating_ip is not None, "a dry run deletes no FloatingIP"
-            found = self._facts.gather(
-                floating_ip,
-                is_live=True,
-                denied=denied,
-                written=frozenset(),
-                write_backs=0,
-            )
+            found = self._facts.gather(floating_ip, is_live=True, written="", write_backs=0)
             # No other operator is at work.
             fresh, safe = frozenset(found.unsafe_for), dict.fromkeys(found.unsafe_for, 0.0)
             facts = replace(found, fresh=fresh, unsafe_for=safe)
             step = next_step(facts, plan(facts))
             if isinstance(step, Wait):
                 return number
-            self._apply(step, floating_ip, denied)
+            self._apply(step, floating_ip)
         return MAX_STEPS
 
-    def _apply(self, step: Step, floating_ip: FloatingIP, denied: dict[str, Reservation]) -> None:
+    def _apply(self, step: Step, floating_ip: FloatingIP) -> None:
         now = self._client.server_now()
         match step:
-            case MakeClaim(claim):
-                known = self.cache.get_reservation(claim.name)
-                if known is not None and not self._reservations.can_acquire(known, claim):
-                    denied[claim.name] = known
-                else:
-                    self._reserve(build_acquired(known, claim, now))
+            case Claim():
+                self._reserve(build_acquired(self.cache.get_reservation(step.name), step, now))
             case Release(reservation):
                 seconds = self.cache.quarantine_seconds(reservation.range)
                 self._reserve(build_quarantined(reservation, now, seconds))

@@ -35,10 +35,6 @@ class Claim:
     range: str
     owner: Owner
     requested: Requested
-    renames: bool = False
-    """What was chosen for the owner is asked for by name now."""
-    insists: bool = False
-    """The floating IP names this address, in its spec or in its status: no other will do."""
 
     @property
     def name(self) -> str:

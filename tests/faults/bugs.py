@@ -160,8 +160,8 @@ BUGS = (
         "out of the quarantine",
         Edit(
             scope="ReservationStore.can_acquire",
-            before="former.key == claim.owner.key",
-            after="former.key == claim.owner.key or not known.is_held",
+            before="former.key == owner.key",
+            after="former.key == owner.key or not known.is_held",
         ),
     ),
     _bug(
@@ -169,9 +169,7 @@ BUGS = (
         "a reservation that exists already counts as one's own",
         _CLAIMS,
         "chapter 2 does not end: /floatingips/c-m-steady03/late/conditions: [] instead of",
-        Edit(
-            scope="ReservationStore.can_acquire", before="former.key == claim.owner.key", after="former.key"
-        ),
+        Edit(scope="ReservationStore.can_acquire", before="former.key == owner.key", after="former.key"),
     ),
     _bug(
         "owner-by-uid-alone",
@@ -188,7 +186,7 @@ BUGS = (
         ),
         Edit(
             scope="ReservationStore.can_acquire",
-            before="former.key == claim.owner.key",
+            before="former.key == owner.key",
             after="former.uid == claim.owner.uid",
         ),
     ),
@@ -213,7 +211,11 @@ BUGS = (
         "after a write whose outcome is unknown another address is tried",
         _DARK,
         "more were given out",
-        Edit(scope="FactSource._find_own", before="asked is not None", after="asked == ()"),
+        Edit(
+            scope="FactSource._find_own",
+            before="(asked, *map(address_of, had))",
+            after="map(address_of, had)",
+        ),
     ),
     _bug(
         "half-a-dual-stack",
@@ -221,9 +223,13 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        Edit(scope="_Wish.acquire", before="not self._is_had(desired.held)", after="False"),
+        Edit(scope="_Wish.stay", before="self._is_had(decided.held)", after="True"),
         with_guards_off=(
-            Edit(scope="_Wish.acquire", before="isinstance(found[family], Acquire)", after="False"),
+            Edit(
+                scope="_follow",
+                before="wish.stay(each, held.get(family, []))",
+                after="each if isinstance(each, Claim) else wish.stay(each, held.get(family, []))",
+            ),
         ),
     ),
     _bug(

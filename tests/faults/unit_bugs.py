@@ -102,14 +102,10 @@ UNIT_BUGS = (
     ),
     _unit_bug(
         "gone-is-free",
-        "an address whose reservation is gone by the live read is free, whoever's status names it",
-        Edit(
-            scope="ReservationStore._take",
-            before="return None",
-            after="return Acquired(reservation=await self._create(claim), is_new=True)",
-        ),
-        "scenarios/test_missing_reservations.py",
-        "test_who_is_asking_for_an_address_when_its_reservation_vanishes_does_not_get_it",
+        "an address whose reservation is gone is free, whoever's status names it",
+        Edit(scope="FactSource._read_address", before="other is not None", after="other == ()"),
+        "unit/operator/addresses/test_facts.py",
+        "test_an_address_whose_reservation_is_missing_is_of_whose_status_names_it",
     ),
     _unit_bug(
         "freed-for-its-carrier",
@@ -293,7 +289,11 @@ UNIT_BUGS = (
     _unit_bug(
         "no-second-choice",
         "a chosen address that another has in the space of the range that is named by now is waited for",
-        Edit(scope="_Wish._desire", before="there.is_held_by_other", after="False"),
+        Edit(
+            scope="_Wish._move",
+            before="known.refused is None and known.taken is None",
+            after="known.refused is None",
+        ),
         "unit/operator/addresses/test_holdings.py",
         "test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new_one",
     ),
@@ -312,9 +312,9 @@ UNIT_BUGS = (
         "emptied-is-renumbered",
         "an emptied spec gives the address back",
         Edit(
-            scope="_Wish._desire",
-            before="held, address = mine[0], address_of(mine[0])",
-            after=("held, address = mine[0], address_of(mine[0])\nif static is None:\n    return Keep(None)"),
+            scope="_Wish.decide",
+            before="return Keep(held)",
+            after="return Keep(held if static is not None else None)",
         ),
         "scenarios/test_emptied_specs.py",
         "test_it_keeps_its_address_where_the_range_is_the_same",
@@ -345,8 +345,8 @@ UNIT_BUGS = (
         "an address counts as reserved before anybody asked for it",
         Edit(
             scope="ReservationStore._create",
-            before="self._note(await self.client.create(FLOATING_IP_RESERVATIONS, body), asked_at)",
-            after="build_acquired(None, claim, self.now())",
+            before="answer = await self.client.create(FLOATING_IP_RESERVATIONS, render_reservation(wanted))",
+            after="return wanted",
         ),
         "unit/operator/addresses/test_reservations.py",
         "test_a_free_address_is_granted_to_who_asks_first_and_the_second_is_told_whose_it_is",

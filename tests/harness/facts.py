@@ -1,10 +1,9 @@
 """Facts about a floating IP, as values: what a test does not say is as it is if all is well."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from fipop.api.models import FloatingIP, Owner, Reservation
-from fipop.errors import AddressOutOfRangeError, RangeFullError
+from fipop.errors import AddressOutOfRangeError, RangeDrainingError, RangeFullError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 from fipop.ipam.pool import parse_pool
 from fipop.operator.addresses.values import (
@@ -42,16 +41,18 @@ def range_facts(
     *,
     space: str = "default",
     free: tuple[str, ...] = FREE,
+    draining: bool = False,
     **fields: Any,
 ) -> RangeFacts:
-    """Return a range with these addresses to claim next."""
+    """Return a range with these addresses to claim next; one that is draining has none."""
     pool = parse_pool(text)
-    known: dict[str, Any] = {"draining": False, "restricted": None, "quota": None}
+    known: dict[str, Any] = {"restricted": None, "quota": None}
+    drains = blocker_of(RangeDrainingError(range_name=name))
     return RangeFacts(
         name=name,
         space=space,
         families=frozenset(pool.families),
-        free={family: _free(family, free, name) for family in Family},
+        free={family: drains if draining else _free(family, free, name) for family in Family},
         **(known | fields),
     )
 
@@ -67,12 +68,11 @@ def facts_of(
     where: RangeFacts | Blocker | None = None,
     pool: str = POOL,
     others: tuple[Reservation, ...] = (),
-    denied: tuple[Reservation, ...] = (),
     **fields: Any,
 ) -> Facts:
     """Return the facts about a floating IP, by default "web" of a known guest whose range serves everything.
 
-    `pool` is that of the range; `others` are reservations of others, `denied` those that the API server named.
+    `pool` is that of the range; `others` are reservations of others.
     """
     subject = subject or floating_ip()
     where = where or range_facts(text=pool)
@@ -84,9 +84,7 @@ def facts_of(
     known: dict[str, Any] = {
         "is_live": False,
         "is_inherited": False,
-        "owner": Owner(
-            namespace=subject.namespace, name=subject.name, uid=subject.uid, cluster=BOUND.cluster_name
-        ),
+        "owner": Owner(namespace=subject.namespace, name=subject.name, uid=subject.uid, cluster="demo"),
         "fresh": frozenset(each.name for each in own),
         "unsafe_for": {each.name: 0.0 for each in own},
         "binding": BOUND,
@@ -94,7 +92,7 @@ def facts_of(
         "observation": None,
         "removal": None,
         "is_gate_open": True,
-        "written": frozenset(),
+        "written": "",
         "write_backs": 0,
         "now": NOW,
     }
@@ -111,7 +109,7 @@ def facts_of(
         request=request,
         range=where,
         addresses={
-            reservation_name(space, each): _address(space, each, pool, others, denied)
+            reservation_name(space, each): _address(space, each, pool, others, _drains(where))
             for each in asked
             for space in ("default", "lab")
         },
@@ -119,21 +117,19 @@ def facts_of(
     )
 
 
+def _drains(where: RangeFacts | Blocker) -> Blocker | None:
+    """Return why a range that is draining assigns no address; None if it is not."""
+    free = where.free.values() if isinstance(where, RangeFacts) else ()
+    drains = (each for each in free if isinstance(each, Blocker) and each.reason == "RangeDraining")
+    return next(drains, None)
+
+
 def _address(
-    space: str,
-    address: Address,
-    pool: str,
-    others: tuple[Reservation, ...],
-    denied: tuple[Reservation, ...],
+    space: str, address: Address, pool: str, others: tuple[Reservation, ...], drains: Blocker | None
 ) -> AddressFacts:
     name = reservation_name(space, address)
     text = format_address(address)
-    refused = AddressOutOfRangeError(address=text, range_name="pool", pool_text=pool, reason="is not in it")
-    by_name: Mapping[str, Reservation] = {each.name: each for each in (*others, *denied)}
-    holder = describe_holder(by_name[name]) if name in by_name else None
-    return AddressFacts(
-        refused=None if address in parse_pool(pool) else blocker_of(refused),
-        known_unavailable=holder,
-        denied=holder if any(each.name == name for each in denied) else None,
-        is_held_by_other=name in by_name,
-    )
+    outside = AddressOutOfRangeError(address=text, range_name="pool", pool_text=pool, reason="is not in it")
+    refused = None if address in parse_pool(pool) else blocker_of(outside)
+    holder = next((each for each in others if each.name == name), None)
+    return AddressFacts(refused=drains or refused, taken=describe_holder(holder) if holder else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from fipop.api import names
@@ -33,7 +33,7 @@ from fipop.operator.addresses.values import (
 from fipop.rancher.discovery import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.state.cache import BY_FORMER_OWNER, ClusterCache
-from fipop.state.claims import Claim, read_addresses, reservation_name
+from fipop.state.claims import read_addresses, reservation_name
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
@@ -74,14 +74,12 @@ class FactSource:
         floating_ip: FloatingIP,
         *,
         is_live: bool,
-        denied: Mapping[str, Reservation],
-        written: frozenset[Address],
+        written: str,
         write_backs: int,
     ) -> Facts:
         """Return what is known of a floating IP now.
 
-        The arguments are what only this reconciliation, or this process, knows: see `Facts`. `denied`: by name, the
-        reservations that the API server named as the reason why a claim failed.
+        The arguments are what only this reconciliation, or this process, knows: see `Facts`.
         """
         own = self.cache.reservations_of(floating_ip.meta.key)
         held = _inherit(tuple(each for each in own if each.is_held), floating_ip)
@@ -108,7 +106,7 @@ class FactSource:
             unsafe_for={each.name: self._unsafe_for(each) for each in own},
             request=request,
             range=found,
-            addresses=self._read_addresses(floating_ip, owner, held, request, found, denied),
+            addresses=self._read_addresses(floating_ip, owner, held, request, found),
             binding=binding,
             is_guest_known=known is not None or self.guests.glimpse(floating_ip.namespace) is None,
             observation=self.guests.state(floating_ip.namespace).observation,
@@ -134,7 +132,7 @@ class FactSource:
         resolved = guest if self.guests.is_resolved(floating_ip.namespace) else None
 
         def had_from(each: FloatingIPRange) -> bool:
-            return any(self._find_own(family, owner, each) is not None for family in Family)
+            return any(address for family in Family for address in self._find_own(family, owner, each))
 
         found = find_range(self.cache, floating_ip, held, resolved, request, had_from)
         if isinstance(found, Blocker):
@@ -150,7 +148,6 @@ class FactSource:
             name=found.name,
             space=found.address_space,
             families=families,
-            draining=found.draining,
             restricted=find_restriction(found, guest),
             quota=read_quota(self.cache, found, floating_ip.namespace),
             free={
@@ -163,36 +160,28 @@ class FactSource:
     def _choose(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | Blocker:
         """Choose an address for a new claim: one of its own, or the next free one."""
         try:
-            own = self._find_own(family, owner, found)
+            own = next(self._find_own(family, owner, found), None)
             return own or self.cache.allocations.ranges.peek_free(found.name, family)
         except IpamError as error:
             return blocker_of(error)
 
-    def _find_own(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | None:
-        """Return the address of the range that the owner asked for before, or else the one that it had."""
-        allocations = self.cache.allocations
-        asked = allocations.unsettled(owner.key, found.name, family)
-        if asked is not None and allocations.ranges.why_refused(found.name, asked) is None:
-            return asked
-        return self._find_former(family, owner, found)
+    def _find_own(self, family: Family, owner: Owner, found: FloatingIPRange) -> Iterator[Address]:
+        """Yield the addresses of the range that the owner can have because it had them, the last one first.
 
-    def _find_former(self, family: Family, owner: Owner, found: FloatingIPRange) -> Address | None:
-        """Return the address that the owner had from the range; of several, the one that was released last."""
+        What it asked for without learning the outcome comes before all.
+        """
+        asked = self.cache.allocations.unsettled(owner.key, found.name, family)
         own = self.cache.reservations_of(owner.key)
         of_name = self.cache.reservations.by_index(BY_FORMER_OWNER, (owner.cluster, owner.name, found.name))
         former = {each.name: each for each in (*own, *(of_name if owner.cluster else ())) if not each.is_held}
-        for each in sorted(former.values(), key=lambda each: each.quarantined_until or EPOCH, reverse=True):
-            address = address_of(each)
-            if (
-                address.family is family
-                and (each.space, each.range) == (found.address_space, found.name)
-                and self.cache.allocations.ranges.why_refused(found.name, address) is None
-                and self.reservation_store.can_acquire(
-                    each, _build_claim(each.space, address, found.name, owner)
-                )
-            ):
-                return address
-        return None
+        there = found.address_space, found.name
+        had = [each for each in former.values() if (each.space, each.range) == there]
+        had.sort(key=lambda each: each.quarantined_until or EPOCH, reverse=True)
+        for address in filter(None, (asked, *map(address_of, had))):
+            if address.family is family:
+                known = self._read_address(found.address_space, address, found.name, owner)
+                if known.refused is None and known.taken is None:
+                    yield address
 
     # Addresses
 
@@ -203,7 +192,6 @@ class FactSource:
         held: tuple[Reservation, ...],
         request: Request | Blocker,
         where: RangeFacts | Blocker,
-        denied: Mapping[str, Reservation],
     ) -> dict[str, AddressFacts]:
         named = read_addresses(floating_ip.status.addresses)
         places = {(space_named(floating_ip.status), each) for each in named}
@@ -214,35 +202,21 @@ class FactSource:
             places |= {(where.space, each) for each in (*named, *asked, *free, *mine)}
         range_name = where.name if isinstance(where, RangeFacts) else ""
         return {
-            reservation_name(space, address): self._read_address(space, address, range_name, owner, denied)
+            reservation_name(space, address): self._read_address(space, address, range_name, owner)
             for space, address in places
         }
 
-    def _read_address(
-        self, space: str, address: Address, range_name: str, owner: Owner, denied: Mapping[str, Reservation]
-    ) -> AddressFacts:
+    def _read_address(self, space: str, address: Address, range_name: str, owner: Owner) -> AddressFacts:
         allocations = self.cache.allocations
-        name = reservation_name(space, address)
+        known = self.cache.get_reservation(reservation_name(space, address))
         refused = allocations.ranges.why_refused(range_name, address) if range_name else None
         other = allocations.named_by_another(space, address, owner.key)
-        known = self.cache.reservations.get("", name)
-        # A claim of an address that is named by the spec insists on it.
-        claim = replace(_build_claim(space, address, range_name, owner), insists=True)
-        is_kept = known is not None and not self.reservation_store.can_acquire(known, claim)
-        # What changed since then may be available by now.
-        is_denied = known is not None and denied.get(name) == known
-        holder = describe_holder(known, self.carrier_of(name)) if known and (is_kept or is_denied) else None
-        named_by_other = describe_conflicting_owner(other, address) if other is not None else None
-        return AddressFacts(
-            refused=blocker_of(refused) if refused is not None else None,
-            known_unavailable=holder if is_kept else None,
-            denied=holder if is_denied else named_by_other,
-            is_held_by_other=known.owner.key != owner.key if known is not None else other is not None,
-        )
-
-
-def _build_claim(space: str, address: Address, range_name: str, owner: Owner) -> Claim:
-    return Claim(space=space, address=address, range=range_name, owner=owner, requested=Requested.DYNAMIC)
+        taken = None
+        if known is not None and not self.reservation_store.can_acquire(known, owner, range_name):
+            taken = describe_holder(known, self.carrier_of(known.name))
+        elif other is not None:
+            taken = describe_conflicting_owner(other, address)
+        return AddressFacts(refused=blocker_of(refused) if refused is not None else None, taken=taken)
 
 
 def _build_owner(floating_ip: FloatingIP, binding: GuestBinding, held: tuple[Reservation, ...]) -> Owner:

@@ -63,13 +63,6 @@ class ReadAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeClaim:
-    """Ask for an address."""
-
-    claim: Claim
-
-
-@dataclass(frozen=True, slots=True)
 class Confirm:
     """Write a reservation anew as it is: who meant to release it as it was fails."""
 
@@ -112,7 +105,7 @@ class Wait:
     is_settled: bool = True
 
 
-Step = ReadAgain | MakeClaim | Confirm | WriteSpec | WriteStatus | Release | Wait
+Step = ReadAgain | Claim | Confirm | WriteSpec | WriteStatus | Release | Wait
 
 
 def next_step(facts: Facts, holdings: Holdings) -> Step:
@@ -123,11 +116,11 @@ def next_step(facts: Facts, holdings: Holdings) -> Step:
     ):
         return ReadAgain()
     spec = _find_spec(facts, holdings)
-    is_stopped = spec is not None and spec.is_write_back and not _may_write_back(facts)
+    is_stopped = spec is not None and spec.is_write_back and not _may_write_back(facts, spec)
     blockers = (*holdings.blockers, SPEC_REVERTED) if is_stopped else holdings.blockers
     return (
         _wait_for_gate(facts, holdings)
-        or (MakeClaim(holdings.claims[0].claim) if holdings.claims else None)
+        or next(iter(holdings.claims), None)
         or _rewrite_owner(facts, holdings)
         or _confirm(facts, holdings)
         or (spec if not is_stopped else None)
@@ -144,7 +137,7 @@ def _wait_for_gate(facts: Facts, holdings: Holdings) -> Wait | None:
     others until then. And what was shown stays until it was checked who carries what was in quarantine.
     """
     claims = holdings.claims
-    is_early = not claims[0].is_own if claims else holdings.awaits_guest
+    is_early = not holdings.restores if claims else holdings.awaits_guest
     awaits_check = any(each.checked_at and each.checked_at <= facts.now for each in holdings.blockers)
     is_shown = facts.floating_ip.status.observed_generation == facts.floating_ip.meta.generation
     stays = not claims and (holdings.awaits_guest or (is_shown and awaits_check))
@@ -153,18 +146,17 @@ def _wait_for_gate(facts: Facts, holdings: Holdings) -> Wait | None:
     return Wait(seconds=CLOSED_GATE_SECONDS, is_settled=False)
 
 
-def _rewrite_owner(facts: Facts, holdings: Holdings) -> MakeClaim | None:
+def _rewrite_owner(facts: Facts, holdings: Holdings) -> Claim | None:
     """Write the owner again if the floating IP was created again under its name, or its guest became known."""
     for each in holdings.held.values():
         if each.owner != facts.owner:
-            claim = Claim(
+            return Claim(
                 space=each.space,
                 address=address_of(each),
                 range=each.range,
                 owner=facts.owner,
                 requested=each.requested,
             )
-            return MakeClaim(claim)
     return None
 
 
@@ -186,12 +178,13 @@ def _find_spec(facts: Facts, holdings: Holdings) -> WriteSpec | None:
     first = request.families[0] if request.families else Family.IPV4
     in_order = sorted(addresses, key=lambda family: (family != first, family))
     is_range_chosen = floating_ip.range is None and is_made_by_us(floating_ip)
+    ipaddress = ",".join(format_address(addresses[family]) for family in in_order)
     # The status comes after the spec: who changes the spec back at once does so before the status names anything.
-    known = facts.written | read_addresses(floating_ip.status.addresses)
+    is_in_status = read_addresses(floating_ip.status.addresses).issuperset(addresses.values())
     return WriteSpec(
-        ipaddress=",".join(format_address(addresses[family]) for family in in_order),
+        ipaddress=ipaddress,
         range=next(iter(held.values())).range if is_range_chosen else None,
-        is_write_back=known.issuperset(addresses.values()),
+        is_write_back=is_in_status or ipaddress == facts.written,
     )
 
 
@@ -231,12 +224,13 @@ def _is_short(holdings: Holdings, request: Request) -> bool:
     return is_to_come or bool(holdings.blockers and request.static) or (is_serious and was_named)
 
 
-def _may_write_back(facts: Facts) -> bool:
+def _may_write_back(facts: Facts, spec: WriteSpec) -> bool:
     """Return whether a spec that another writer changes back again and again is written once more."""
     # Beside another blocker the message alone tells, also after a restart.
     conditions = facts.floating_ip.status.conditions
     is_stopped = any(SPEC_REVERTED.message in each.message for each in conditions)
-    return not is_stopped and facts.write_backs < MAX_WRITE_BACKS
+    is_other = spec.ipaddress != facts.written  # a new wish ends the quarrel
+    return not is_stopped and (is_other or facts.write_backs < MAX_WRITE_BACKS)
 
 
 def _write_status(facts: Facts, holdings: Holdings, blockers: tuple[Blocker, ...]) -> WriteStatus | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPStatus, Reservation
@@ -23,7 +23,6 @@ from fipop.operator.addresses.facts import FactSource
 from fipop.operator.addresses.holdings import plan
 from fipop.operator.addresses.next_step import (
     Confirm,
-    MakeClaim,
     ReadAgain,
     Release,
     Step,
@@ -33,7 +32,7 @@ from fipop.operator.addresses.next_step import (
     next_step,
 )
 from fipop.operator.addresses.ranges import is_respecified
-from fipop.operator.addresses.reservations import ReservationStore, Taken
+from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import Facts
 from fipop.operator.addresses.waiting import (
     WaitingFloatingIPs,
@@ -80,20 +79,11 @@ class Reporter(Protocol):
         """Report that it did not get all that it asks for."""
 
 
-@dataclass(slots=True)
-class _Round:
-    """What a round has learned beside what is in the cache: the version it read, and who has what was denied."""
-
-    live_version: int | None = None
-    denied: dict[str, Reservation] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpecWrites:
+class _SpecWrite(NamedTuple):
     """What was written into the spec of the floating IP `uid` last, and how often it was written again since."""
 
     uid: str = ""
-    addresses: frozenset[Address] = frozenset()
+    ipaddress: str = ""
     again: int = 0
 
 
@@ -108,7 +98,7 @@ class FloatingIPReconciler:
     waiting: WaitingFloatingIPs
     queues: WorkQueues
     reporter: Reporter
-    _written: dict[tuple[str, str], _SpecWrites] = field(default_factory=dict)
+    _written: dict[tuple[str, str], _SpecWrite] = field(default_factory=dict)
     _visited_for: dict[tuple[str, str], tuple[object, ...]] = field(default_factory=dict)
     """By floating IP, what a visit of its guest was requested for last."""
 
@@ -155,7 +145,7 @@ class FloatingIPReconciler:
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
-        this = _Round()
+        live_version = None
         try:
             for _ in range(MAX_STEPS):
                 # What is known by now needs no round of its own, the answers to our own writes neither.
@@ -164,31 +154,25 @@ class FloatingIPReconciler:
                 if floating_ip is None:
                     self._let_go(key)
                     return None
-                facts = self._gather(floating_ip, this)
+                facts = self._gather(floating_ip, is_live=live_version == floating_ip.resource_version)
                 step = next_step(facts, plan(facts))
                 if isinstance(step, Wait):
                     return self._end(floating_ip, step)
-                await self._take(step, floating_ip, this)
+                if isinstance(step, ReadAgain):
+                    live_version = await self._read_again(key)
+                else:
+                    await self._take(step, floating_ip)
         except ApiConflictError:
             await self._read_again(key)
             return RetryAfter(CONTENTION_SECONDS)
         raise ContendedError(floating_ip=key)
 
-    def _gather(self, floating_ip: FloatingIP, this: _Round) -> Facts:
-        named = read_addresses(floating_ip.ipaddress.split(","))
-        written = self._written.get(floating_ip.meta.key, _SpecWrites())
-        is_new_wish = named - written.addresses - read_addresses(floating_ip.status.addresses)
-        if is_new_wish or written.uid != floating_ip.uid:
-            # A new wish ends the quarrel; what names a part of what is held does not, nor does our own write-back.
-            # Nor has anybody emptied the spec of one that was made again under the name.
-            self._written.pop(floating_ip.meta.key, None)
-            written = _SpecWrites()
+    def _gather(self, floating_ip: FloatingIP, *, is_live: bool) -> Facts:
+        written = self._written.get(floating_ip.meta.key, _SpecWrite())
+        if written.uid != floating_ip.uid:
+            written = _SpecWrite()  # nobody has emptied the spec of one that was made again under the name
         return self.facts.gather(
-            floating_ip,
-            is_live=this.live_version == floating_ip.resource_version,
-            denied=this.denied,
-            written=written.addresses,
-            write_backs=written.again,
+            floating_ip, is_live=is_live, written=written.ipaddress, write_backs=written.again
         )
 
     def _let_go(self, key: tuple[str, str]) -> None:
@@ -230,16 +214,11 @@ class FloatingIPReconciler:
             self._visited_for[key] = needs
             self.queues.add(request_visit(floating_ip.namespace))
 
-    async def _take(self, step: Step, floating_ip: FloatingIP, this: _Round) -> None:
+    async def _take(self, step: Step, floating_ip: FloatingIP) -> None:
         """Take a step; ApiError where its request failed, ApiConflictError where the object is another by now."""
         match step:
-            case ReadAgain():
-                await self._read_again(floating_ip.meta.key)
-                # What was read is in the cache, or something younger: then that one is to be read.
-                found = self.cache.floating_ips.get(*floating_ip.meta.key)
-                this.live_version = found.resource_version if found is not None else None
-            case MakeClaim(claim):
-                await self._claim(claim, floating_ip, this)
+            case Claim():
+                await self._claim(step, floating_ip)
             case Confirm(reservation):
                 await self.reservation_store.confirm(reservation)
             case WriteSpec():
@@ -253,19 +232,17 @@ class FloatingIPReconciler:
                 seconds = self.cache.quarantine_seconds(reservation.range)
                 await self.reservation_store.quarantine(reservation, seconds=seconds)
 
-    async def _claim(self, claim: Claim, floating_ip: FloatingIP, this: _Round) -> None:
+    async def _claim(self, claim: Claim, floating_ip: FloatingIP) -> None:
         self.cache.allocations.begin_claim(claim)
         try:
-            answer = await self.reservation_store.claim(claim)
+            assigned = await self.reservation_store.claim(claim)
         except FipopError as error:
             if not (isinstance(error, ApiError) and error.outcome_unknown):
                 self.cache.allocations.finish_claim(claim)
             raise
         self.cache.allocations.finish_claim(claim)
-        if isinstance(answer, Taken):
-            this.denied[claim.name] = answer.reservation
-        elif answer is not None and answer.is_new:
-            self.reporter.report_allocated(floating_ip, answer.reservation)
+        if assigned is not None:
+            self.reporter.report_allocated(floating_ip, assigned)
 
     async def _write_spec(self, step: WriteSpec, floating_ip: FloatingIP) -> None:
         patch: Json = {"spec": {"ipaddress": step.ipaddress}}
@@ -273,9 +250,10 @@ class FloatingIPReconciler:
             patch["metadata"] = {"annotations": {names.ANNOTATION_RANGE: step.range}}
         await self._patch(floating_ip, patch)
         key = floating_ip.meta.key  # a write that failed is none
-        before = self._written.get(key, _SpecWrites()).again if step.is_write_back else -1
-        addresses = read_addresses(step.ipaddress.split(","))
-        self._written[key] = _SpecWrites(uid=floating_ip.uid, addresses=addresses, again=before + 1)
+        before = self._written.get(key, _SpecWrite())
+        is_same = (before.uid, before.ipaddress) == (floating_ip.uid, step.ipaddress)
+        again = (before.again if is_same else 0) + step.is_write_back
+        self._written[key] = _SpecWrite(floating_ip.uid, step.ipaddress, again)
 
     async def _patch(self, floating_ip: FloatingIP, patch: Json, *, subresource: str = "") -> None:
         """Patch the floating IP that was decided on, and no younger one."""
@@ -286,7 +264,8 @@ class FloatingIPReconciler:
         )
         self.cache.observe(FLOATING_IPS, answer)
 
-    async def _read_again(self, key: tuple[str, str]) -> None:
+    async def _read_again(self, key: tuple[str, str]) -> int | None:
+        """Read the floating IP; return the version that the cache has then: what was read, or something younger."""
         namespace, name = key
         known = self.cache.floating_ips.get(*key)
         live = await self.client.get(FLOATING_IPS, name, namespace=namespace)
@@ -294,3 +273,5 @@ class FloatingIPReconciler:
             self.cache.observe(FLOATING_IPS, live)
         elif known is not None:
             self.cache.forget(FLOATING_IPS, known)
+        found = self.cache.floating_ips.get(*key)
+        return found.resource_version if found is not None else None

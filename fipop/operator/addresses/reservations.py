@@ -32,21 +32,6 @@ logger = logging.getLogger(__name__)
 MAX_HISTORY = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acquired:
-    """The claim was granted; `is_new`: the address was free before, or another owner had it."""
-
-    reservation: Reservation
-    is_new: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """Another owner holds the address, or it waits in quarantine after another."""
-
-    reservation: Reservation
-
-
 @dataclass(slots=True, kw_only=True)
 class ReservationStore:
     """Creates, swaps, quarantines and frees reservations."""
@@ -67,21 +52,21 @@ class ReservationStore:
     _offers: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     _written: dict[str, tuple[int, float]] = field(default_factory=dict)
 
-    def can_acquire(self, known: Reservation, claim: Claim) -> bool:
-        """Return whether a claim can have a reservation that exists: the claimant's own, or one that it had before.
+    def can_acquire(self, known: Reservation, owner: Owner, range_name: str) -> bool:
+        """Return whether an owner can have a reservation that exists: its own, or one that it had before.
 
-        Or one that it names: if its guest had it and no other was seen to carry it, or if its guest was offered it.
+        Or one that its guest had and no other was seen to carry, or that its guest was offered: who asks for such an
+        address names it. `range_name`: the range that would count it.
         """
-        former, owner = known.owner, claim.owner
-        is_own = former.key == claim.owner.key
+        former = known.owner
+        is_own = former.key == owner.key
         if known.is_held or (is_own and known.history):
             return is_own
-        is_near = former.namespace == owner.namespace or self._is_offered(known, owner.namespace)
-        if is_own or (is_near and claim.insists):
+        if is_own or former.namespace == owner.namespace or self._is_offered(known, owner.namespace):
             return not self.is_contested(known, owner.key)
         # A guest of the same name elsewhere, and an imported one that left Rancher and goes on, still carry it.
         is_gone = not (former.imported or self.lives(former.namespace))
-        return is_gone and is_former_owner(known, owner, claim.range)
+        return is_gone and is_former_owner(known, owner, range_name)
 
     def offer(self, quarantined: Reservation, guest_id: str) -> None:
         """Let the only guest that carries an address claim it, until a look finds otherwise; "" lets none.
@@ -96,49 +81,28 @@ class ReservationStore:
     def _is_offer_old(self, known: Reservation) -> bool:
         return self.monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS
 
-    async def claim(self, claim: Claim) -> Acquired | Taken | None:
-        """Make the address the claimant's, or tell who has it.
+    async def claim(self, claim: Claim) -> Reservation | None:
+        """Make the address the claimant's; return its reservation if it is newly assigned.
 
-        None where the reservation is gone by the live read: a floating IP whose status names the address may be about
-        to claim it again, so the caller looks at all that is known before it asks again.
+        None if the claimant has it already, or if another does: the cache knows either by now, so decide again.
 
-        Raises ApiError; where its outcome is unknown, ask for the very same claim again.
+        Raises ApiError; where its outcome is unknown, ask for the very same claim again. ApiConflictError if the
+        reservation changed meanwhile.
         """
         known = self.known.get_reservation(claim.name)
         if known is None:
-            try:
-                return self._acquire(await self._create(claim), is_new=True)
-            except ApiAlreadyExistsError:
-                known = await self._read(claim.name)
-                if known is None:  # it went away between the two answers: the next round decides afresh
-                    raise
-        return await self._take(known, claim)
-
-    async def _take(self, known: Reservation, claim: Claim) -> Acquired | Taken | None:
-        """Decide on a reservation that exists, first by what the store knows, then by a swap tested on its version."""
-        if not self.can_acquire(known, claim):
-            # The store may lag behind a release: the API server has the last word before anybody is refused.
-            live = await self._read(claim.name)
-            if live is None:
+            made = await self._create(build_acquired(None, claim, self.now()))
+        else:
+            if self._is_offered(known, claim.owner.namespace) and self._is_offer_old(known):
+                await self.look_again(known)
+            wanted = build_acquired(known, claim, self.now())
+            if wanted == known or not self.can_acquire(known, claim.owner, claim.range):
                 return None
-            if not self.can_acquire(live, claim):
-                return Taken(reservation=live)
-            known = live
-        if self._is_offered(known, claim.owner.namespace) and self._is_offer_old(known):
-            await self.look_again(known)
-            if not self.can_acquire(known, claim):
-                return Taken(reservation=known)
-        wanted = build_acquired(known, claim, self.now())
-        if wanted == known:
-            return Acquired(reservation=known, is_new=False)
-        is_new = not (known.is_held and known.owner.key == claim.owner.key)
-        return self._acquire(await self._replace(wanted), is_new=is_new)
-
-    @staticmethod
-    def _acquire(reservation: Reservation, *, is_new: bool) -> Acquired:
-        if is_new:
-            _log_history("assigned", reservation)
-        return Acquired(reservation=reservation, is_new=is_new)
+            made = await self._replace(wanted)
+        if made is None or (known is not None and known.is_held):
+            return None
+        _log_history("assigned", made)
+        return made
 
     async def confirm(self, reservation: Reservation) -> Reservation:
         """Write a held reservation anew as it is, before a status newly names its address.
@@ -164,14 +128,7 @@ class ReservationStore:
 
     async def quarantine_unowned(self, claim: Claim, *, seconds: int) -> Reservation | None:
         """Quarantine an unowned address that a guest cluster uses. Return None if it has a reservation by now."""
-        found = build_unowned(claim, self.now(), seconds)
-        try:
-            return self.known.take_reservation(
-                await self.client.create(FLOATING_IP_RESERVATIONS, render_reservation(found))
-            )
-        except ApiAlreadyExistsError:
-            await self._read(claim.name)
-            return None
+        return await self._create(build_unowned(claim, self.now(), seconds))
 
     async def free(self, reservation: Reservation) -> bool:
         """Delete a reservation exactly as it was seen; False where it changed meanwhile."""
@@ -211,9 +168,15 @@ class ReservationStore:
             live is not None and live.is_held and live.owner.key == owner.key and live.owner.uid == owner.uid
         )
 
-    async def _create(self, claim: Claim) -> Reservation:
-        body, asked_at = render_reservation(build_acquired(None, claim, self.now())), self.monotonic()
-        return self._note(await self.client.create(FLOATING_IP_RESERVATIONS, body), asked_at)
+    async def _create(self, wanted: Reservation) -> Reservation | None:
+        """Create a reservation; None if there is one by now, which was read."""
+        asked_at = self.monotonic()
+        try:
+            answer = await self.client.create(FLOATING_IP_RESERVATIONS, render_reservation(wanted))
+        except ApiAlreadyExistsError:
+            await self._read(wanted.name)
+            return None
+        return self._note(answer, asked_at)
 
     async def _replace(
         self, reservation: Reservation, *, annotations: Mapping[str, str] | None = None
@@ -270,7 +233,7 @@ def build_acquired(known: Reservation | None, claim: Claim, now: datetime) -> Re
         )
     kept = known.is_held and known.owner.key == claim.owner.key
     # An object that was created again under the name need not ask for what the dead one asked for.
-    stays = kept and known.owner.uid == claim.owner.uid and not claim.renames
+    stays = kept and known.owner.uid == claim.owner.uid
     return replace(
         known,
         owner=claim.owner,

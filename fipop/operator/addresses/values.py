@@ -49,11 +49,6 @@ class GuestBinding:
     cluster: ProvisioningCluster | None
     blocker: Blocker | None = None
 
-    @property
-    def cluster_name(self) -> str:
-        """The name of the provisioning Cluster; "" if there is none."""
-        return self.cluster.name if self.cluster is not None else ""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -91,7 +86,6 @@ class RangeFacts:
     name: str
     space: str
     families: frozenset[Family]
-    draining: bool
     restricted: Blocker | None
     """Why it assigns nothing to this guest cluster."""
     quota: Quota | None
@@ -105,12 +99,8 @@ class AddressFacts:
 
     refused: Blocker | None
     """Why the range that serves does not assign it, in use or not."""
-    known_unavailable: Blocker | None
-    """The reservation that keeps it from the floating IP, as far as is known here."""
-    denied: Blocker | None
-    """The status of another floating IP names it, or the API server named the reservation why a claim failed."""
-    is_held_by_other: bool
-    """Another floating IP has it, or had it until its quarantine ends."""
+    taken: Blocker | None
+    """The reservation, or the status of another floating IP, that keeps it from this one, as far as is known here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +133,10 @@ class Facts:
     removal: Removal | None
     """What the status records of the removal of the guest cluster's releases."""
     is_gate_open: bool
-    written: frozenset[Address]
-    """The addresses that this process wrote into the spec last."""
+    written: str
+    """The spec.ipaddress that this process wrote last; "" if it wrote none."""
     write_backs: int
-    """How many times they were written again after another writer changed them back."""
+    """How many times it was written again after another writer changed it back."""
     now: datetime
 
 

@@ -8,7 +8,7 @@ import pytest
 from fipop.api.models import Owner, Requested
 from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
 from fipop.ipam.addresses import Family, format_address, parse_address
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, PROVISIONING_CLUSTERS
 from fipop.operator.addresses.facts import FactSource, bind_guest
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import Blocker, Facts, RangeFacts
@@ -24,6 +24,7 @@ from tests.harness.objects import (
     build_reservation,
     cache_of,
     floating_ip,
+    held_by,
     newer,
 )
 from tests.harness.reservation_store import Reservations, look_never
@@ -71,10 +72,10 @@ class Bench:
             removal_of=lambda _floating_ip, _cluster: None,
         )
 
-    def facts(self, **denied: Any) -> Facts:
+    def facts(self) -> Facts:
         subject = self.cache.floating_ips.get("c-m-1", "web")
         assert subject is not None
-        return self._facts.gather(subject, is_live=False, denied=denied, written=frozenset(), write_backs=0)
+        return self._facts.gather(subject, is_live=False, written="", write_backs=0)
 
     def range(self) -> RangeFacts:
         found = self.facts().range
@@ -117,14 +118,13 @@ def test_what_another_process_wrote_is_unsafe_to_release_until_nobody_can_be_abo
     assert bench.facts().unsafe_for["default.10.0.0.1"] < 0
 
 
-def test_what_was_denied_may_be_asked_for_again_once_its_reservation_has_changed() -> None:
+def test_an_address_that_another_had_can_be_asked_for_once_its_reservation_has_changed() -> None:
     taken = build_reservation("10.0.0.1", "other")
     bench, name = Bench(taken, ipaddress="10.0.0.1"), "default.10.0.0.1"
-    known = bench.cache.reservations.get("", name)
-    assert bench.facts(**{name: known}).addresses[name].denied is not None
+    assert bench.facts().addresses[name].taken is not None
     released = build_reservation("10.0.0.1", "other", quarantined_until="2026-03-02T00:00:00Z")
     bench.cache.observe(FLOATING_IP_RESERVATIONS, newer(released))
-    assert bench.facts(**{name: known}).addresses[name].denied is None
+    assert bench.facts().addresses[name].taken is None, "its own guest had it"
 
 
 def test_a_claim_whose_outcome_is_unknown_is_asked_for_again_before_any_other() -> None:
@@ -152,10 +152,19 @@ def test_a_former_address_does_not_come_back_from_another_range_or_where_it_is_r
 def test_an_address_that_another_holds_is_known_to_be_unavailable() -> None:
     taken = Bench(build_reservation("10.0.0.1", "other"), ipaddress="10.0.0.1").facts()
     known = taken.addresses["default.10.0.0.1"]
-    assert known.known_unavailable is not None
-    assert (known.known_unavailable.reason, known.is_held_by_other) == ("AddressInUse", True)
+    assert known.taken is not None
+    assert known.taken.reason == "AddressInUse"
     own = Bench(build_reservation("10.0.0.1"), ipaddress="10.0.0.1").facts().addresses["default.10.0.0.1"]
-    assert (own.known_unavailable, own.is_held_by_other) == (None, False)
+    assert own.taken is None
+
+
+def test_an_address_whose_reservation_is_missing_is_of_whose_status_names_it() -> None:
+    bench = Bench(ipaddress="10.0.0.1")
+    other = build_floating_ip("other", namespace="c-m-2", status=held_by(["10.0.0.1"]))
+    bench.cache.observe(FLOATING_IPS, other)
+    known = bench.facts().addresses["default.10.0.0.1"]
+    assert known.taken is not None
+    assert known.taken.reason == "AddressInUse"
 
 
 def test_a_quota_counts_what_the_guest_cluster_has_and_claims() -> None:
@@ -241,13 +250,15 @@ def cache_with_clusters(*clusters: dict[str, Any]) -> ClusterCache:
 def test_the_guest_is_the_cluster_whose_namespace_it_is(annotations: dict[str, str]) -> None:
     cache = cache_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
     binding = bind_guest(cache, floating_ip(annotations=annotations))
-    assert (binding.cluster_name, binding.blocker) == ("demo", None)
+    assert binding.cluster is not None
+    assert (binding.cluster.name, binding.blocker) == ("demo", None)
 
 
 def test_an_annotation_can_object_to_the_guest_and_never_choose_another() -> None:
     cache = cache_with_clusters(build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2"))
     binding = bind_guest(cache, floating_ip(annotations={"clustername": "shop"}))
-    assert binding.cluster_name == "demo"
+    assert binding.cluster is not None
+    assert binding.cluster.name == "demo"
     assert binding.blocker is not None
     assert binding.blocker.reason == "ClusterMismatch"
 
@@ -255,4 +266,4 @@ def test_an_annotation_can_object_to_the_guest_and_never_choose_another() -> Non
 def test_a_namespace_of_no_cluster_has_no_guest() -> None:
     binding = bind_guest(cache_with_clusters(build_cluster("shop", "c-m-2")), floating_ip())
     assert binding.blocker is not None
-    assert (binding.cluster_name, binding.blocker.reason) == ("", "GuestNotFound")
+    assert (binding.cluster, binding.blocker.reason) == (None, "GuestNotFound")

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fipop.api.models import Requested, Reservation
 from fipop.ipam.addresses import format_address
-from fipop.operator.addresses.holdings import Acquire, Holdings, plan
+from fipop.operator.addresses.holdings import Holdings, plan
 from fipop.operator.addresses.values import Blocker, Quota, Request, address_of
+from fipop.state.claims import Claim
 from tests.harness.facts import facts_of, range_facts
 from tests.harness.objects import floating_ip, held_by, reservation
 from tests.unit.operator.addresses.cases import build_facts, mine, named, reservations_held, specs
@@ -26,7 +27,7 @@ def had(*addresses: str, **spec: Any) -> Any:
 
 
 def claims(found: Holdings) -> list[str]:
-    return [format_address(each.claim.address) for each in found.claims]
+    return [format_address(each.address) for each in found.claims]
 
 
 def held(found: Holdings) -> list[str]:
@@ -45,7 +46,7 @@ def holds(*reservations: Reservation, **facts: Any) -> tuple[list[str], list[str
 
 
 def requested(found: Holdings) -> Requested:
-    return found.claims[0].claim.requested
+    return found.claims[0].requested
 
 
 def test_a_new_floating_ip_claims_the_next_free_address_or_the_one_that_it_names() -> None:
@@ -63,9 +64,9 @@ def test_what_is_held_stays_also_if_the_spec_is_emptied(spec: str) -> None:
 def test_a_new_address_is_claimed_before_the_old_one_is_given_up_and_the_old_one_stays_otherwise() -> None:
     old, subject = mine("10.0.0.7"), had("10.0.0.7", ipaddress="10.0.0.8")
     (found,) = plan(facts_of(subject, old)).claims
-    assert format_address(found.claim.address) == "10.0.0.8"
+    assert format_address(found.address) == "10.0.0.8"
     taken = reservation("10.0.0.8", "other")
-    assert holds(old, subject=subject, denied=(taken,)) == (["10.0.0.7"], [], ["AddressInUse"])
+    assert holds(old, subject=subject, others=(taken,)) == (["10.0.0.7"], [], ["AddressInUse"])
     outside = had("10.0.0.7", ipaddress="10.0.0.99")
     assert holds(old, subject=outside) == (["10.0.0.7"], [], ["AddressOutOfRange"])
 
@@ -74,9 +75,9 @@ def test_a_new_address_is_claimed_before_the_old_one_is_given_up_and_the_old_one
 def test_a_reservation_that_vanished_is_made_again_whatever_the_range_assigns(wish: str) -> None:
     where = range_facts(draining=True, restricted=Blocker(reason="RangeRestricted", message="no"))
     facts = facts_of(had("10.0.0.99", ipaddress=wish), where=where)
-    (found,) = plan(facts).claims
-    assert (format_address(found.claim.address), found.is_own) == ("10.0.0.99", True)
-    assert (found.claim.owner, found.claim.insists) == (facts.owner, True), "no other address will do"
+    found = plan(facts)
+    assert (claims(found), found.restores) == (["10.0.0.99"], True), "no other address will do"
+    assert found.claims[0].owner == facts.owner
 
 
 def test_of_two_families_the_one_whose_reservation_vanished_is_made_again() -> None:
@@ -84,16 +85,12 @@ def test_of_two_families_the_one_whose_reservation_vanished_is_made_again() -> N
         assert claims(plan(facts_of(had("10.0.0.7", "fd00::7"), mine(kept)))) == [lost]
 
 
-def test_who_names_an_address_insists_on_it_and_who_is_served_any_address_does_not() -> None:
-    assert [each.claim.insists for each in plan(facts_of()).claims] == [False]
-    assert [each.claim.insists for each in plan(facts_of(floating_ip(ipaddress="10.0.0.9"))).claims] == [True]
-
-
 def test_a_vanished_reservation_is_made_again_where_it_was_before_the_request_is_read() -> None:
     subject = had("10.0.0.7", ipaddress="10.0.0.8", **NEW_RANGE)
-    (found,) = plan(facts_of(subject, where=range_facts("new", space="lab"))).claims
-    assert (found.claim.name, found.claim.range, found.is_own) == ("default.10.0.0.7", "pool", True)
-    taken = plan(facts_of(subject, denied=(reservation("10.0.0.7", "other"),)))
+    found = plan(facts_of(subject, where=range_facts("new", space="lab")))
+    assert [(each.name, each.range) for each in found.claims] == [("default.10.0.0.7", "pool")]
+    assert found.restores
+    taken = plan(facts_of(subject, others=(reservation("10.0.0.7", "other"),)))
     assert (claims(taken), reasons(taken), taken.names_spec) == ([], ["AddressInUse"], False)
 
 
@@ -146,11 +143,13 @@ def test_a_chosen_address_moves_to_another_range_and_one_that_is_named_waits_for
 
 def test_an_address_that_the_other_range_assigns_too_is_counted_there() -> None:
     (found,) = plan(facts_of(had("10.0.0.7", **NEW_RANGE), mine("10.0.0.7"), where=range_facts("new"))).claims
-    assert (found.claim.name, found.claim.range) == ("default.10.0.0.7", "new")
+    assert (found.name, found.range) == ("default.10.0.0.7", "new")
     draining = range_facts("new", draining=True)
-    assert claims(plan(facts_of(had("10.0.0.7", **NEW_RANGE), mine("10.0.0.7"), where=draining))) == [
-        "10.0.0.7"
-    ]
+    assert holds(mine("10.0.0.7"), subject=had("10.0.0.7", **NEW_RANGE), where=draining) == (
+        ["10.0.0.7"],
+        [],
+        ["RangeDraining"],
+    )
 
 
 def test_a_move_that_was_cut_short_is_completed_with_the_address_that_it_has() -> None:
@@ -174,7 +173,7 @@ def test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new
         [],
     )
     named, asks = mine("10.0.0.7", requested="static"), had("10.0.0.7", ipaddress="10.0.0.7")
-    assert claims(plan(facts_of(asks, named, where=where, others=others))) == ["10.0.0.7"], (
+    assert holds(named, subject=asks, where=where, others=others) == (["10.0.0.7"], [], ["AddressInUse"]), (
         "who names it waits"
     )
 
@@ -182,7 +181,7 @@ def test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new
 def test_a_chosen_address_that_another_took_meanwhile_is_changed_for_the_next_free_one() -> None:
     subject, chosen = had("10.0.0.7", **NEW_RANGE), mine("10.0.0.7")
     taken = reservation("10.0.0.7", "other")
-    found = plan(facts_of(subject, chosen, where=range_facts("new"), denied=(taken,)))
+    found = plan(facts_of(subject, chosen, where=range_facts("new"), others=(taken,)))
     assert claims(found) == ["10.0.0.1"]
 
 
@@ -201,16 +200,11 @@ def test_of_two_reservations_the_one_that_the_spec_names_is_kept_else_the_one_of
     assert held(plan(facts_of(floating_ip(), first, second, older))) == ["10.0.0.9"]
 
 
-def test_a_floating_ip_that_moves_back_by_name_before_the_release_asks_for_that_address() -> None:
+def test_a_floating_ip_that_moves_back_by_name_before_the_release_keeps_that_address() -> None:
     chosen, asked = mine("10.0.0.7"), mine("10.0.0.9", requested="static")
     back = had("10.0.0.9", ipaddress="10.0.0.7")
-    (found,) = plan(facts_of(back, chosen, asked)).claims
-    assert (found.claim.name, found.claim.requested, found.claim.renames) == (
-        "default.10.0.0.7",
-        Requested.STATIC,
-        True,
-    )
-    # A move to another range that was cut short before its status: what was chosen there stays chosen.
+    assert holds(chosen, asked, subject=back) == (["10.0.0.7"], [], [])
+    # So it does after a move to another range that was cut short before its status.
     elsewhere = mine("10.0.0.9", range_name="other")
     assert holds(chosen, elsewhere, subject=back) == (["10.0.0.7"], [], [])
 
@@ -249,7 +243,7 @@ def test_nothing_is_begun_if_one_of_two_required_families_is_known_to_be_taken(a
 def test_what_was_begun_is_not_kept_if_the_second_family_turned_out_to_be_taken() -> None:
     subject = floating_ip(ipaddress="10.0.0.9,fd00::9")
     denied = (reservation("fd00::9", "other"),)
-    assert holds(mine("10.0.0.9"), subject=subject, denied=denied) == ([], [], ["AddressInUse"])
+    assert holds(mine("10.0.0.9"), subject=subject, others=denied) == ([], [], ["AddressInUse"])
 
 
 @pytest.mark.parametrize("wish", ["", "10.0.0.8"], ids=["its own", "another"])
@@ -267,14 +261,14 @@ def test_what_the_predecessor_assigned_counts_as_had() -> None:
     assert held(found) == ["10.0.0.9"]
     second = floating_ip(ipaddress="fd00::9", **BOTH)
     found = plan(facts_of(second, is_inherited=True))
-    assert claims(found) == ["fd00::9", "10.0.0.1"], "it comes before what is new"
+    assert claims(found) == ["fd00::9"], "it comes before what is new"
 
 
 @pytest.mark.parametrize("is_taken", [True, False])
 def test_a_family_that_is_wanted_no_more_stays_until_the_other_is_there(is_taken: bool) -> None:
     subject, old = had("fd00::1", ipaddress="10.0.0.2"), mine("fd00::1")
     if is_taken:
-        found = plan(facts_of(subject, old, denied=(reservation("10.0.0.2", "other"),)))
+        found = plan(facts_of(subject, old, others=(reservation("10.0.0.2", "other"),)))
     else:
         found = plan(facts_of(subject, old, mine("10.0.0.2")))
     assert held(found) == (["fd00::1"] if is_taken else ["10.0.0.2"])
@@ -355,14 +349,13 @@ def test_holdings_that_were_carried_out_have_nothing_left_to_claim(
             return
         if not found.claims:
             break
-        after = [each for each in after if each.name != found.claims[0].claim.name]
+        after = [each for each in after if each.name != found.claims[0].name]
         after.append(_made(found.claims[0]))
     assert found.claims == ()
     again = plan(build_facts(list(found.held.values()), spec, []))
     assert (again.claims, again.held) == ((), found.held)
 
 
-def _made(acquire: Acquire) -> Reservation:
-    claim = acquire.claim
+def _made(claim: Claim) -> Reservation:
     text = format_address(claim.address)
     return mine(text, space=claim.space, range_name=claim.range, requested=claim.requested.value)

@@ -12,7 +12,6 @@ from fipop.operator.addresses.next_step import (
     MAX_WRITE_BACKS,
     SPEC_REVERTED,
     Confirm,
-    MakeClaim,
     ReadAgain,
     Release,
     Step,
@@ -22,6 +21,7 @@ from fipop.operator.addresses.next_step import (
     next_step,
 )
 from fipop.operator.addresses.values import Blocker, Facts
+from fipop.state.claims import Claim
 from tests.harness.facts import facts_of, range_facts
 from tests.harness.objects import floating_ip, held_by, reservation
 
@@ -45,15 +45,15 @@ def test_1_before_anything_is_inherited_the_floating_ip_is_read() -> None:
     former = mine("10.0.0.7", uid="uid-of-the-dead")
     assert decide(facts_of(floating_ip(), former)) == ReadAgain()
     step = decide(facts_of(floating_ip(), former, is_live=True))
-    assert isinstance(step, MakeClaim), "who is alive takes it over"
-    assert step.claim.owner.uid == "uid-c-m-1-web"
+    assert isinstance(step, Claim), "who is alive takes it over"
+    assert step.owner.uid == "uid-c-m-1-web"
 
 
 def test_2_nothing_new_is_given_out_while_the_gate_is_closed_and_the_status_stays_as_it_was() -> None:
     waits = decide(facts_of(is_gate_open=False))
     assert waits == Wait(seconds=CLOSED_GATE_SECONDS, is_settled=False), "nothing else may wake it"
     before = floating_ip(status=held_by(["10.0.0.7"]))
-    assert isinstance(decide(facts_of(before, is_gate_open=False)), MakeClaim), "but what it had before"
+    assert isinstance(decide(facts_of(before, is_gate_open=False)), Claim), "but what it had before"
     blocker = Blocker(reason="GuestNotFound", message="not known yet")
     waits = decide(facts_of(where=blocker, is_guest_known=False, is_gate_open=False))
     assert isinstance(waits, Wait), "all guests are found out before the gate opens"
@@ -63,15 +63,15 @@ def test_2_nothing_new_is_given_out_while_the_gate_is_closed_and_the_status_stay
 
 def test_3_what_is_missing_is_claimed() -> None:
     step = decide(facts_of(floating_ip(ipaddress="10.0.0.7")))
-    assert isinstance(step, MakeClaim)
-    assert (step.claim.name, step.claim.range) == ("default.10.0.0.7", "pool")
+    assert isinstance(step, Claim)
+    assert (step.name, step.range) == ("default.10.0.0.7", "pool")
 
 
 def test_4_the_owner_is_written_as_it_is_now() -> None:
     unknown = reservation("10.0.0.7")  # the cluster was not known when it was made
     step = decide(facts_of(floating_ip(status=held_by(["10.0.0.7"])), unknown))
-    assert isinstance(step, MakeClaim)
-    assert (step.claim.owner.cluster, step.claim.requested) == ("demo", unknown.requested)
+    assert isinstance(step, Claim)
+    assert (step.owner.cluster, step.requested) == ("demo", unknown.requested)
 
 
 def test_5_an_address_is_confirmed_before_a_status_names_it_that_others_may_be_releasing() -> None:
@@ -106,7 +106,7 @@ def test_6_addresses_are_written_in_the_order_of_the_families_that_the_spec_name
 def test_6_a_wish_is_not_written_over() -> None:
     held, taken = mine("10.0.0.7"), reservation("10.0.0.9", "other")
     asks = floating_ip(ipaddress="10.0.0.9", status=held_by(["10.0.0.7"]))
-    step = decide(facts_of(asks, held, denied=(taken,)))
+    step = decide(facts_of(asks, held, others=(taken,)))
     assert isinstance(step, WriteStatus)
     assert step.status.addresses == ("10.0.0.7",)
 
@@ -114,9 +114,9 @@ def test_6_a_wish_is_not_written_over() -> None:
 def test_6_who_empties_the_spec_again_and_again_is_left_alone_and_told() -> None:
     held = mine("10.0.0.7")
     emptied = floating_ip(status=held_by(["10.0.0.7"]))
-    step = decide(facts_of(emptied, held, write_backs=MAX_WRITE_BACKS - 1))
+    step = decide(facts_of(emptied, held, written="10.0.0.7", write_backs=MAX_WRITE_BACKS - 1))
     assert step == WriteSpec("10.0.0.7", None, is_write_back=True)
-    step = decide(facts_of(emptied, held, write_backs=MAX_WRITE_BACKS))
+    step = decide(facts_of(emptied, held, written="10.0.0.7", write_backs=MAX_WRITE_BACKS))
     assert isinstance(step, WriteStatus)
     assert SPEC_REVERTED.reason in [each.reason for each in step.status.conditions]
     again = decide(facts_of(replace(emptied, status=step.status), held))
