@@ -105,7 +105,7 @@ class DryRun:
             found = await self._guests.discover(each.cluster_name)
             if not isinstance(found, Guest) or not needs_floating_ip(self.cache, found):
                 continue
-            if choose_for_guest(self.cache, found).matches:
+            if choose_for_guest(self.cache, found):
                 self._suppose(FLOATING_IPS, parse_floating_ip(build_floating_ip(found)))
         for _ in range(MAX_ROUNDS):
             if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips_by_age()]):

@@ -40,61 +40,23 @@ class Guest:
 
 
 class NoRange(StrEnum):
-    """Why no range gives a guest an address."""
+    """Why a range that is meant for a guest gives it no address."""
 
-    NO_MATCH = "NoMatchingRange"
     OTHER_NETWORK = "NetworkMismatch"
     DRAINING = "RangeDraining"
     FULL = "RangeFull"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver:
-    """A range that is meant for the guest and cannot serve it."""
-
-    range: str
-    reason: NoRange
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeChoice:
-    """The ranges to try, best first, and those that match but cannot serve, in the same order."""
-
-    candidates: tuple[str, ...]
-    passed_over: tuple[PassedOver, ...] = ()
-
-    @property
-    def matches(self) -> bool:
-        """Whether any range is meant for the guest: then its floating IP is made, and waits where it must."""
-        return bool(self.candidates or self.passed_over)
-
-    @property
-    def reason(self) -> NoRange | None:
-        """Why there is no candidate: what is nearest to serving; None where there is one."""
-        if self.candidates:
-            return None
-        reasons = {passed.reason for passed in self.passed_over}
-        order = (NoRange.FULL, NoRange.DRAINING, NoRange.OTHER_NETWORK)
-        return next((reason for reason in order if reason in reasons), NoRange.NO_MATCH)
-
-
-def choose_range(
+def match_ranges(
     guest: Guest, ranges: Sequence[FloatingIPRange], *, is_full: Callable[[str], bool]
-) -> RangeChoice:
+) -> list[tuple[FloatingIPRange, NoRange | None]]:
     """Order the ranges that are meant for a guest: network named, then selector, then oldest, then name.
 
-    `is_full`: whether the range of a name has no address for a new guest.
+    With each, why it gives no address; None if it does. `is_full`: whether the range of a name has no address for a new
+    guest.
     """
     matching = sorted((each for each in ranges if is_meant_for(each, guest)), key=_rank)
-    passed_over = []
-    candidates = []
-    for each in matching:
-        blocker = _blocker(each, guest, is_full)
-        if blocker is None:
-            candidates.append(each.name)
-        else:
-            passed_over.append(PassedOver(range=each.name, reason=blocker))
-    return RangeChoice(candidates=tuple(candidates), passed_over=tuple(passed_over))
+    return [(each, _blocker(each, guest, is_full)) for each in matching]
 
 
 def is_meant_for(each: FloatingIPRange, guest: Guest) -> bool:

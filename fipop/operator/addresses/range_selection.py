@@ -11,28 +11,29 @@ from fipop.operator.addresses.values import Blocker, Quota, Request, wanted_fami
 from fipop.rancher.matching import (
     Guest,
     NoRange,
-    RangeChoice,
-    choose_range,
     is_allowed,
     is_on_network,
+    match_ranges,
     would_be_chosen,
 )
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 
 _NO_RANGE_MESSAGES = {
-    NoRange.NO_MATCH: "serve it. Check harvesterClusterName and clusterSelector of the ranges",
-    NoRange.OTHER_NETWORK: "are of its network. Check harvesterNetworkName of the ranges",
     NoRange.DRAINING: "assign addresses: those that serve it are draining. Create another range",
-    NoRange.FULL: "have a free address: those that serve it are full. Extend spec.iprange or create another range",
+    NoRange.OTHER_NETWORK: "are of its network. Check harvesterNetworkName of the ranges",
 }
+"""What is nearest to serving comes first."""
+_NO_MATCH_MESSAGE = "serve it. Check harvesterClusterName and clusterSelector of the ranges"
 
 
 ANY_ADDRESS = Request(static={}, families=(), policy=None)
 """What a new floating IP asks for."""
 
 
-def choose_for_guest(cache: ClusterCache, guest: Guest, request: Request = ANY_ADDRESS) -> RangeChoice:
-    """Order the ranges for a guest and what its floating IP asks for, as they are filled now.
+def choose_for_guest(
+    cache: ClusterCache, guest: Guest, request: Request = ANY_ADDRESS
+) -> list[tuple[FloatingIPRange, NoRange | None]]:
+    """Order the ranges for a guest and what its floating IP asks for, each with why it gives no address now.
 
     For a guest that has as many addresses of a range as it can have, that range is full.
     """
@@ -45,7 +46,7 @@ def choose_for_guest(cache: ClusterCache, guest: Guest, request: Request = ANY_A
         room = min(len(free), quota.room) if quota is not None else len(free)
         return room < (1 if request.policy is FamilyPolicy.PREFER_DUAL_STACK else len(families))
 
-    return choose_range(guest, [*ranges.values()], is_full=is_full)
+    return match_ranges(guest, [*ranges.values()], is_full=is_full)
 
 
 def read_quota(cache: ClusterCache, found: FloatingIPRange, guest_id: str) -> Quota | None:
@@ -100,16 +101,15 @@ def find_range(
         )
         return Blocker(reason="GuestNotFound", message=message)
     choice = choose_for_guest(cache, guest, request)
-    ordered = [
-        *choice.candidates,
-        *(passed.range for passed in choice.passed_over if passed.reason is NoRange.FULL),
-    ]
-    serving = [each for each in (cache.ranges.get("", name) for name in ordered) if each is not None]
+    full = [each for each, why in choice if why is NoRange.FULL]
+    serving = [each for each, why in choice if why is None] + full
     if serving:
         return min(serving, key=lambda each: (not _suits(cache, each.name, request), not had_from(each)))
-    reason = choice.reason or NoRange.NO_MATCH
-    message = f'No ranges for guest cluster "{guest.cluster_name}" {_NO_RANGE_MESSAGES[reason]}.'
-    return Blocker(reason=reason.value, message=message)
+    reasons = {why for _, why in choice}
+    nearest = ((why.value, text) for why, text in _NO_RANGE_MESSAGES.items() if why in reasons)
+    reason, text = next(nearest, ("NoMatchingRange", _NO_MATCH_MESSAGE))
+    message = f'No ranges for guest cluster "{guest.cluster_name}" {text}.'
+    return Blocker(reason=reason, message=message)
 
 
 def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:

@@ -24,7 +24,7 @@ from fipop.operator.addresses.ranges import is_respecified
 from fipop.operator.configuration import Configuration
 from fipop.operator.queues import Event, Key, Kind, Request
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
-from fipop.rancher.matching import Guest, RangeChoice
+from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
@@ -106,8 +106,8 @@ class GuestReconciler:
         if not (creates and needs_floating_ip(self.guests.cache, guest)):
             return
         choice = choose_for_guest(self.guests.cache, guest)
-        if choice.matches:
-            await self._create(guest, choice)
+        if choice:
+            await self._create(guest, next((each.name for each, why in choice if why is None), ""))
             return
         state.is_unserved = True
         if guest.on_harvester:
@@ -121,7 +121,7 @@ class GuestReconciler:
                 f"{harvester}, networks {networks}. Create one.",
             )
 
-    async def _create(self, guest: Guest, choice: RangeChoice) -> None:
+    async def _create(self, guest: Guest, likely_range: str) -> None:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
         try:
             made = await self.guests.client.create(FLOATING_IPS, build_floating_ip(guest))
@@ -134,7 +134,7 @@ class GuestReconciler:
             extra={
                 "guest": guest.id,
                 "cluster": guest.cluster_name,
-                "range": next(iter(choice.candidates), ""),
+                "range": likely_range,
             },
         )
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api.models import FloatingIPRange, Meta
-from fipop.rancher.matching import Guest, NoRange, RangeChoice, choose_range, is_meant_for, is_on_network
+from fipop.rancher.matching import Guest, NoRange, is_meant_for, is_on_network, match_ranges
 from fipop.rancher.objects import ObjectRef
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,9 +42,24 @@ def pool(name: str, *, age: int = 0, full: bool = False, **fields: Any) -> Float
     return FloatingIPRange(meta=meta, iprange="" if full else "10.0.0.0/24", **fields)
 
 
-def choose(guest: Guest, ranges: Sequence[FloatingIPRange]) -> RangeChoice:
+class Choice(NamedTuple):
+    """The names of the ranges that serve a guest, best first, and of those that match and cannot serve."""
+
+    candidates: tuple[str, ...]
+    passed_over: list[tuple[str, NoRange]]
+
+
+def match(guest: Guest, ranges: Sequence[FloatingIPRange]) -> list[tuple[FloatingIPRange, NoRange | None]]:
     full = {each.name for each in ranges if not each.iprange}
-    return choose_range(guest, ranges, is_full=lambda name: name in full)
+    return match_ranges(guest, ranges, is_full=lambda name: name in full)
+
+
+def choose(guest: Guest, ranges: Sequence[FloatingIPRange]) -> Choice:
+    found = match(guest, ranges)
+    return Choice(
+        candidates=tuple(each.name for each, why in found if why is None),
+        passed_over=[(each.name, why) for each, why in found if why is not None],
+    )
 
 
 def test_the_range_of_the_guests_harvester_and_network_serves_it() -> None:
@@ -57,29 +72,23 @@ def test_the_range_of_the_guests_harvester_and_network_serves_it() -> None:
     )
 
     assert choice.candidates == ("guest-vlan",)
-    assert choice.passed_over == ()
-    assert choice.reason is None
+    assert choice.passed_over == []
 
 
 def test_a_range_that_names_another_network_never_serves_but_the_floating_ip_waits_for_it() -> None:
     choice = choose(GUEST, [pool("vlan20", harvester_cluster="harv1", harvester_network="vlan20")])
 
     assert choice.candidates == ()
-    assert choice.matches
-    assert choice.reason is NoRange.OTHER_NETWORK
-    assert [(each.range, each.reason) for each in choice.passed_over] == [("vlan20", NoRange.OTHER_NETWORK)]
+    assert choice.passed_over == [("vlan20", NoRange.OTHER_NETWORK)]
 
 
 def test_where_no_range_matches_none_is_named() -> None:
-    choice = choose(GUEST, [pool("other", harvester_cluster="harv2")])
-
-    assert not choice.matches
-    assert choice.reason is NoRange.NO_MATCH
-    assert choose(GUEST, []).reason is NoRange.NO_MATCH
+    assert match(GUEST, [pool("other", harvester_cluster="harv2")]) == []
+    assert match(GUEST, []) == []
 
 
 def test_a_range_with_neither_harvester_nor_selector_serves_only_those_that_name_it() -> None:
-    assert not choose(GUEST, [pool("free"), pool("only-network", harvester_network="vlan10")]).matches
+    assert match(GUEST, [pool("free"), pool("only-network", harvester_network="vlan10")]) == []
 
 
 def test_a_matching_network_wins_then_a_selector_then_age_then_the_name() -> None:
@@ -106,24 +115,7 @@ def test_full_and_draining_ranges_are_passed_over_for_the_next_match() -> None:
     )
 
     assert choice.candidates == ("third",)
-    assert [(each.range, each.reason) for each in choice.passed_over] == [
-        ("first", NoRange.FULL),
-        ("second", NoRange.DRAINING),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ([{"full": True}, {"draining": True}, {"harvester_network": "vlan20"}], NoRange.FULL),
-        ([{"draining": True}, {"harvester_network": "vlan20"}], NoRange.DRAINING),
-        ([{"harvester_network": "vlan20", "full": True}], NoRange.OTHER_NETWORK),
-    ],
-)
-def test_the_reason_is_what_is_nearest_to_serving(fields: list[dict[str, object]], reason: NoRange) -> None:
-    ranges = [pool(f"r{index}", harvester_cluster="harv1", **each) for index, each in enumerate(fields)]
-
-    assert choose(GUEST, ranges).reason is reason
+    assert choice.passed_over == [("first", NoRange.FULL), ("second", NoRange.DRAINING)]
 
 
 def test_a_selector_must_match_whole_and_beside_the_harvester() -> None:
@@ -147,7 +139,7 @@ def test_a_guest_that_is_not_on_harvester_is_served_by_selector_alone() -> None:
     )
 
     assert choice.candidates == ("selector",)
-    assert [each.range for each in choice.passed_over] == ["network"]
+    assert [name for name, _ in choice.passed_over] == ["network"]
 
 
 def test_blank_names_count_as_absent() -> None:
@@ -199,11 +191,11 @@ def test_the_same_ranges_give_the_same_choice_in_whatever_order_they_come(ranges
 
     choice = choose(guest, ranges)
 
-    assert choose(guest, shuffled) == choice
+    assert match(guest, shuffled) == match(guest, ranges)
     by_name = {each.name: each for each in ranges}
     for name in choice.candidates:
         assert is_meant_for(by_name[name], guest)
         assert by_name[name].iprange
         assert not by_name[name].draining
-    served = {*choice.candidates, *(each.range for each in choice.passed_over)}
+    served = {*choice.candidates, *(name for name, _ in choice.passed_over)}
     assert served == {each.name for each in ranges if is_meant_for(each, guest)}

@@ -111,6 +111,10 @@ def test_a_full_range_is_passed_over_and_is_all_there_is_where_no_other_serves()
         ([build_range("unnamed", "10.1.0.0/24")], "NoMatchingRange"),
         ([serving("other", "10.1.0.0/24", "vlan20")], "NetworkMismatch"),
         ([serving("drained", "10.1.0.0/24", draining=True)], "RangeDraining"),
+        (
+            [serving("other", "10.1.0.0/24", "vlan20"), serving("drained", "10.2.0.0/24", draining=True)],
+            "RangeDraining",
+        ),
     ],
 )
 def test_where_no_range_serves_the_reason_is_told(ranges: list[dict[str, Any]], reason: str) -> None:
@@ -125,6 +129,6 @@ def test_ranges_that_are_being_deleted_or_cannot_be_read_serve_no_new_guest() ->
     leaving = serving("leaving", "10.1.0.0/24")
     leaving["metadata"]["deletionTimestamp"] = "2026-02-01T00:00:00Z"
     cache = cache_of(ranges=[leaving, serving("broken", "10.1.0.9-10.1.0.1"), serving("good", "10.2.0.0/24")])
-    assert choose_for_guest(cache, GUEST).candidates == ("good",)
+    assert [each.name for each, why in choose_for_guest(cache, GUEST) if why is None] == ["good"]
     elsewhere = replace(GUEST, harvester_cluster_name="another")
-    assert not choose_for_guest(cache, elsewhere).matches
+    assert choose_for_guest(cache, elsewhere) == []
