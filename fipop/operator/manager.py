@@ -48,6 +48,7 @@ from fipop.operator.guests.scan import GuestScan
 from fipop.operator.guests.tasks import WritePermits, find_fleet
 from fipop.operator.queues import (
     OBJECT_CONCURRENCY,
+    VISITS,
     Controller,
     Event,
     Key,
@@ -233,8 +234,8 @@ class Manager:
             parts = (
                 queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
                 queues.checks.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
-                queues.passes.run(self.passes.visit, concurrency=passes),
-                queues.installs.run(self.passes.install, concurrency=installs),
+                queues.passes.run(self.reconcile, concurrency=passes),
+                queues.installs.run(self.reconcile, concurrency=installs),
                 self.scan.run(),
                 self._begin_settled(),
                 self.list_for_removal(refresh),
@@ -272,7 +273,7 @@ class Manager:
         self.cache.listener = None
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
-        """Reconcile the object of a key."""
+        """Reconcile the object of a key, or visit its guest cluster."""
         try:
             match key.kind:
                 case Kind.FLOATING_IP:
@@ -285,10 +286,13 @@ class Manager:
                     return await self.quarantine.reconcile(key.name)
                 case Kind.QUARANTINE:
                     return await self.quarantine.check(key.name)
-                case Kind.VISIT | Kind.INSTALL:
-                    raise AssertionError("visits and installs have queues of their own")
+                case Kind.VISIT:
+                    return await self.passes.visit(key.name)
+                case Kind.INSTALL:
+                    return await self.passes.install(key.name)
         finally:
-            self._tracer.note_round()
+            if key.kind not in VISITS:
+                self._tracer.note_round()
 
     def describe_waits(self) -> str:
         """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
