@@ -143,7 +143,7 @@ class SmallOperator(SmallCluster):
         self.take_lead()
         manager = self.manager
         await adopt_all(manager.guests, manager.gate, manager.floating_ips.reconcile)
-        self.manager.enqueue_unsettled()
+        self.manager.enqueue_all()
         await self.settle()
 
     def take_lead(self) -> None:
