@@ -7,7 +7,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
@@ -300,9 +300,8 @@ class Operator:
 
     def _snapshot(self) -> FleetSnapshot:
         since_read = self._process.reads.since_read
-        return build_snapshot(
-            self._cache,
-            self._manager,
+        return replace(
+            build_snapshot(self._cache, self._manager),
             leading=self._elector.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),

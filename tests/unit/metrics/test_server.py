@@ -13,7 +13,7 @@ from fipop.metrics.samples import GuestEvent
 from fipop.metrics.server import MetricsPage, MetricsPortError, MetricsServer
 from tests.harness.background import until
 from tests.harness.steps import count_steps
-from tests.unit.metrics.samples import FLEET, GUEST, Fleet
+from tests.unit.metrics.samples import FLEET, Fleet, another_guest
 
 
 @pytest.fixture
@@ -133,12 +133,12 @@ async def test_after_the_stop_nothing_listens(server: MetricsServer, client: aio
 async def test_a_scrape_of_thousands_of_guests_costs_the_loop_milliseconds() -> None:
     """Rendering takes a second. If the loop did it, no pass, no probe and no renewal of the lease would happen."""
     fleet = Fleet()
-    guests = [replace(GUEST, guest=f"c-m-{n:08}", cluster=f"cluster-{n}") for n in range(2000)]
+    guests = [another_guest(id=f"c-m-{n:08}", cluster_name=f"cluster-{n}") for n in range(2000)]
     fleet.snapshot = replace(FLEET, guests=tuple(guests))
     for guest in guests:
         for event in GuestEvent:
             for success in (True, False):
-                fleet.metrics.count_guest_event(guest.cluster, "harv1", event, success=success)
+                fleet.metrics.count_guest_event(guest.guest.cluster_name, "harv1", event, success=success)
     steps, threads = 0, set()
 
     def prepare() -> Callable[[], bytes]:
