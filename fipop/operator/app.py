@@ -39,12 +39,11 @@ from fipop.operator.snapshot import build_snapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from fipop.runtime.leader_election import LeaderElector, LeaseTimes, boottime
-from fipop.runtime.metrics_port import MetricsPort
 from fipop.runtime.process import VITAL_CONNECTIONS, Process
 from fipop.runtime.relist import Relister, build_relist_times
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
-from fipop.texts import clean, sentence
+from fipop.texts import clean
 
 logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
@@ -115,11 +114,7 @@ class Operator:
         )
         self._elector = LeaderElector(self._lease(), random=SystemRandom(), times=options.lease_times)
         self._metrics = Metrics(self._snapshot, version=options.version)
-        self._metrics_port = MetricsPort(
-            MetricsServer(MetricsPage(self._metrics.prepare)),
-            wanted=lambda: self._configuration.settings.metrics_port,
-            complain=lambda message: self._configuration.complain("PortTaken", sentence(message)),
-        )
+        self._serving: asyncio.Task[None] | None = None
         self._most_helms = most_helms(read_memory_limit())
         self._helm = HelmRunner(
             find_helm(options.helm),
@@ -156,7 +151,9 @@ class Operator:
                 await self._start()
                 await self._work()
         finally:
-            await self._metrics_port.close()
+            if self._serving is not None:
+                self._serving.cancel()
+                await asyncio.wait({self._serving})
             await self._sessions.close()
             await health.stop()
 
@@ -165,7 +162,7 @@ class Operator:
         await self._process.take_step(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
-        self._metrics_port.move()
+        self._serving = asyncio.create_task(self._serve_metrics())
         crds, update = self._crds, self._options.update_crds
         await self._process.take_step(lambda: settle_crds(self._client, crds, update=update), "schema")
         await self._process.take_step(self._find_our_age, "schema")
@@ -235,6 +232,12 @@ class Operator:
         finally:
             self._manager = None
 
+    async def _serve_metrics(self) -> None:
+        await MetricsServer(MetricsPage(self._metrics.prepare)).serve(
+            wanted=lambda: self._configuration.settings.metrics_port,
+            complain=partial(self._configuration.complain, "PortTaken"),
+        )
+
     async def _find_our_age(self) -> None:
         """Find out since when reservations exist here: what is older was made for the predecessor."""
         plural = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
@@ -244,8 +247,6 @@ class Operator:
 
     def _settings_changed(self, before: Settings, after: Settings) -> None:
         self._set_log_level(after)
-        if after.metrics_port != before.metrics_port:
-            self._metrics_port.move()
         if self._manager is not None and after != before:
             self._manager.settings_changed(before, after)
         self._resize_helm()
