@@ -45,7 +45,7 @@ FipopError
 │   ├── TooManyAddressesError     (guest.in_use) a guest names more addresses than are read
 │   └── AddressConflictError      another guest cluster uses the address
 └── in the modules that raise them: SettingsError and YamlRefusedError (one bad value of kube-fip-config),
-    SpecError and ContendedError (one floating IP), MetricsPortError, SchemaError, RestoredStoreError and
+    SpecError and ContendedError (one floating IP), RestoredStoreError and
     LeaderWorkStuckError (the process)
 """
 

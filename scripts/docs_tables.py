@@ -26,14 +26,13 @@ import yaml
 
 from fipop.cli.main import main as program
 from fipop.errors import PoolSyntaxError
-from fipop.ipam.allocator import Usage
 from fipop.ipam.pool import parse_pool
-from fipop.metrics.exposition import Metrics
-from fipop.metrics.samples import FleetSnapshot, GuestEvent, GuestSample, RangeSample, RolloutSample
+from fipop.metrics.samples import GuestEvent
 from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 from fipop.settings.options import DEFAULTS, settings_data
 from localfleet.assets import Assets
 from tests.matrix.results import read_results
+from tests.unit.metrics.samples import Fleet
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -394,30 +393,8 @@ def _metrics() -> dict[str, str]:
 
 def _render_operator_metrics() -> str:
     """Return a scrape with at least one sample of each metric."""
-    usage = Usage(used=1, free=1)
-    sample = FleetSnapshot(
-        leading=True,
-        ranges=(
-            RangeSample(
-                name="a",
-                iprange="10.0.0.0/24",
-                harvester_cluster="h",
-                harvester_network="n",
-                ready=True,
-                reason="Ready",
-                families=frozenset({"IPv4"}),
-                usage={"IPv4": usage},
-            ),
-        ),
-        guests=(GuestSample(guest="g", cluster="c", harvester_cluster="h", reachable=True, last_pass=1.0),),
-        queue_depths={"objects": 1},
-        floating_ips={"True": 1},
-        gives_out=True,
-        rollout=RolloutSample(target="t", state="Wave", guests={"pending": 1}),
-        last_answer=1.0,
-    )
-    metrics = Metrics(lambda: sample, version="0")
-    metrics.count_guest_event("c", "h", GuestEvent.API_CONNECTION, success=True)
+    metrics = Fleet().metrics
+    metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, success=True)
     metrics.observe_queue_wait("objects", 1.0)
     metrics.observe_reconcile("FloatingIP", 1.0, success=False)
     metrics.observe_pass(1.0, success=True)

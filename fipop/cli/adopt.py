@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import click
 
-from fipop.api.conditions import parse_time
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_WRONG,
@@ -19,9 +17,8 @@ from fipop.cli.reading import (
     reading_options,
     run_reading,
 )
-from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
+from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, AdoptionResult, report_adoption
 from fipop.report.guests import GuestReport, read_guests
@@ -90,7 +87,7 @@ async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> Ado
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
         asked = await _ask(client, before, allow_loopback) if ask_guests else []
         carried = {each.guest: sorted(each.in_use()) for each in asked}
-        after = await DryRun(client, await _our_age(client)).run(carried, _show_progress)
+        after = await DryRun(client, await find_our_age(client)).run(carried, _show_progress)
     known = {each.namespace for each in before.cache.floating_ips.all()}
     return report_adoption(
         before, after, [each for each in asked if each.guest in known], asked_guests=ask_guests
@@ -99,12 +96,6 @@ async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> Ado
 
 def _show_progress(step: str) -> None:
     click.echo(f"{step} …", err=True)
-
-
-async def _our_age(client: KubeClient) -> datetime | None:
-    name = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
-    crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
-    return parse_time(as_mapping((crd or {}).get("metadata")).get("creationTimestamp"))
 
 
 async def _ask(client: KubeClient, snapshot: ClusterSnapshot, allow_loopback: bool) -> list[GuestReport]:

@@ -7,7 +7,6 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from random import Random
 
 from fipop.backoff import Backoff
@@ -41,47 +40,48 @@ CONCURRENCY = 512
 """So many Services wait for the same write of the ledger at most; how many are written at once is an option."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderEstate:
-    """What outlives a term; `client` writes only while this provider leads."""
-
-    client: KubeClient
-    services: ServiceCache
-    events: EventRecorder
-    metrics: ServiceMetrics
-    class_name: str | None
-    writes_at_once: int
-
-
 class ProviderTerm:
-    """Works from `run` until cancelled; `take_keys` and `take_ledger` tell it of the two ConfigMaps meanwhile."""
+    """Works from `run` until cancelled; `take_keys` and `take_ledger` tell it of the two ConfigMaps meanwhile.
 
-    def __init__(self, estate: ProviderEstate, *, random: Random) -> None:
-        self._services = estate.services
-        self._occupancy = Occupancy(estate.services.store)
+    `client` writes only while this provider leads; everything else outlives the term.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        services: ServiceCache,
+        events: EventRecorder,
+        metrics: ServiceMetrics,
+        class_name: str | None,
+        writes_at_once: int,
+        random: Random,
+    ) -> None:
+        self._services = services
+        self._occupancy = Occupancy(services.store)
         self._queue: WorkQueue[Name] = WorkQueue(name="services", random=random)
-        self._ledger = LedgerStore(estate.client, carried=self._list_carried, listener=self._learn_ledger)
-        self._pruner = Pruner(self._ledger, estate.services.store)
-        door = ServiceDoor(estate.client, estate.services)
+        self._ledger = LedgerStore(client, carried=self._list_carried, listener=self._learn_ledger)
+        self._pruner = Pruner(self._ledger, services.store)
+        door = ServiceDoor(client, services)
         self._assigner = AddressAssigner(
             client=door,
             ledger=self._ledger,
             occupancy=self._occupancy,
-            list_live=estate.services.list_live,
+            list_live=services.list_live,
         )
         self._reconciler = ServiceReconciler(
-            services=estate.services.store,
+            services=services.store,
             assigner=self._assigner,
             notices=Notices(
                 client=door,
-                events=estate.events,
+                events=events,
                 occupancy=self._occupancy,
-                now=estate.client.server_now,
+                now=client.server_now,
                 look_again=self._look_again,
             ),
-            metrics=estate.metrics,
-            class_name=estate.class_name,
-            writes_at_once=estate.writes_at_once,
+            metrics=metrics,
+            class_name=class_name,
+            writes_at_once=writes_at_once,
             suspect=self._pruner.suspect,
         )
         self._ledger_entries = 0

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from fipop.ipam.addresses import Family
+from fipop.ipam.allocator import RangeUsage
 from fipop.metrics.samples import (
     EventKey,
     FleetSnapshot,
@@ -60,7 +62,7 @@ class FleetCollector(Collector):
             "Events of reconciliations of guest clusters. The name has no _total, as dashboards expect.",
             "counter",
         )
-        for cluster in sorted({clean_label(guest.cluster) for guest in guests}):
+        for cluster in sorted({clean_label(sample.guest.cluster_name) for sample in guests}):
             for key, count in self._events.get(cluster, {}).items():
                 labels = {
                     "guestclustername": key.cluster,
@@ -84,12 +86,11 @@ def _legacy_ranges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
         labels=_LEGACY_RANGE_LABELS,
     )
     for each in ranges:
-        labels = [
-            clean_label(text)
-            for text in (each.name, each.iprange, each.harvester_cluster, each.harvester_network)
-        ]
-        capacity.add_metric(labels, each.capacity)
-        reserved.add_metric(labels, each.reserved)
+        found, usage = each.range, (each.usage or RangeUsage()).whole
+        texts = (found.name, found.iprange, found.harvester_cluster or "", found.harvester_network or "")
+        labels = [clean_label(text) for text in texts]
+        capacity.add_metric(labels, usage.total)
+        reserved.add_metric(labels, usage.used + usage.quarantined)
     yield capacity
     yield reserved
 
@@ -102,10 +103,11 @@ def _legacy_status(guests: Iterable[GuestSample]) -> Metric:
     )
     # Namesakes in two Rancher workspaces share a series (a text with two of it is illegal): up if all are.
     reachable: dict[tuple[str, str], bool] = {}
-    for guest in guests:
-        if guest.reachable is not None:
-            key = clean_label(guest.cluster), clean_label(guest.harvester_cluster)
-            reachable[key] = guest.reachable and reachable.get(key, True)
+    for each in guests:
+        if each.reachable is not None:
+            harvester_cluster = each.guest.harvester_cluster_name or ""
+            key = clean_label(each.guest.cluster_name), clean_label(harvester_cluster)
+            reachable[key] = each.reachable and reachable.get(key, True)
     for key, up in reachable.items():
         status.add_metric(key, 1 if up else 0)
     return status
@@ -196,12 +198,11 @@ def _guest_gauges(guests: Iterable[GuestSample]) -> Iterator[Metric]:
         labels=("guest", "guest_cluster"),
     )
     states: Tally[str] = Tally(reachable=0, unreachable=0, unknown=0)
-    for guest in guests:
-        states[
-            "unknown" if guest.reachable is None else "reachable" if guest.reachable else "unreachable"
-        ] += 1
-        if guest.last_pass is not None:
-            last.add_metric((clean_label(guest.guest), clean_label(guest.cluster)), guest.last_pass)
+    for each in guests:
+        states["unknown" if each.reachable is None else "reachable" if each.reachable else "unreachable"] += 1
+        if each.last_pass is not None:
+            labels = clean_label(each.guest.id), clean_label(each.guest.cluster_name)
+            last.add_metric(labels, each.last_pass)
     for state, guests_in_it in states.items():
         count.add_metric((state,), guests_in_it)
     yield count
@@ -225,16 +226,18 @@ def _range_gauges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
         labels=("range",),
     )
     for each in ranges:
-        name = clean_label(each.name)
+        name = clean_label(each.range.name)
         if each.waits_for_guests is not None:
             waits.add_metric((name,), float(each.waits_for_guests))
-        ready.add_metric((name, each.reason), float(each.ready))
-        for family, usage in each.usage.items():
+        ready.add_metric((name, each.ready.reason), float(each.ready.is_true))
+        if each.usage is None:
+            continue
+        for family, usage in ((Family.IPV4, each.usage.ipv4), (Family.IPV6, each.usage.ipv6)):
             if family in each.families:
-                addresses.add_metric((name, family, "used"), usage.used)
-                addresses.add_metric((name, family, "free"), usage.free)
-                addresses.add_metric((name, family, "quarantined"), usage.quarantined)
-            addresses.add_metric((name, family, "out_of_range"), usage.out_of_range)
+                addresses.add_metric((name, family.label, "used"), usage.used)
+                addresses.add_metric((name, family.label, "free"), usage.free)
+                addresses.add_metric((name, family.label, "quarantined"), usage.quarantined)
+            addresses.add_metric((name, family.label, "out_of_range"), usage.out_of_range)
     yield addresses
     yield ready
     yield waits

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fipop.ipam.allocator import Usage
+from fipop.api.conditions import Condition
+from fipop.api.models import FloatingIPRange
+from fipop.ipam.addresses import Family
+from fipop.ipam.allocator import RangeUsage
+from fipop.rancher.matching import Guest
 
 
 class GuestEvent(StrEnum):
@@ -20,41 +24,22 @@ class GuestEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSample:
-    """One range as it stands; `iprange` is its text.
+    """One range as it stands, with its condition Ready and the families that it has addresses of."""
 
-    `ready` and `reason` are those of its condition Ready. `usage` is empty for a range that cannot be read. Otherwise
-    it has both families by their labels, and `families` names those that the range has addresses of.
-    """
-
-    name: str
-    iprange: str
-    harvester_cluster: str
-    harvester_network: str
-    ready: bool
-    reason: str
-    families: frozenset[str] = frozenset()
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    range: FloatingIPRange
+    ready: Condition
+    families: frozenset[Family] = frozenset()
+    usage: RangeUsage | None = None
+    """None for a range that cannot be read."""
     waits_for_guests: bool | None = None
     """Whether it waits for the answer of a guest cluster; None if this replica does not lead."""
-
-    @property
-    def capacity(self) -> int:
-        """The addresses of both families that the range can assign in all."""
-        return sum(each.total for each in self.usage.values())
-
-    @property
-    def reserved(self) -> int:
-        """Held and quarantined addresses: the range can assign capacity - reserved now."""
-        return sum(each.used + each.quarantined for each in self.usage.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestSample:
     """One guest; `reachable` is None until it was tried, `last_pass` the Unix time of its last whole pass."""
 
-    guest: str
-    cluster: str
-    harvester_cluster: str
+    guest: Guest
     reachable: bool | None = None
     last_pass: float | None = None
 
@@ -72,7 +57,7 @@ class RolloutSample:
 class FleetSnapshot:
     """What is true at the moment of a scrape. The legacy metrics are the leader's alone."""
 
-    leading: bool
+    leading: bool = False
     ranges: tuple[RangeSample, ...] = ()
     guests: tuple[GuestSample, ...] = ()
     queue_depths: Mapping[str, int] = field(default_factory=dict)

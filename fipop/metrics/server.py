@@ -12,22 +12,15 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from fipop.errors import FipopError
 from fipop.listening import HttpListener
+from fipop.texts import sentence
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COMPRESSION = 1
+POLL_SECONDS = 0.5
+"""How often the server compares its port with the port that is wanted."""
 
 _log = logging.getLogger(__name__)
-
-
-class MetricsPortError(FipopError):
-    """The metrics port cannot be bound; what listened before still does."""
-
-    def __init__(self, *, port: int, reason: str) -> None:
-        self.port = port
-        self.reason = reason
-        super().__init__(f"could not listen on metrics port {port}: {reason}")
 
 
 class MetricsPage:
@@ -68,41 +61,48 @@ class MetricsServer:
     def __init__(self, page: MetricsPage, *, host: str | None = None) -> None:
         self._page = page
         self._host = host
-        self._listener: HttpListener | None = None
-        self._site: web.BaseSite | None = None
-        self._moving = asyncio.Lock()
         self.port: int | None = None
 
-    async def listen(self, port: int) -> None:
-        """Serve on this port from now on. Raises MetricsPortError, and then serves where it did before."""
-        async with self._moving:
-            if port == self.port:
-                return
-            listener = self._listener or await self._start()
-            # First the new port, then away from the old one: a scrape always finds one of them.
-            try:
-                site = await listener.listen(self._host, port)
-            except OSError as error:
-                # asyncio puts a sentence of its own where the system's words were.
-                reason = os.strerror(error.errno) if error.errno else type(error).__name__
-                raise MetricsPortError(port=port, reason=reason) from error
-            before, self._site = self._site, site
-            self.port = port
-            if before is not None:
-                await before.stop()
-            _log.info("Serving metrics", extra={"port": port})
+    async def serve(self, wanted: Callable[[], int], complain: Callable[[str], None]) -> None:
+        """Serve on the port that is wanted, until cancelled; what is served before that stays where it is.
 
-    async def stop(self) -> None:
-        """Stop serving."""
-        async with self._moving:
-            if self._listener is not None:
-                await self._listener.close()
-            self._listener = self._site = self.port = None
+        `complain` gets a sentence, once, about a port that cannot be listened on; it is tried until it can.
+        """
+        listener = HttpListener({"/metrics": self._page.answer})
+        await listener.setup()
+        site: web.BaseSite | None = None
+        refused: int | None = None
+        try:
+            while True:
+                port = wanted()
+                if port != self.port:
+                    try:
+                        site, refused = await self._move(listener, site, port), None
+                    except OSError as error:
+                        if port != refused:
+                            _report_refused(port, error, complain)
+                        refused = port
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            self.port = None
+            await listener.close()
 
-    async def _start(self) -> HttpListener:
-        self._listener = HttpListener({"/metrics": self._page.answer})
-        await self._listener.setup()
-        return self._listener
+    async def _move(self, listener: HttpListener, before: web.BaseSite | None, port: int) -> web.BaseSite:
+        """Listen on the new port first, then leave the old one: a scrape always finds one of them."""
+        site = await listener.listen(self._host, port)
+        if before is not None:
+            await before.stop()
+        self.port = port
+        _log.info("Serving metrics", extra={"port": port})
+        return site
+
+
+def _report_refused(port: int, error: OSError, complain: Callable[[str], None]) -> None:
+    # asyncio puts a sentence of its own where the system's words were.
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    message = f"could not listen on metrics port {port}: {reason}"
+    _log.warning("Could not change metrics port", extra={"error": message})
+    complain(sentence(message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

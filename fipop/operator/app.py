@@ -7,13 +7,13 @@ import gc
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
 from fipop.api import names
-from fipop.api.conditions import parse_time
+from fipop.deadlines import LEASE_DURATION_SECONDS
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_access import ChartAccessReader
 from fipop.guest.helm.chart_cache import ChartCache
@@ -25,12 +25,11 @@ from fipop.kube.connection import Connection
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseLock
 from fipop.kube.limits import ReadLimits
-from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot
 from fipop.metrics.server import MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
-from fipop.operator.crds import read_crds, settle_crds
+from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.manager import Manager
 from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.predecessor import Predecessor
@@ -38,13 +37,12 @@ from fipop.operator.queues import OBJECT_CONCURRENCY, build_queues
 from fipop.operator.snapshot import build_snapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
-from fipop.runtime.leader_election import LeaderElector, LeaseTimes, boottime
-from fipop.runtime.metrics_port import MetricsPort
+from fipop.runtime.leader_election import LeaderElector, boottime
 from fipop.runtime.process import VITAL_CONNECTIONS, Process
 from fipop.runtime.relist import Relister, build_relist_times
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
-from fipop.texts import clean, sentence
+from fipop.texts import clean
 
 logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
@@ -52,6 +50,8 @@ requests = logging.getLogger("fipop.requests")
 TRACE = 5
 GC_THRESHOLDS = (20_000, 20, 20)
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
+VISITS_AT_ONCE = 64
+"""How many guest clusters are talked to at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +71,8 @@ class OperatorOptions:
     update_crds: bool = True
     """Whether the cluster's CRDs are updated."""
     leader_election: bool = True
-    lease_times: LeaseTimes = field(default_factory=LeaseTimes)
     allow_loopback_guests: bool = False
     helm: str | None = None
-    pass_concurrency: int = 64
     resync_seconds: float = 300.0
 
 
@@ -113,13 +111,9 @@ class Operator:
             namespace=options.namespace,
             defaults=read_defaults(options.settings_defaults),
         )
-        self._elector = LeaderElector(self._lease(), random=SystemRandom(), times=options.lease_times)
+        self._elector = LeaderElector(self._lease(), random=SystemRandom())
         self._metrics = Metrics(self._snapshot, version=options.version)
-        self._metrics_port = MetricsPort(
-            MetricsServer(MetricsPage(self._metrics.prepare)),
-            wanted=lambda: self._configuration.settings.metrics_port,
-            complain=lambda message: self._configuration.complain("PortTaken", sentence(message)),
-        )
+        self._serving: asyncio.Task[None] | None = None
         self._most_helms = most_helms(read_memory_limit())
         self._helm = HelmRunner(
             find_helm(options.helm),
@@ -131,7 +125,7 @@ class Operator:
             helm=self._helm,
             charts=ChartCache(self._helm, read_access=read_access),
             allow_loopback=options.allow_loopback_guests,
-            slots=asyncio.Semaphore(options.pass_concurrency),
+            slots=asyncio.Semaphore(VISITS_AT_ONCE),
             observe_request=partial(self._note_request, "guest"),
         )
         self._cache = ClusterCache()
@@ -156,7 +150,9 @@ class Operator:
                 await self._start()
                 await self._work()
         finally:
-            await self._metrics_port.close()
+            if self._serving is not None:
+                self._serving.cancel()
+                await asyncio.wait({self._serving})
             await self._sessions.close()
             await health.stop()
 
@@ -165,7 +161,7 @@ class Operator:
         await self._process.take_step(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
-        self._metrics_port.move()
+        self._serving = asyncio.create_task(self._serve_metrics())
         crds, update = self._crds, self._options.update_crds
         await self._process.take_step(lambda: settle_crds(self._client, crds, update=update), "schema")
         await self._process.take_step(self._find_our_age, "schema")
@@ -229,23 +225,23 @@ class Operator:
         try:
             await self._manager.run(
                 self._relister.refresh,
-                passes=self._options.pass_concurrency * 2,
+                passes=VISITS_AT_ONCE * 2,
                 installs=self._helm_concurrency(),
             )
         finally:
             self._manager = None
 
+    async def _serve_metrics(self) -> None:
+        await MetricsServer(MetricsPage(self._metrics.prepare)).serve(
+            wanted=lambda: self._configuration.settings.metrics_port,
+            complain=partial(self._configuration.complain, "PortTaken"),
+        )
+
     async def _find_our_age(self) -> None:
-        """Find out since when reservations exist here: what is older was made for the predecessor."""
-        plural = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
-        crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, plural)
-        created = (crd or {}).get("metadata", {}).get("creationTimestamp")
-        self._cache.inheritance.ours_since = parse_time(created)
+        self._cache.inheritance.ours_since = await find_our_age(self._client)
 
     def _settings_changed(self, before: Settings, after: Settings) -> None:
         self._set_log_level(after)
-        if after.metrics_port != before.metrics_port:
-            self._metrics_port.move()
         if self._manager is not None and after != before:
             self._manager.settings_changed(before, after)
         self._resize_helm()
@@ -280,7 +276,7 @@ class Operator:
             namespace=self._options.namespace,
             name=names.LEASE_NAME,
             identity=self._options.identity,
-            duration_seconds=self._options.lease_times.duration_seconds,
+            duration_seconds=LEASE_DURATION_SECONDS,
             monotonic=boottime,
             annotations=lambda: {
                 names.ANNOTATION_WAITS: self._manager.describe_waits() if self._manager else ""
@@ -300,9 +296,8 @@ class Operator:
 
     def _snapshot(self) -> FleetSnapshot:
         since_read = self._process.reads.since_read
-        return build_snapshot(
-            self._cache,
-            self._manager,
+        return replace(
+            build_snapshot(self._cache, self._manager),
             leading=self._elector.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),

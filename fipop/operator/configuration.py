@@ -104,12 +104,8 @@ class Configuration:
         name = names.LAST_SETTINGS_CONFIG_MAP
         return await self._client.get(CONFIG_MAPS, name, namespace=self._namespace)
 
-    def complain(self, reason: str, message: str) -> None:
-        """Record an event on the ConfigMap: an option cannot take effect."""
-        self.tell(reason, message, is_warning=True)
-
-    def tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
-        """Record an event on the ConfigMap."""
+    def complain(self, reason: str, message: str, *, is_warning: bool = True) -> None:
+        """Record an event on the ConfigMap: an option cannot take effect, or something else that admins should know."""
         if self._about is not None:
             kind = EventType.WARNING if is_warning else EventType.NORMAL
             self._events.record(self._about, kind, reason, message)

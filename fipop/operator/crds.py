@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from pathlib import Path
 
 import yaml
 
 from fipop.api import names
-from fipop.errors import FipopError, StartError
-from fipop.jsons import Json
+from fipop.api.conditions import parse_time
+from fipop.errors import StartError
+from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from fipop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS
 
 logger = logging.getLogger(__name__)
 
 ANNOTATION_REVISION = f"{names.GROUP}/schema-revision"
-
-
-class SchemaError(FipopError):
-    """The cluster serves an older schema of ours than this program needs, and it may not or cannot change it."""
-
-    def __init__(self, *, crd: str, found: int, needed: int) -> None:
-        self.crd = crd
-        self.found = found
-        self.needed = needed
-        super().__init__(
-            f"CRD {crd} has schema revision {found}: fipop needs {needed}. Apply the crds/ of this version"
-        )
 
 
 def read_crds(folder: Path) -> list[Json]:
@@ -47,7 +37,7 @@ def _read_crd(path: Path) -> Json:
 
 
 async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> None:
-    """Make sure that the cluster serves our schemas, or newer ones. SchemaError where it does not."""
+    """Make sure that the cluster serves our schemas, or newer ones. StartError where it does not."""
     for wanted in crds:
         name = wanted["metadata"]["name"]
         found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
@@ -55,7 +45,8 @@ async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> 
         if found is not None and present >= needed:
             continue
         if not update or found is None:
-            raise SchemaError(crd=name, found=present, needed=needed)
+            problem = f"has schema revision {present}: fipop needs {needed}. Apply the crds/ of this version"
+            raise StartError(what=f"CRD {name}", problem=problem)
         patch = {
             "metadata": {
                 "resourceVersion": found["metadata"]["resourceVersion"],
@@ -72,3 +63,10 @@ def revision_of(crd: Json) -> int:
     annotations = (crd.get("metadata") or {}).get("annotations") or {}
     text = str(annotations.get(ANNOTATION_REVISION) or "")
     return int(text) if text.isascii() and text.isdigit() else 0
+
+
+async def find_our_age(client: KubeClient) -> datetime | None:
+    """Return since when reservations exist here: what is older was made for the predecessor. None: they do not yet."""
+    plural = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
+    crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, plural)
+    return parse_time(as_mapping((crd or {}).get("metadata")).get("creationTimestamp"))

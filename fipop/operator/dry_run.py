@@ -14,10 +14,8 @@ from datetime import datetime, timedelta
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.api.parsing import parse_floating_ip
-from fipop.errors import ApiNotFoundError
 from fipop.ipam.addresses import Address
-from fipop.jsons import Json
-from fipop.kube.client import KubeClient, Listing
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.addresses.facts import FactSource
 from fipop.operator.addresses.holdings import plan
@@ -59,6 +57,7 @@ class DryRun:
 
     def __init__(self, client: KubeClient, ours_since: datetime | None) -> None:
         self._client = client
+        self._has_reservations = ours_since is not None
         self._versions = itertools.count(1 << 53)
         self.cache = ClusterCache()
         self.cache.inheritance.ours_since = ours_since or client.server_now() + timedelta(seconds=1)
@@ -93,8 +92,10 @@ class DryRun:
         Raises ApiError if the objects cannot be read.
         """
         for resource in WATCHED:  # reservations first, owners after them, as the operator does
-            listing = await _list(self._client, resource)
-            self.cache.feed(resource).take_list(listing, seen_before=0)
+            # kube-fip-operator knows no reservations: before our CRDs are there, none exist.
+            if resource != FLOATING_IP_RESERVATIONS or self._has_reservations:
+                listing = await self._client.list(resource)
+                self.cache.feed(resource).take_list(listing, seen_before=0)
         progress("adopting")
         await adopt_all(self._guests, self._gate, self._decide)
         for guest_id, addresses in carried.items():
@@ -161,13 +162,3 @@ class DryRun:
             meta = replace(meta, uid=uid, generation=1, created=now)
         meta = replace(meta, resource_version=version)
         self.cache.suppose(resource, replace(changed, meta=meta))
-
-
-async def _list(client: KubeClient, resource: Resource) -> Listing[Json]:
-    try:
-        return await client.list(resource)
-    except ApiNotFoundError:
-        # kube-fip-operator knows no reservations; before our CRDs are there, none exist.
-        if resource != FLOATING_IP_RESERVATIONS:
-            raise
-        return Listing(items=(), resource_version=0)

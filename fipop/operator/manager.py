@@ -48,6 +48,7 @@ from fipop.operator.guests.scan import GuestScan
 from fipop.operator.guests.tasks import WritePermits, find_fleet
 from fipop.operator.queues import (
     OBJECT_CONCURRENCY,
+    VISITS,
     Controller,
     Event,
     Key,
@@ -59,7 +60,7 @@ from fipop.operator.queues import (
 from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.store import RolloutStore
-from fipop.operator.startup import adopt_all, find_settled, find_unserved, find_unsettled
+from fipop.operator.startup import adopt_all, find_all, find_unserved
 from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
 from fipop.runtime.leader_election import LeaderElector
@@ -74,8 +75,6 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITS = 100
 """The most ranges whose wait for a guest cluster the Lease shows."""
-SETTLED_SECONDS = 5.0
-"""How long what is as it should be waits for guests that hang."""
 
 
 class Manager:
@@ -100,7 +99,6 @@ class Manager:
         self.cache = cache
         self.queues = queues
         self._began: datetime | None = None
-        self._is_settled_left = False
         self._removal_turned_on = asyncio.Event()
         self._tracer = IpamTracer(cache, wanted=lambda: configuration.settings.trace_ipam_data)
 
@@ -228,15 +226,14 @@ class Manager:
             # What changed until now causes no work by itself: all of it is enqueued once, in its order.
             self.begin()
             await adopt_all(self.guests, self.gate, self.floating_ips.reconcile)
-            self.enqueue_unsettled()
+            self.enqueue_all()
             queues = self.queues
             parts = (
                 queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
                 queues.checks.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
-                queues.passes.run(self.passes.visit, concurrency=passes),
-                queues.installs.run(self.passes.install, concurrency=installs),
+                queues.passes.run(self.reconcile, concurrency=passes),
+                queues.installs.run(self.reconcile, concurrency=installs),
                 self.scan.run(),
-                self._begin_settled(),
                 self.list_for_removal(refresh),
                 self.rollout.run(),
                 self._configuration.keep(self._client),
@@ -256,23 +253,16 @@ class Manager:
         self._began = self._client.server_now()
         self.scan.require_rescan()
 
-    def enqueue_unsettled(self) -> None:
-        """Enqueue what may need something, and leave the rest for later."""
-        self.queues.add(*find_unsettled(self.cache))
-        self._is_settled_left = True
-
-    def enqueue_settled(self) -> None:
-        """Enqueue what was left for later, once."""
-        if self._is_settled_left:
-            self._is_settled_left = False
-            self.queues.add(*find_settled(self.cache))
+    def enqueue_all(self) -> None:
+        """Enqueue everything: what may need something now, the rest for later."""
+        self.queues.add(*find_all(self.cache))
 
     def end(self) -> None:
         """Cause no more work."""
         self.cache.listener = None
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
-        """Reconcile the object of a key."""
+        """Reconcile the object of a key, or visit its guest cluster."""
         try:
             match key.kind:
                 case Kind.FLOATING_IP:
@@ -285,10 +275,13 @@ class Manager:
                     return await self.quarantine.reconcile(key.name)
                 case Kind.QUARANTINE:
                     return await self.quarantine.check(key.name)
-                case Kind.VISIT | Kind.INSTALL:
-                    raise AssertionError("visits and installs have queues of their own")
+                case Kind.VISIT:
+                    return await self.passes.visit(key.name)
+                case Kind.INSTALL:
+                    return await self.passes.install(key.name)
         finally:
-            self._tracer.note_round()
+            if key.kind not in VISITS:
+                self._tracer.note_round()
 
     def describe_waits(self) -> str:
         """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
@@ -370,13 +363,6 @@ class Manager:
         """Continue what waited for the scan of the guests, or of some of them."""
         self.queues.add(*request_waiting(self.waiting.find_all()))
         self.passes.resume_held_up()
-        if self.gate.looked:
-            self.enqueue_settled()
-
-    async def _begin_settled(self) -> None:
-        """Let visits begin though guests hang: what those might use is not written."""
-        await asyncio.sleep(SETTLED_SECONDS)
-        self.enqueue_settled()
 
     def _guest_learned(self, guest: Guest) -> None:
         self.queues.add(*request_floating_ips_of(self.cache, guest.id), request_visit(guest.id))

@@ -13,7 +13,7 @@ from fipop.backoff import Backoff
 from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
 from fipop.runtime.store import Change
-from fipop.runtime.workqueue import Outcome, Priority, Run, WorkQueue
+from fipop.runtime.workqueue import Priority, Run, WorkQueue
 
 OBJECT_CONCURRENCY = 32
 """How many reconciliations of objects go on at once, and as many checks."""
@@ -37,8 +37,11 @@ class Kind(StrEnum):
     """A visit of a guest that may run helm."""
 
 
+VISITS = frozenset({Kind.VISIT, Kind.INSTALL})
+
+
 class Key(NamedTuple):
-    """A key of the queue of objects; `namespace` is "" where the kind has none."""
+    """A key of a queue; `namespace` is "" where the kind has none."""
 
     kind: Kind
     namespace: str
@@ -83,28 +86,25 @@ class Controller(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkQueues:
-    """`passes` and `installs` have the ids of guests as keys; so many `installs` run at once as may run helm.
+    """A queue for each kind of work that must not wait for another; so many `installs` run at once as may run helm.
 
     `checks` are those of guests for addresses in quarantine: they wait for guests, and `objects` waits for none.
     """
 
     objects: WorkQueue[Key]
     checks: WorkQueue[Key]
-    passes: WorkQueue[str]
-    installs: WorkQueue[str]
+    passes: WorkQueue[Key]
+    installs: WorkQueue[Key]
+
+    def of(self, kind: Kind) -> WorkQueue[Key]:
+        """Return the queue of a kind."""
+        own = {Kind.QUARANTINE: self.checks, Kind.VISIT: self.passes, Kind.INSTALL: self.installs}
+        return own.get(kind, self.objects)
 
     def add(self, *requests: Request) -> None:
         """Put requests into the queues of their kinds."""
         for key, priority, delay_seconds in requests:
-            match key.kind:
-                case Kind.VISIT:
-                    self.passes.add(key.name, priority=priority, delay_seconds=delay_seconds)
-                case Kind.INSTALL:
-                    self.installs.add(key.name, priority=priority, delay_seconds=delay_seconds)
-                case Kind.QUARANTINE:
-                    self.checks.add(key, priority=priority, delay_seconds=delay_seconds)
-                case _:
-                    self.objects.add(key, priority=priority, delay_seconds=delay_seconds)
+            self.of(key.kind).add(key, priority=priority, delay_seconds=delay_seconds)
 
     async def stand_back(self) -> None:
         """Wait while more floating IPs wait for an address than are worked on: those come first, for a while."""
@@ -117,25 +117,18 @@ class WorkQueues:
 def build_queues(metrics: Metrics, random: Random) -> WorkQueues:
     """Build empty queues whose runs are measured."""
 
-    def build_objects(name: str) -> WorkQueue[Key]:
-        def observe_round(run: Run[Key]) -> None:
-            success = run.outcome not in {Outcome.FAILED, Outcome.CRASHED}
+    def build(name: str) -> WorkQueue[Key]:
+        def observe(run: Run[Key]) -> None:
             metrics.observe_queue_wait(name, run.waited_seconds)
-            metrics.observe_reconcile(run.key.kind.value, run.worked_seconds, success=success)
+            if run.key.kind not in VISITS:
+                metrics.observe_reconcile(run.key.kind.value, run.worked_seconds, success=run.success)
 
         backoff = Backoff(first_seconds=0.2, limit_seconds=30.0)
-        return WorkQueue(name=name, random=random, backoff=backoff, observe=observe_round)
-
-    def build_guests(name: str) -> WorkQueue[str]:
-        def observe_visit(run: Run[str]) -> None:
-            metrics.observe_queue_wait(name, run.waited_seconds)
-
-        backoff = Backoff(first_seconds=0.5, limit_seconds=30.0)
-        return WorkQueue(name=name, random=random, backoff=backoff, observe=observe_visit)
+        return WorkQueue(name=name, random=random, backoff=backoff, observe=observe)
 
     return WorkQueues(
-        objects=build_objects("objects"),
-        checks=build_objects("checks"),
-        passes=build_guests("passes"),
-        installs=build_guests("installs"),
+        objects=build("objects"),
+        checks=build("checks"),
+        passes=build("passes"),
+        installs=build("installs"),
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fipop.api.conditions import ConditionType, Verdict
-from fipop.ipam.addresses import Family
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
 from fipop.operator.manager import Manager
@@ -14,26 +13,14 @@ from fipop.operator.rollout.controller import RolloutController
 from fipop.state.cache import ClusterCache
 
 
-def build_snapshot(
-    cache: ClusterCache,
-    manager: Manager | None,
-    *,
-    leading: bool,
-    bad_options: int,
-    predecessor_runs: bool,
-    last_answer: float | None,
-) -> FleetSnapshot:
+def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapshot:
     """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
 
     A standby, without a manager, knows the ranges and nothing of the guests.
     """
     snapshot = FleetSnapshot(
-        leading=leading,
         ranges=tuple(_sample_ranges(cache, manager)),
         queue_depths=dict.fromkeys(("objects", "checks", "passes", "installs"), 0),
-        bad_options=bad_options,
-        predecessor_runs=predecessor_runs,
-        last_answer=last_answer,
     )
     if manager is None:
         return snapshot
@@ -73,18 +60,13 @@ def _sample_ranges(cache: ClusterCache, manager: Manager | None) -> Iterator[Ran
     waits = manager.gate.waits() if manager is not None else None
     for each in cache.ranges.all():
         ranges = cache.allocations.ranges
-        usage = ranges.usage(each.name)
         ready, _ = build_conditions(each, cache.allocations, describe_unknown_harvester(cache, each))
         yield RangeSample(
-            name=each.name,
-            iprange=each.iprange,
-            harvester_cluster=each.harvester_cluster or "",
-            harvester_network=each.harvester_network or "",
-            ready=ready.is_true,
-            reason=ready.reason,
+            range=each,
+            ready=ready,
+            families=ranges.families(each.name),
+            usage=ranges.usage(each.name),
             waits_for_guests=each.name in waits if waits is not None else None,
-            families=frozenset(family.label for family in ranges.families(each.name)),
-            usage={} if usage is None else {Family.IPV4.label: usage.ipv4, Family.IPV6.label: usage.ipv6},
         )
 
 
@@ -93,9 +75,7 @@ def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
         if state.guest is None:
             continue
         yield GuestSample(
-            guest=state.guest.id,
-            cluster=state.guest.cluster_name,
-            harvester_cluster=state.guest.harvester_cluster_name or "",
+            guest=state.guest,
             reachable=state.observation.reachable if state.observation is not None else None,
             last_pass=state.schedule.finished_at if state.schedule is not None else None,
         )

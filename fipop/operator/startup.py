@@ -29,6 +29,8 @@ _BACKOFF = Backoff(first_seconds=0.5, limit_seconds=4.0)
 """For trouble of the API server."""
 TURN = 50
 """How many are adopted before other tasks have a turn: if nothing is written, nothing else lets them run."""
+SETTLED_SECONDS = 5.0
+"""How long what is as it should be waits for what is new. The scan of the guest clusters is over by then as a rule."""
 
 Adopt = Callable[[tuple[str, str]], Awaitable[object]]
 
@@ -67,18 +69,27 @@ async def _adopt(guests: GuestDirectory, adopt: Adopt, floating_ip: FloatingIP) 
     await adopt(floating_ip.meta.key)
 
 
-def find_unsettled(cache: ClusterCache) -> Iterator[Request]:
-    """Yield what may need something."""
+def find_all(cache: ClusterCache) -> Iterator[Request]:
+    """Yield what may need something, then what is as it should be and a visit of each guest cluster.
+
+    The latter wait, so that they do not come before what is new.
+    """
     for each in cache.ranges.all():
         yield Request(Key(Kind.RANGE, "", each.name))
     for floating_ip in cache.floating_ips.all():
-        if not _is_settled(cache, floating_ip):
-            yield request_floating_ip(cache, floating_ip.meta.key)
+        delay_seconds = SETTLED_SECONDS if _is_settled(cache, floating_ip) else 0.0
+        yield request_floating_ip(cache, floating_ip.meta.key)._replace(delay_seconds=delay_seconds)
     for owner in cache.allocations.claimants():
         # A claim of an earlier term whose floating IP is gone: nothing else would free its address.
         yield request_floating_ip(cache, owner)
     yield from map(request_reservation, cache.reservations.all())
     yield from find_unserved(cache)
+    for cluster in cache.clusters.all():
+        guest_id = cluster.cluster_name
+        if guest_id and cache.floating_ips_of(guest_id):
+            yield Request(Key(Kind.GUEST, "", guest_id), Priority.BACKGROUND, SETTLED_SECONDS)
+        if guest_id:
+            yield request_routine_visit(guest_id, SETTLED_SECONDS)
 
 
 def find_unserved(cache: ClusterCache) -> Iterator[Request]:
@@ -86,23 +97,6 @@ def find_unserved(cache: ClusterCache) -> Iterator[Request]:
     for cluster in cache.clusters.all():
         if cluster.cluster_name and not cache.floating_ips_of(cluster.cluster_name):
             yield Request(Key(Kind.GUEST, "", cluster.cluster_name))
-
-
-def find_settled(cache: ClusterCache) -> Iterator[Request]:
-    """Yield what is as it should be, and a visit of each guest cluster.
-
-    These requests wait until the gate opens, so that they do not come before what is new: no guest cluster is written
-    before.
-    """
-    for floating_ip in cache.floating_ips.all():
-        if _is_settled(cache, floating_ip):
-            yield request_floating_ip(cache, floating_ip.meta.key)
-    for cluster in cache.clusters.all():
-        if not cluster.cluster_name:
-            continue
-        if cache.floating_ips_of(cluster.cluster_name):
-            yield Request(Key(Kind.GUEST, "", cluster.cluster_name), Priority.BACKGROUND)
-        yield request_routine_visit(cluster.cluster_name)
 
 
 def _is_settled(cache: ClusterCache, floating_ip: FloatingIP) -> bool:

@@ -1,4 +1,4 @@
-"""One ConfigMap, followed live."""
+"""One ConfigMap, followed live: kopf would watch it among all others."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from contextlib import aclosing
 from typing import Any
 
 from fipop.errors import ApiAlreadyExistsError, FipopError
-from fipop.kube.client import KubeClient
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient, Listing
+from fipop.kube.list_watch import ListWatch
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.kube.watch import ObjectWatch
 
 logger = logging.getLogger(__name__)
 
-CREATE_RETRY_SECONDS = 5.0
-
 ConfigMap = Mapping[str, Any]
+_NOTHING_SEEN = object()
 
 
 class ConfigMapFollower:
-    """Hands every version of a ConfigMap to `take`; with `defaults`, one that is missing is made from them.
+    """Hands every version of a ConfigMap to `take`; with `defaults`, one that is missing is created from them.
 
-    Without `defaults` a missing one is handed over as None.
+    Without `defaults` a missing one is handed over as None. Whenever the server ends the watch, there is a list first:
+    what happened while blind (a cut, a version that is too old, a restored store) is seen within a minute.
     """
 
     def __init__(
@@ -40,49 +41,64 @@ class ConfigMapFollower:
         self._name = name
         self._take = take
         self._defaults = defaults
-        self._watch = ObjectWatch(client, CONFIG_MAPS, name, namespace=namespace)
+        self._seen: object = _NOTHING_SEEN
+        self._source = ListWatch(
+            client,
+            CONFIG_MAPS,
+            namespace=namespace,
+            field_selector=f"metadata.name={name}",
+            relist_seconds=0.0,
+        )
 
     @property
     def last_heard_at(self) -> float | None:
-        """The monotonic time when the watch showed life last."""
-        return self._watch.last_heard_at
+        """The monotonic time of the last list, event or bookmark; None before the first."""
+        return self._source.last_heard_at
 
     async def load(self) -> None:
-        """Hand over what is there now."""
-        found = await self._client.get(CONFIG_MAPS, self._name, namespace=self._namespace)
-        self._take(await self._create() if found is None and self._defaults is not None else found)
+        """Hand over what is there now. Raises: ApiError."""
+        found = await self._read()
+        while found is None and self._defaults is not None:
+            found = await self._create() or await self._read()
+        self._hand_over(found)
 
     async def follow(self) -> None:
         """Hand over every change, for ever."""
-        # To make it may be refused for hours (a quota, a policy). The watch is read on meanwhile: it shows no life
-        # else, and liveness would end a process that works, for one that cannot start.
-        making: asyncio.Task[None] | None = None
-        async with asyncio.TaskGroup() as group, aclosing(self._watch.versions()) as versions:
-            async for version in versions:
-                if making is not None:
-                    # Ended before the version is taken, so that what was made never replaces what is newer.
-                    making.cancel()
-                    await asyncio.wait({making})
-                    making = None
-                if version is None and self._defaults is not None:
-                    making = group.create_task(self._make_again())
+        async with aclosing(self._source.changes()) as changes:
+            async for change in changes:
+                if isinstance(change, Listing):
+                    found = change.items[0] if change.items else None
                 else:
-                    self._take(version)
-                    # Versions that came in one read come without a pause, and each may cost milliseconds.
-                    await asyncio.sleep(0)
+                    found = change.object if change.type != "DELETED" else None
+                if found is None and self._defaults is not None:
+                    found = await self._try_create()
+                    if found is None:
+                        continue
+                self._hand_over(found)
+                # Versions that came in one read come without a pause, and each may cost milliseconds.
+                await asyncio.sleep(0)
 
-    async def _make_again(self) -> None:
-        """Make the ConfigMap; the watch tells only once that it is gone, so a failure is tried again here."""
-        while True:
-            try:
-                made = await self._create()
-            except FipopError as error:
-                logger.warning("Could not create ConfigMap", extra={"error": str(error)})
-                await asyncio.sleep(CREATE_RETRY_SECONDS)
-            else:
-                return self._take(made)
+    def _hand_over(self, found: Json | None) -> None:
+        """Hand over a version that is another one than the last: a list usually shows what is known."""
+        metadata = found["metadata"] if found is not None else {}
+        identity = metadata.get("uid"), metadata.get("resourceVersion")
+        if identity != self._seen:
+            self._seen = identity
+            self._take(found)
 
-    async def _create(self) -> ConfigMap:
+    async def _read(self) -> Json | None:
+        return await self._client.get(CONFIG_MAPS, self._name, namespace=self._namespace)
+
+    async def _try_create(self) -> Json | None:
+        """Create it; None if that is refused (a quota, a policy), perhaps for hours: the next list asks again."""
+        try:
+            return await self._create()
+        except FipopError as error:
+            logger.warning("Could not create ConfigMap", extra={"error": str(error)})
+            return None
+
+    async def _create(self) -> Json | None:
+        """Create it; None if somebody else did meanwhile."""
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -92,7 +108,6 @@ class ConfigMapFollower:
         try:
             made = await self._client.create(CONFIG_MAPS, body)
         except ApiAlreadyExistsError:
-            found = await self._client.get(CONFIG_MAPS, self._name, namespace=self._namespace)
-            return found if found is not None else body
+            return None
         logger.info("Created ConfigMap from the defaults", extra={"config_map": self._name})
         return made

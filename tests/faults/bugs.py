@@ -413,7 +413,7 @@ BUGS = (
         Edit(
             scope="Operator._check_owners",
             before="self._manager.check_owners()",
-            after=("self._manager.check_owners()\nself._manager.enqueue_unsettled()"),
+            after=("self._manager.check_owners()\nself._manager.enqueue_all()"),
         ),
     ),
 )

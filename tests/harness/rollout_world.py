@@ -201,11 +201,11 @@ class World:
         if request.priority is Priority.URGENT:
             self.urgent.add(request.key.name)
 
-    def tell(self, reason: str, message: str, *, is_warning: bool) -> None:
-        self.notices.append(Notice(reason, message, is_warning=is_warning))
-
-    def complain(self, _reason: str, message: str) -> None:
-        self.complaints.append(message)
+    def complain(self, reason: str, message: str, *, is_warning: bool = True) -> None:
+        if reason == "BadOption":
+            self.complaints.append(message)
+        else:
+            self.notices.append(Notice(reason, message, is_warning=is_warning))
 
     # Time
 

@@ -143,7 +143,7 @@ class SmallOperator(SmallCluster):
         self.take_lead()
         manager = self.manager
         await adopt_all(manager.guests, manager.gate, manager.floating_ips.reconcile)
-        self.manager.enqueue_unsettled()
+        self.manager.enqueue_all()
         await self.settle()
 
     def take_lead(self) -> None:
@@ -243,7 +243,7 @@ class SmallOperator(SmallCluster):
 
     def take_requests(self) -> tuple[list[Key], list[str]]:
         """Return what was put into the queues, now or for later, and the guests to visit; nothing is done about it."""
-        found = [*self._pending.keys, *self._timers], list(self._visits.keys)
+        found = [*self._pending.keys, *self._timers], [key.name for key in self._visits.keys]
         for each in (self._pending.keys, self._timers, self._visits.keys):
             each.clear()
         return found

@@ -98,10 +98,7 @@ def build_manager(
 
 def queues_of(objects: Pending, visits: Pending | None = None) -> WorkQueues:
     """Give queues of which only those of objects and of checks matter: they are one here."""
-    queue = cast("WorkQueue[Key]", objects)
-    return WorkQueues(
-        objects=queue,
-        checks=queue,
-        passes=cast("WorkQueue[str]", visits or Pending()),
-        installs=cast("WorkQueue[str]", Pending()),
+    queue, passes, installs = (
+        cast("WorkQueue[Key]", each) for each in (objects, visits or Pending(), Pending())
     )
+    return WorkQueues(objects=queue, checks=queue, passes=passes, installs=installs)

@@ -139,7 +139,7 @@ async def test_each_guest_is_asked_once_at_a_start_that_resolves_links_meanwhile
     await adopt_all(manager.guests, manager.gate, manager.floating_ips.reconcile)
     scanning = asyncio.create_task(manager.scan.run())
     await asyncio.sleep(0.05)
-    manager.enqueue_unsettled()
+    manager.enqueue_all()
     await operator.settle()
     await asyncio.sleep(20)
     scanning.cancel()

@@ -9,8 +9,9 @@ from typing import Any, cast
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from fipop.metrics.exposition import Metrics
 from fipop.operator.queues import Key, Kind, build_queues
-from fipop.operator.startup import adopt_all
+from fipop.operator.startup import adopt_all, find_all
 from fipop.runtime.workqueue import RetryAfter
+from tests.harness.idle import wait_idle
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
 from tests.harness.terms import Pending
@@ -32,7 +33,7 @@ async def test_a_guest_whose_links_a_look_resolved_first_gets_its_pass_all_the_s
     passes = cast("Pending", term.queues.passes)
     passes.keys.clear()
     await term.reconcile(Key(Kind.GUEST, "", A))
-    assert A in passes.keys
+    assert Key(Kind.VISIT, "", A) in passes.keys
     passes.keys.clear()
     await term.reconcile(Key(Kind.GUEST, "", A))
     assert passes.keys == {}, "it is told once"
@@ -53,16 +54,16 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
     term = operator.build_manager(queues)
     visited: set[str] = set()
 
-    async def visit(guest_id: str) -> RetryAfter | None:
-        if term.guests.known(guest_id) is not None:
-            visited.add(guest_id)
+    async def visit(key: Key) -> RetryAfter | None:
+        if term.guests.known(key.name) is not None:
+            visited.add(key.name)
         return None
 
     reader = term.reported.reader
     discover, looked = reader.can_be_asked, asyncio.Event()
 
     async def discover_after_passes(guest_id: str) -> bool:
-        await queues.passes.wait_idle()
+        await wait_idle(queues.passes)
         return await discover(guest_id)
 
     async def reconcile(key: Key) -> RetryAfter | None:
@@ -81,7 +82,7 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
     )
     term.scan.opened = open_the_gate
     term.begin()
-    term.enqueue_unsettled()
+    term.enqueue_all()
     tasks = [
         asyncio.create_task(queues.objects.run(reconcile, concurrency=4)),
         asyncio.create_task(queues.passes.run(visit, concurrency=128)),
@@ -141,14 +142,15 @@ async def test_what_is_as_it_should_be_is_looked_at_after_what_is_new() -> None:
     next_one.take_lead()
     term = next_one.manager
     await adopt_all(term.guests, term.gate, term.floating_ips.reconcile)
-    next_one.manager.enqueue_unsettled()
-    waiting = [key for key in next_one._pending.keys if key.kind in (Kind.FLOATING_IP, Kind.GUEST)]
-    passes = cast("Pending", next_one.manager.queues.passes)
-    assert waiting == [Key(Kind.FLOATING_IP, B, "web")]
-    assert not passes.keys, "no guest is written before the gate opens"
+    delays = {each.key: each.delay_seconds for each in find_all(next_one.cache)}
+    concerned = {key for key in delays if key.kind in (Kind.FLOATING_IP, Kind.GUEST, Kind.VISIT)}
+    at_once = {key for key in concerned if not delays[key]}
+    assert at_once == {Key(Kind.FLOATING_IP, B, "web")}
+    later = {Key(Kind.FLOATING_IP, A, "web"), Key(Kind.GUEST, "", A), Key(Kind.VISIT, "", A)}
+    assert later <= concerned
+    next_one.manager.enqueue_all()
     await next_one.look()
     assert next_one.holders(Y) == {B}
-    assert A in passes.keys
 
 
 async def test_a_new_term_knows_nothing_of_who_waited_in_the_one_before() -> None:

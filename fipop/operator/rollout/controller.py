@@ -268,7 +268,7 @@ class RolloutController:
                 guest.health = begin_rollout(guest.health, self.now())
 
     def _report(self, notice: Notice) -> None:
-        self.configuration.tell(notice.reason, notice.message, is_warning=notice.is_warning)
+        self.configuration.complain(notice.reason, notice.message, is_warning=notice.is_warning)
 
     def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
         if state.phase is Phase.COMPLETED:

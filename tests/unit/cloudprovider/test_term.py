@@ -7,7 +7,7 @@ from typing import Any
 
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service_cache import ServiceCache
-from fipop.cloudprovider.term import ProviderEstate, ProviderTerm
+from fipop.cloudprovider.term import ProviderTerm
 from fipop.errors import ApiServerError
 from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
@@ -50,14 +50,12 @@ class Guest(Prompt):
 
 def build(client: Guest) -> ProviderTerm:
     return ProviderTerm(
-        ProviderEstate(
-            client=client,
-            services=client.services,
-            events=RecordedEvents(),
-            metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
-            class_name=None,
-            writes_at_once=4,
-        ),
+        client=client,
+        services=client.services,
+        events=RecordedEvents(),
+        metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
+        class_name=None,
+        writes_at_once=4,
         random=Random(1),
     )
 

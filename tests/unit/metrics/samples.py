@@ -1,24 +1,63 @@
 """A fleet whose metrics are looked at."""
 
-from fipop.ipam.allocator import Usage
+from dataclasses import replace
+from typing import Any
+
+from fipop.api.conditions import Condition, ConditionType, Verdict
+from fipop.api.models import EPOCH, FloatingIPRange, Meta
+from fipop.ipam.addresses import Family
+from fipop.ipam.allocator import RangeUsage, Usage
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
+from fipop.rancher.matching import Guest
+from fipop.rancher.objects import ObjectRef
+
+
+def usage_of(ipv4: Usage, ipv6: Usage) -> RangeUsage:
+    """Return the usage of a range by that of its families."""
+    return RangeUsage(Usage(*map(sum, zip(ipv4, ipv6, strict=True))), ipv4, ipv6)
+
 
 RANGE = RangeSample(
-    name="guest-vlan",
-    iprange="10.135.10.192/26",
-    harvester_cluster="harv1",
-    harvester_network="vlan10",
-    ready=True,
-    reason="Ready",
-    families=frozenset({"IPv4"}),
-    usage={"IPv4": Usage(used=3, free=58, quarantined=1, out_of_range=2), "IPv6": Usage()},
+    range=FloatingIPRange(
+        meta=Meta(name="guest-vlan", uid="r-1", resource_version=1),
+        iprange="10.135.10.192/26",
+        harvester_cluster="harv1",
+        harvester_network="vlan10",
+    ),
+    ready=Condition(type=ConditionType.READY, verdict=Verdict.TRUE, reason="Ready"),
+    families=frozenset({Family.IPV4}),
+    usage=usage_of(Usage(used=3, free=58, quarantined=1, out_of_range=2), Usage()),
 )
 
 
 GUEST = GuestSample(
-    guest="c-m-4xk8q2vz", cluster="demo", harvester_cluster="harv1", reachable=True, last_pass=1.5e9
+    guest=Guest(
+        id="c-m-4xk8q2vz",
+        cluster_namespace="fleet-default",
+        cluster_name="demo",
+        cluster_uid="c-1",
+        created=EPOCH,
+        labels={},
+        opted_in=True,
+        connected=True,
+        paused=False,
+        deleting=False,
+        wants_floating_ip=False,
+        imported=False,
+        on_harvester=True,
+        harvester_cluster_name="harv1",
+        networks=(),
+        kubeconfig_secret=ObjectRef(namespace="fleet-default", name="demo-kubeconfig"),
+    ),
+    reachable=True,
+    last_pass=1.5e9,
 )
+
+
+def another_guest(**fields: Any) -> GuestSample:
+    """Return the guest with other fields."""
+    return replace(GUEST, guest=replace(GUEST.guest, **fields))
 
 
 FLEET = FleetSnapshot(

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from fipop.metrics.samples import GuestEvent
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
-from tests.unit.metrics.samples import FLEET, GUEST, Fleet
+from tests.unit.metrics.samples import FLEET, GUEST, Fleet, another_guest
 
 
 def test_a_guest_that_comes_back_under_its_name_counts_from_zero(fleet: Fleet) -> None:
     fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
     fleet.metrics.count_guest_event("shop", "harv1", GuestEvent.API_CONNECTION, True)
-    fleet.snapshot = replace(FLEET, guests=(GUEST, replace(GUEST, cluster="shop")))
+    fleet.snapshot = replace(FLEET, guests=(GUEST, another_guest(cluster_name="shop")))
 
     fleet.metrics.forget_guest("demo")
 

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from fipop.api.conditions import Verdict
+from fipop.ipam.addresses import Family
 from fipop.ipam.allocator import Usage
 from fipop.metrics.samples import FleetSnapshot, GuestEvent
-from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet
+from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet, another_guest, usage_of
 
 
 def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Fleet) -> None:
@@ -64,10 +66,8 @@ def test_the_addresses_of_a_range_are_counted_for_each_family_that_it_has(fleet:
 
 
 def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: Fleet) -> None:
-    usage = {"IPv4": Usage(used=10), "IPv6": Usage(free=2**64)}
-    fleet.snapshot = replace(
-        FLEET, ranges=(replace(RANGE, families=frozenset({"IPv4", "IPv6"}), usage=usage),)
-    )
+    usage = usage_of(Usage(used=10), Usage(free=2**64))
+    fleet.snapshot = replace(FLEET, ranges=(replace(RANGE, families=frozenset(Family), usage=usage),))
 
     free = [line for line in fleet.lines("fipop_range_addresses") if 'state="free"' in line]
     assert free == [
@@ -79,7 +79,8 @@ def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: F
 
 
 def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Fleet) -> None:
-    broken = replace(RANGE, ready=False, reason="Invalid", families=frozenset(), usage={})
+    ready = replace(RANGE.ready, verdict=Verdict.FALSE, reason="Invalid")
+    broken = replace(RANGE, ready=ready, families=frozenset(), usage=None)
     fleet.snapshot = replace(FLEET, ranges=(broken,))
 
     assert fleet.lines("fipop_range_addresses{") == []
@@ -137,9 +138,8 @@ def test_the_legacy_metrics_are_the_leaders_alone(fleet: Fleet) -> None:
 
 
 def test_an_unreachable_guest_shows_zero_and_one_not_yet_tried_shows_nothing(fleet: Fleet) -> None:
-    fleet.snapshot = replace(
-        FLEET, guests=(replace(GUEST, reachable=False), replace(GUEST, cluster="new", reachable=None))
-    )
+    new = replace(another_guest(cluster_name="new"), reachable=None)
+    fleet.snapshot = replace(FLEET, guests=(replace(GUEST, reachable=False), new))
 
     assert fleet.lines("kubefipoperator_guestcluster_status") == [
         'kubefipoperator_guestcluster_status{guestclustername="demo",harvesterclustername="harv1"} 0.0'
@@ -154,9 +154,10 @@ def test_namesakes_of_two_workspaces_share_a_series_that_is_up_only_if_both_are(
         ((True, True), "1.0"),
         ((None, True), "1.0"),
     ):
-        fleet.snapshot = replace(
-            FLEET, guests=tuple(replace(GUEST, guest=f"c-m-{n}", reachable=up) for n, up in enumerate(states))
+        guests = tuple(
+            replace(another_guest(id=f"c-m-{number}"), reachable=up) for number, up in enumerate(states)
         )
+        fleet.snapshot = replace(FLEET, guests=guests)
         assert fleet.lines("kubefipoperator_guestcluster_status") == [
             f'kubefipoperator_guestcluster_status{{guestclustername="demo",harvesterclustername="harv1"}} {shown}'
         ]
@@ -177,10 +178,13 @@ LABELS = st.text(alphabet=st.characters(categories=None), max_size=30) | st.samp
 @given(LABELS, LABELS, LABELS)
 def test_whatever_people_write_in_names_the_text_stays_legal(name: str, cluster: str, harvester: str) -> None:
     fleet = Fleet()
+    meta = replace(RANGE.range.meta, name=name)
+    found = replace(RANGE.range, meta=meta, iprange=name, harvester_cluster=harvester)
+    guest = another_guest(cluster_name=cluster, harvester_cluster_name=harvester)
     fleet.snapshot = replace(
         FLEET,
-        ranges=(replace(RANGE, name=name, iprange=name, harvester_cluster=harvester),),
-        guests=(replace(GUEST, cluster=cluster, harvester_cluster=harvester),),
+        ranges=(replace(RANGE, range=found),),
+        guests=(guest,),
     )
     fleet.metrics.count_guest_event(cluster, harvester, GuestEvent.API_CONNECTION, True)
 

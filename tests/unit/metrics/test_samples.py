@@ -4,11 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.metrics.samples import clean_label, result_label
-from tests.unit.metrics.samples import RANGE
-
-
-def test_quarantined_addresses_are_reserved_too() -> None:
-    assert RANGE.reserved == 4
 
 
 @given(st.text(alphabet=st.characters(categories=None)))

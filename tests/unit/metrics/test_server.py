@@ -4,23 +4,59 @@ import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import aiohttp
 import pytest
 
 from fipop.metrics.samples import GuestEvent
-from fipop.metrics.server import MetricsPage, MetricsPortError, MetricsServer
+from fipop.metrics.server import MetricsPage, MetricsServer
 from tests.harness.background import until
 from tests.harness.steps import count_steps
-from tests.unit.metrics.samples import FLEET, GUEST, Fleet
+from tests.unit.metrics.samples import FLEET, Fleet, another_guest
+
+
+class Served:
+    """A server of metrics whose wanted port a test changes."""
+
+    def __init__(self, page: MetricsPage) -> None:
+        self.server = MetricsServer(page, host="127.0.0.1")
+        self.wanted = free_port()
+        self.asked = 0
+        """How often the server asked for the port."""
+        self.complaints: list[str] = []
+        self._serving = asyncio.create_task(self.server.serve(self._want, self.complaints.append))
+
+    def _want(self) -> int:
+        self.asked += 1
+        return self.wanted
+
+    async def move(self, port: int) -> None:
+        """Have the server serve on a port."""
+        self.wanted = port
+        await until(lambda: self.server.port == port, f"port {port} to be served")
+
+    async def stop(self) -> None:
+        """Have nothing served."""
+        self._serving.cancel()
+        await asyncio.wait({self._serving})
+
+
+@asynccontextmanager
+async def serve(prepare: Callable[[], Callable[[], bytes]]) -> AsyncIterator[Served]:
+    served = Served(MetricsPage(prepare))
+    try:
+        await served.move(served.wanted)
+        yield served
+    finally:
+        await served.stop()
 
 
 @pytest.fixture
-async def server(fleet: Fleet) -> AsyncIterator[MetricsServer]:
-    server = MetricsServer(MetricsPage(fleet.metrics.prepare), host="127.0.0.1")
-    yield server
-    await server.stop()
+async def served(fleet: Fleet) -> AsyncIterator[Served]:
+    async with serve(fleet.metrics.prepare) as served:
+        yield served
 
 
 @pytest.fixture
@@ -40,105 +76,80 @@ def url(port: int) -> str:
 
 
 async def test_a_scrape_is_answered_in_the_text_format_whatever_it_asks_for(
-    server: MetricsServer, client: aiohttp.ClientSession
+    served: Served, client: aiohttp.ClientSession
 ) -> None:
-    port = free_port()
-    await server.listen(port)
-
     for accept in ("application/openmetrics-text;version=1.0.0", "text/plain;version=1.0.0", "*/*"):
-        async with client.get(url(port), headers={"Accept": accept}) as answer:
+        async with client.get(url(served.wanted), headers={"Accept": accept}) as answer:
             assert answer.status == 200
             assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert "kubefipoperator_guestcluster_status{" in await answer.text()
-    async with client.get(f"http://127.0.0.1:{port}/other") as answer:
+    async with client.get(f"http://127.0.0.1:{served.wanted}/other") as answer:
         assert answer.status == 404
 
 
 async def test_the_port_moves_and_the_old_one_is_given_up(
-    server: MetricsServer, client: aiohttp.ClientSession
+    served: Served, client: aiohttp.ClientSession
 ) -> None:
-    old, new = free_port(), free_port()
-    await server.listen(old)
+    old, new = served.wanted, free_port()
     async with client.get(url(old)) as answer:
         await answer.read()
 
-    await server.listen(new)
+    await served.move(new)
 
-    assert server.port == new
     async with client.get(url(new)) as answer:
         assert answer.status == 200
     with pytest.raises(aiohttp.ClientConnectionError):
         await client.get(url(old))
 
 
-async def test_a_port_that_is_taken_is_reported_and_the_old_one_stays(
-    server: MetricsServer, client: aiohttp.ClientSession
+async def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free_and_the_old_one_stays(
+    served: Served, client: aiohttp.ClientSession
 ) -> None:
-    old = free_port()
-    await server.listen(old)
+    old = served.wanted
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = other.getsockname()[1]
+        taken = served.wanted = other.getsockname()[1]
+        asked = served.asked
+        await until(lambda: served.asked > asked + 2, "the port to be tried again")
+        assert served.complaints == [f"Could not listen on metrics port {taken}: Address already in use."]
+        assert served.server.port == old
+        async with client.get(url(old)) as answer:
+            assert answer.status == 200
+    await until(lambda: served.server.port == taken, "the port to be free")
+    assert len(served.complaints) == 1
 
-        with pytest.raises(MetricsPortError) as error:
-            await server.listen(taken)
 
-    assert error.value.port == taken
-    assert server.port == old
-    async with client.get(url(old)) as answer:
-        assert answer.status == 200
-
-
-async def test_a_first_port_that_is_taken_leaves_a_server_that_can_listen_elsewhere(
-    server: MetricsServer, client: aiohttp.ClientSession
+async def test_another_port_that_is_wanted_meanwhile_is_gone_to_instead(
+    fleet: Fleet, client: aiohttp.ClientSession
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        with pytest.raises(MetricsPortError):
-            await server.listen(other.getsockname()[1])
-        assert server.port is None
-
-    port = free_port()
-    await server.listen(port)
-    async with client.get(url(port)) as answer:
-        assert answer.status == 200
-
-
-async def test_moves_at_the_same_time_leave_one_port_open(
-    server: MetricsServer, client: aiohttp.ClientSession
-) -> None:
-    ports = [free_port() for _ in range(4)]
-
-    await asyncio.gather(*(server.listen(port) for port in [*ports, ports[0], ports[0]]))
-
-    answered = []
-    for port in ports:
+        served = Served(MetricsPage(fleet.metrics.prepare))
         try:
-            async with client.get(url(port)) as answer:
-                answered.append(port)
+            served.wanted = other.getsockname()[1]
+            await until(lambda: bool(served.complaints), "the port to be tried")
+            assert served.server.port is None
+            await served.move(free_port())
+            async with client.get(url(served.wanted)) as answer:
                 assert answer.status == 200
-        except aiohttp.ClientConnectionError:
-            continue
-    assert answered == [server.port]
+        finally:
+            await served.stop()
 
 
-async def test_after_the_stop_nothing_listens(server: MetricsServer, client: aiohttp.ClientSession) -> None:
-    port = free_port()
-    await server.listen(port)
-
-    await server.stop()
+async def test_after_the_stop_nothing_listens(served: Served, client: aiohttp.ClientSession) -> None:
+    await served.stop()
 
     with pytest.raises(aiohttp.ClientConnectionError):
-        await client.get(url(port))
+        await client.get(url(served.wanted))
 
 
 async def test_a_scrape_of_thousands_of_guests_costs_the_loop_milliseconds() -> None:
     """Rendering takes a second. If the loop did it, no pass, no probe and no renewal of the lease would happen."""
     fleet = Fleet()
-    guests = [replace(GUEST, guest=f"c-m-{n:08}", cluster=f"cluster-{n}") for n in range(2000)]
+    guests = [another_guest(id=f"c-m-{n:08}", cluster_name=f"cluster-{n}") for n in range(2000)]
     fleet.snapshot = replace(FLEET, guests=tuple(guests))
     for guest in guests:
         for event in GuestEvent:
             for success in (True, False):
-                fleet.metrics.count_guest_event(guest.cluster, "harv1", event, success=success)
+                fleet.metrics.count_guest_event(guest.guest.cluster_name, "harv1", event, success=success)
     steps, threads = 0, set()
 
     def prepare() -> Callable[[], bytes]:
@@ -152,12 +163,12 @@ async def test_a_scrape_of_thousands_of_guests_costs_the_loop_milliseconds() -> 
 
         return render_here
 
-    server = MetricsServer(MetricsPage(prepare), host="127.0.0.1")
-    port = free_port()
-    await server.listen(port)
-    async with aiohttp.ClientSession() as session, session.get(url(port)) as response:
+    async with (
+        serve(prepare) as served,
+        aiohttp.ClientSession() as session,
+        session.get(url(served.wanted)) as response,
+    ):
         assert len(await response.read()) > 500_000
-    await server.stop()
     assert steps < 5 * len(guests), (
         "the loop takes a snapshot: rendering takes a thousand steps for each guest"
     )
@@ -178,9 +189,6 @@ async def test_scrapes_at_once_are_rendered_once() -> None:
 
         return render
 
-    server = MetricsServer(MetricsPage(prepare), host="127.0.0.1")
-    port = free_port()
-    await server.listen(port)
     sent = 0
 
     async def note_sent(*_: object) -> None:
@@ -189,7 +197,8 @@ async def test_scrapes_at_once_are_rendered_once() -> None:
 
     tracing = aiohttp.TraceConfig()
     tracing.on_request_headers_sent.append(note_sent)
-    async with aiohttp.ClientSession(trace_configs=[tracing]) as session:
+    async with serve(prepare) as served, aiohttp.ClientSession(trace_configs=[tracing]) as session:
+        port = served.wanted
 
         async def scrape() -> bytes:
             async with session.get(url(port)) as response:
@@ -201,5 +210,4 @@ async def test_scrapes_at_once_are_rendered_once() -> None:
             assert later.status == 404  # the server has read the scrapes, which came before
         may_end.set()
         assert set(await scrapes) == {b"# nothing\n"}
-    await server.stop()
     assert rendered == 1

@@ -111,10 +111,10 @@ class Rotating:
 
 @pytest_asyncio.fixture
 async def rotating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rotating]:
-    async def listen_nowhere(*_: object) -> None:
+    async def serve_nothing(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(MetricsServer, "listen", listen_nowhere)
+    monkeypatch.setattr(MetricsServer, "serve", serve_nothing)
     monkeypatch.setattr(process, "HEALTH_READ_SECONDS", 0.1)
     monkeypatch.setattr(process, "START_RETRY_SECONDS", 0.1)
     first = new_authority()

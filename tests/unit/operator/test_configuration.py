@@ -37,6 +37,7 @@ class SmallServer:
     last: dict[str, Any] | None = None
     last_written: int = 0
     news: list[asyncio.Queue[WatchEvent]] = field(default_factory=list)
+    past: list[tuple[int, WatchEvent]] = field(default_factory=list)
     events: RecordedEvents = field(default_factory=RecordedEvents)
 
     def put(self, **data: str) -> dict[str, Any]:
@@ -56,8 +57,10 @@ class SmallServer:
 
     def _tell(self, kind: str) -> None:
         assert self.stored is not None
+        event = WatchEvent(type=kind, object=self.stored)
+        self.past.append((self.version, event))
         for queue in self.news:
-            queue.put_nowait(WatchEvent(type=kind, object=self.stored))
+            queue.put_nowait(event)
 
     # What the settings use of KubeClient
 
@@ -93,8 +96,13 @@ class SmallServer:
         await asyncio.sleep(self.slowness)
         return made
 
-    async def watch(self, *_: object, timeout_seconds: int, **__: object) -> AsyncGenerator[WatchEvent, None]:
+    async def watch(
+        self, *_: object, resource_version: int, timeout_seconds: int, **__: object
+    ) -> AsyncGenerator[WatchEvent, None]:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        for version, event in self.past:
+            if version > resource_version:
+                queue.put_nowait(event)
         self.news.append(queue)
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -169,11 +177,11 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             assert loop.time() > 200
             assert operator._process.reads.reading_for > 150
             assert judge_liveness(operator._health()).ok
-            assert server.tries >= 40
+            assert server.tries >= 4, "each list asks again"
             assert configuration.settings.metrics_port == 9000
 
             server.may_create = True
-            await asyncio.sleep(6)
+            await asyncio.sleep(60)
             assert server.stored is not None
             assert configuration.settings.metrics_port == 9001
 
@@ -230,9 +238,8 @@ def test_a_failure_that_nobody_expects_ends_the_process_also_while_the_settings_
             raise ZeroDivisionError
 
         configuration.listeners.append(fail)
-        with pytest.raises(ExceptionGroup) as caught:
+        with pytest.raises(ZeroDivisionError):
             await configuration.follow()
-        assert caught.group_contains(ZeroDivisionError)
 
     run(story())
 

@@ -5,7 +5,8 @@ from random import Random
 from typing import Any, cast
 
 from fipop.metrics.exposition import Metrics
-from fipop.operator.queues import Key, Kind, build_queues
+from fipop.operator.queues import Key, Kind, Request, build_queues
+from tests.harness.idle import wait_idle
 
 
 async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
@@ -23,11 +24,12 @@ async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
     for queue, keys in (
         (queues.objects, [Key(Kind.FLOATING_IP, "c-m-a", "web"), Key(Kind.RANGE, "", "bad")]),
         (queues.checks, [Key(Kind.QUARANTINE, "", "c-m-a")]),
-        (queues.passes, ["c-m-a"]),
-        (queues.installs, ["c-m-a"]),
+        (queues.passes, [Key(Kind.VISIT, "", "c-m-a")]),
+        (queues.installs, [Key(Kind.INSTALL, "", "c-m-a")]),
     ):
         for key in keys:
-            queue.add(key)  # type: ignore[arg-type]
+            queues.add(Request(key))
+        assert queue.depth == len(keys)
     assert (waits, rounds) == ([], [])
     for queue in (queues.objects, queues.checks, queues.passes, queues.installs):
         await _drain(queue, work)
@@ -38,6 +40,6 @@ async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
 async def _drain(queue: Any, work: Any) -> None:
     running = asyncio.create_task(queue.run(work, concurrency=1))
     await asyncio.sleep(0)
-    await queue.wait_idle()
-    queue.stop(deadline_seconds=1)
-    await running
+    await wait_idle(queue)
+    running.cancel()
+    await asyncio.wait({running})

@@ -4,19 +4,12 @@ from typing import Any
 
 import pytest
 
-from fipop.metrics.samples import FleetSnapshot
-from fipop.operator.manager import Manager
+from fipop.ipam.addresses import Family
+from fipop.ipam.allocator import RangeUsage
 from fipop.operator.snapshot import build_snapshot
-from fipop.state.cache import ClusterCache
 from tests.harness.small_operator import SmallOperator
 
 A = "c-m-a"
-
-
-def snapshot(cache: ClusterCache, term: Manager | None) -> FleetSnapshot:
-    return build_snapshot(
-        *(cache, term), leading=term is not None, bad_options=2, predecessor_runs=True, last_answer=7.0
-    )
 
 
 async def test_a_leader_tells_of_ranges_guests_and_floating_ips() -> None:
@@ -26,13 +19,13 @@ async def test_a_leader_tells_of_ranges_guests_and_floating_ips() -> None:
     await operator.start()
     operator.ask(A)
     await operator.settle()
-    found = snapshot(operator.cache, operator.manager)
+    found = build_snapshot(operator.cache, operator.manager)
     (pool,) = found.ranges
-    assert (pool.name, pool.capacity, pool.reserved) == ("pool", 4, 1)
-    assert [each.guest for each in found.guests] == [A]
+    assert pool.usage is not None
+    assert (pool.range.name, pool.usage.whole.total, pool.usage.whole.used) == ("pool", 4, 1)
+    assert [each.guest.id for each in found.guests] == [A]
     assert sum((found.floating_ips or {}).values()) == 1
     assert found.gives_out is True
-    assert (found.bad_options, found.predecessor_runs, found.last_answer) == (2, True, 7.0)
 
 
 async def test_a_leader_shows_which_ranges_wait_for_guests() -> None:
@@ -43,7 +36,10 @@ async def test_a_leader_shows_which_ranges_wait_for_guests() -> None:
     await operator.start()
     operator.manager.gate.wait_for([A], 60.0)
     assert [operator.manager.gate.is_open(name) for name in ("blue", "rest")] == [True, False]
-    found = {each.name: each.waits_for_guests for each in snapshot(operator.cache, operator.manager).ranges}
+    found = {
+        each.range.name: each.waits_for_guests
+        for each in build_snapshot(operator.cache, operator.manager).ranges
+    }
     assert found == {"blue": False, "rest": True}
 
 
@@ -51,9 +47,9 @@ async def test_who_stands_by_tells_of_no_guest_and_no_queue() -> None:
     operator = SmallOperator()
     operator.add_range()
     await operator.start()
-    found = snapshot(operator.cache, None)
-    assert [each.name for each in found.ranges] == ["pool"]
-    nothing: dict[str, Any] = {"guests": (), "withheld_releases": 0, "rollout": None, "leading": False}
+    found = build_snapshot(operator.cache, None)
+    assert [each.range.name for each in found.ranges] == ["pool"]
+    nothing: dict[str, Any] = {"guests": (), "withheld_releases": 0, "rollout": None}
     assert {name: getattr(found, name) for name in nothing} == nothing
     assert set(found.queue_depths.values()) == {0}
 
@@ -75,5 +71,8 @@ async def test_a_range_has_addresses_of_its_families_and_says_whether_it_assigns
     operator = SmallOperator()
     operator.add_range(**spec)
     await operator.start()
-    (found,) = snapshot(operator.cache, operator.manager).ranges
-    assert (found.ready, found.reason, {each: found.usage[each].total for each in found.families}) == expected
+    (found,) = build_snapshot(operator.cache, operator.manager).ranges
+    usage = found.usage or RangeUsage()
+    counts = {Family.IPV4: usage.ipv4, Family.IPV6: usage.ipv6}
+    totals = {each.label: counts[each].total for each in found.families}
+    assert (found.ready.is_true, found.ready.reason, totals) == expected

@@ -8,7 +8,7 @@ from fipop.backoff import Backoff
 from fipop.errors import ApiForbiddenError, ApiUnreachableError
 from fipop.operator.guests.reported import ClaimScope
 from fipop.operator.queues import Key, Kind
-from fipop.operator.startup import adopt_all
+from fipop.operator.startup import SETTLED_SECONDS, adopt_all, find_all
 from fipop.state.cache import ClusterCache
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
@@ -106,7 +106,7 @@ async def test_who_does_not_agree_in_all_is_adopted(unsettled: dict[str, Any]) -
     assert await adopted(**unsettled) == ["web"]
 
 
-async def test_who_has_all_he_asks_for_waits_until_the_gate_is_open() -> None:
+async def test_who_has_all_he_asks_for_waits_for_those_who_have_not() -> None:
     former = SmallOperator()
     former.add_range()
     await former.start()
@@ -116,23 +116,9 @@ async def test_who_has_all_he_asks_for_waits_until_the_gate_is_open() -> None:
     operator = SmallOperator(former)
     operator.ask(B)
     operator.take_lead()
-    queue = operator.manager.queues.objects.keys  # type: ignore[attr-defined] # a queue of the test's
-    queue.clear()
-    operator.manager.enqueue_unsettled()
-    asked = {key for key in queue if key.kind is Kind.FLOATING_IP}
-    assert asked == {Key(Kind.FLOATING_IP, B, "web")}
-    assert {key.name for key in queue if key.kind is Kind.RANGE} == {"pool"}
-
-    queue.clear()
-    operator.manager.enqueue_settled()
-    assert Key(Kind.FLOATING_IP, A, "web") in queue
-    queue.clear()
-    operator.manager.enqueue_settled()
-    assert not queue, "the gate opens often, and those are looked at once"
-
-
-def test_the_gate_opens_as_well_where_nothing_was_left_for_it() -> None:
-    operator = SmallOperator()
-    operator.take_lead()
-    operator.manager.enqueue_settled()
-    assert not operator.manager.queues.objects.keys  # type: ignore[attr-defined] # a queue of the test's
+    delays = {each.key: each.delay_seconds for each in find_all(operator.cache)}
+    assert {key: delay for key, delay in delays.items() if key.kind is Kind.FLOATING_IP} == {
+        Key(Kind.FLOATING_IP, A, "web"): SETTLED_SECONDS,
+        Key(Kind.FLOATING_IP, B, "web"): 0.0,
+    }
+    assert delays[Key(Kind.RANGE, "", "pool")] == 0.0

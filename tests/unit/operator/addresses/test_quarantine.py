@@ -117,7 +117,7 @@ class World:
     @property
     def cleaned(self) -> list[str]:
         """The guests whose visit was requested."""
-        return list(self.visits.keys)
+        return [key.name for key in self.visits.keys]
 
     @property
     def woken(self) -> list[tuple[str, str]]:

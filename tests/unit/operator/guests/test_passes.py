@@ -13,6 +13,7 @@ from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.guests.passes import BUSY
+from fipop.operator.queues import Key, Kind
 from fipop.settings.options import DEFAULTS
 from fipop.settings.values import GuestInstall
 from fipop.state.observations import observe
@@ -87,10 +88,10 @@ async def test_a_guest_that_needs_helm_is_put_in_line_and_all_is_decided_anew_wh
     slow.awaits_helm = True
     slow.go_on.set()
     await operator.manager.passes.visit("c-m-a")
-    assert (slow.began, list(installs.keys)) == ([False], ["c-m-a"])
+    assert (slow.began, list(installs.keys)) == ([False], [Key(Kind.INSTALL, "", "c-m-a")])
     await operator.manager.passes.install("c-m-a")
     assert slow.began == [False, True]
-    assert list(passes.keys) == ["c-m-a"], "the next pass is due in a while"
+    assert list(passes.keys) == [Key(Kind.VISIT, "", "c-m-a")], "the next pass is due in a while"
 
 
 async def test_passes_over_one_guest_come_one_after_the_other() -> None:
