@@ -121,8 +121,8 @@ class ReleaseReport:
 class PassReport:
     """What a pass found and did.
 
-    `harvester_parked`: None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if
-    that is sooner than the interval. `error`: the first that ended the pass or kept it from a part of its work.
+    `retry_after_seconds`: when to come again, if that is sooner than the interval. `error`: the first that ended the
+    pass or kept it from a part of its work.
     `checked`: a deep look for deleted objects, where it was wanted, does not wait for helm any more.
     `awaits_helm`: the guest wants a pass that may run helm. `restarts`: by uid of a pod of the releases, how often its
     containers restarted; None where they were not looked at. `is_back`: nothing is left of what it goes back from.
@@ -134,10 +134,7 @@ class PassReport:
     error: FipopError | None
     config_map: ConfigMapReport
     releases: tuple[ReleaseReport, ...]
-    harvester_parked: bool | None
     events: tuple[EventResult, ...]
-    requests: int
-    writes: int
     retry_after_seconds: float | None
     checked: bool = True
     awaits_helm: bool = False
@@ -152,7 +149,3 @@ class PassReport:
         What only people mend, or what has a time of its own (a chart, helm), is not.
         """
         return self.error is not None and not isinstance(self.error, _LASTING)
-
-    def readiness(self, role: Role) -> Readiness | None:
-        """Give whether a role's release is ready; None where fipop manages none there."""
-        return next((release.readiness for release in self.releases if release.role is role), None)

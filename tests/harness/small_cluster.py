@@ -105,10 +105,7 @@ class Guests:
             config_map=ConfigMapReport(outcome=outcome, error=error),
             releases=tuple(_release(role) for role in Role) if task.opted_in else (),
             has_ours=bool(installed & task.reported) if task.leaving else None,
-            harvester_parked=None,
             events=(),
-            requests=1,
-            writes=1,
             retry_after_seconds=None,
         )
 
@@ -120,10 +117,7 @@ def _unanswered(guest_id: str) -> PassReport:
         error=PassTimeoutError(seconds=GUEST_SESSION_SECONDS),
         config_map=ConfigMapReport(),
         releases=(),
-        harvester_parked=None,
         events=(EventResult(event=GuestEvent.API_CONNECTION, success=False),),
-        requests=1,
-        writes=0,
         retry_after_seconds=None,
     )
 

@@ -36,10 +36,7 @@ class SlowPass:
             error=None,
             config_map=ConfigMapReport(),
             releases=(),
-            harvester_parked=None,
             events=(),
-            requests=0,
-            writes=0,
             retry_after_seconds=None,
         )
 

@@ -93,10 +93,7 @@ def visit(config_map: ConfigMapReport, *releases: ReleaseReport) -> PassReport:
         error=None,
         config_map=config_map,
         releases=releases,
-        harvester_parked=None,
         events=(),
-        requests=4,
-        writes=0,
         retry_after_seconds=None,
     )
 

@@ -39,10 +39,7 @@ def report(config_map: ConfigMapReport = WRITTEN, *releases: ReleaseReport, **fi
         guest_id="c-m-a",
         config_map=config_map,
         releases=releases,
-        harvester_parked=None,
         events=(),
-        requests=1,
-        writes=1,
         retry_after_seconds=None,
         **fields,
     )

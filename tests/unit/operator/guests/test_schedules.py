@@ -37,10 +37,7 @@ def report(error: FipopError | None = None, **changes: Any) -> PassReport:
             "error": error,
             "config_map": ConfigMapReport(),
             "releases": (RELEASE,),
-            "harvester_parked": None,
             "events": (),
-            "requests": 0,
-            "writes": 0,
             "retry_after_seconds": None,
             **changes,
         }

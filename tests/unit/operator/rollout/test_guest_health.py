@@ -23,10 +23,7 @@ def report(*, reachable: bool = True, restarts: dict[str, int] | None = None, **
         error=None,
         config_map=ConfigMapReport(),
         releases=tuple(release(role, **fields) for role in Role),
-        harvester_parked=None,
         events=(),
-        requests=0,
-        writes=0,
         retry_after_seconds=None,
         restarts=restarts,
     )
