@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fipop.api.models import ReleaseStatus
 from fipop.errors import (
     ApiInvalidError,
     ChartError,
@@ -89,22 +90,17 @@ class ConfigMapReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseReport:
-    """How one release stands. `status` is helm's word, "" where there is no release yet.
+    """How one release stands.
 
-    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why the wanted chart cannot be had.
-    `renamed`: it keeps a name or namespace that the settings no longer name. `error`: why the last attempt, or the
-    look at it, failed. `deployed_revision`: the one that helm calls deployed. `targets`: names of those that it is at.
-    `failed_runs`: how often helm failed for it in a row. `left_because`: the condition's reason where the rollout's
-    gate leaves a drift as it is. `beside`: other releases that run the same program.
+    `release`: what the status of the guest's floating IPs shows of it. `drift`: how it differs from what is wanted,
+    where that is left so; `doubt`: why the wanted chart cannot be had. `renamed`: it keeps a name or namespace that the
+    settings no longer name. `error`: why the last attempt, or the look at it, failed. `deployed_revision`: the one that
+    helm calls deployed. `targets`: names of those that it is at. `failed_runs`: how often helm failed for it in a row.
+    `left_because`: the condition's reason where the rollout's gate leaves a drift as it is. `beside`: other releases
+    that run the same program.
     """
 
-    role: Role
-    name: str
-    namespace: str
-    revision: int = 0
-    digest: str = ""
-    version: str = ""
-    status: str = ""
+    release: ReleaseStatus
     drift: str = ""
     doubt: ChartError | None = None
     renamed: bool = False
@@ -115,6 +111,11 @@ class ReleaseReport:
     failed_runs: int = 0
     left_because: str = ""
     beside: tuple[str, ...] = ()
+
+    @property
+    def role(self) -> Role:
+        """What the release is for."""
+        return Role(self.release.role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import format_time
+from fipop.api.models import ReleaseStatus
 from fipop.deadlines import GUEST_SESSION_SECONDS
 from fipop.errors import ApiUnreachableError, FipopError, PassTimeoutError
 from fipop.guest.helm.charts import Role
@@ -124,13 +125,15 @@ def _unanswered(guest_id: str) -> PassReport:
 
 def _release(role: Role) -> ReleaseReport:
     return ReleaseReport(
-        role=role,
-        name=role.value,
-        namespace="kube-system",
-        revision=1,
-        digest="digest",
-        version="1.0.0",
-        status="deployed",
+        release=ReleaseStatus(
+            role=role.value,
+            name=role.value,
+            namespace="kube-system",
+            revision=1,
+            digest="digest",
+            version="1.0.0",
+            status="deployed",
+        ),
         readiness=Readiness(ready=True, message=""),
     )
 

@@ -131,7 +131,7 @@ class GuestBench:
     async def run(self, *, deep: bool = False) -> PassReport:
         report = await self.room.run_pass(self.task(), deep=deep)
         if report.releases:
-            self.reported = frozenset((each.namespace, each.name) for each in report.releases)
+            self.reported = frozenset((each.release.namespace, each.release.name) for each in report.releases)
         return report
 
     async def settle(self, *, seconds: float = 60.0) -> PassReport:

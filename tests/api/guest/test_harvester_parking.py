@@ -52,7 +52,7 @@ async def test_the_name_that_was_chosen_at_the_first_install_is_kept(
         kubevipChartValues=GOOD_VALUES + "podAnnotations: {changed: 'yes'}\n",
     )
     report = await bench.settle()
-    assert release_of(report, Role.KUBE_VIP).revision == 2
+    assert release_of(report, Role.KUBE_VIP).release.revision == 2
     assert await bench.client.find("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-vip-fipop")
     assert await bench.client.find(DAEMON_SET) is None
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from fipop.api.models import ReleaseStatus
 from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
-from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.guests.passes import schedule_next
@@ -16,7 +16,8 @@ NOW = datetime(2026, 8, 20, tzinfo=UTC)
 
 
 RELEASE = ReleaseReport(
-    role=Role.KUBE_VIP, name="vip", namespace="kube-system", readiness=Readiness(ready=False, message="")
+    release=ReleaseStatus(role="kube-vip", name="vip", namespace="kube-system"),
+    readiness=Readiness(ready=False, message=""),
 )
 
 
