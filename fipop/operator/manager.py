@@ -369,7 +369,6 @@ class Manager:
     def _gate_opened(self) -> None:
         """Continue what waited for the scan of the guests, or of some of them."""
         self.queues.add(*request_waiting(self.waiting.find_all()))
-        self.passes.resume_held_up()
         if self.gate.looked:
             self.enqueue_settled()
 

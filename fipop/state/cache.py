@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
 from fipop.ipam.addresses import Address
@@ -127,6 +127,11 @@ class ClusterCache:
         """Return the floating IPs of a guest in their fixed order: creation, then name."""
         found = self.floating_ips.by_index(BY_NAMESPACE, namespace)
         return tuple(sorted(found, key=lambda fip: (fip.meta.created, fip.name)))
+
+    def guest_statuses(self, guest_id: str) -> tuple[GuestStatus, ...]:
+        """Return what the statuses of a guest cluster's floating IPs say of it."""
+        statuses = (each.status.guest for each in self.floating_ips_of(guest_id))
+        return tuple(each for each in statuses if each is not None)
 
     def floating_ips_by_age(self) -> list[FloatingIP]:
         """Return all floating IPs, the oldest first."""

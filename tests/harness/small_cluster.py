@@ -107,7 +107,7 @@ class Guests:
             releases=tuple(_release(role) for role in Role) if task.opted_in else (),
             has_ours=bool(installed & task.reported) if task.leaving else None,
             events=(),
-            retry_after_seconds=None,
+            retry_after_seconds=2.0 if outcome is ConfigMapOutcome.WITHHELD else None,
         )
 
 
