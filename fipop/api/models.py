@@ -121,10 +121,11 @@ class ReleaseStatus:
     role: str
     name: str
     namespace: str
-    revision: int
-    digest: str
-    version: str
-    status: str
+    revision: int = 0
+    digest: str = ""
+    version: str = ""
+    status: str = ""
+    """What helm says; "" if there is no release yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,6 @@ class GuestLimits:
     async def session(
         self,
         connection: Connection,
-        on_request: Callable[[RequestRecord], None] | None = None,
         *,
         allowance: Allowance | None = None,
     ) -> AsyncIterator[KubeClient]:
@@ -83,7 +82,7 @@ class GuestLimits:
 
         `allowance` is what the guest may still send, where it is talked to more than once.
         """
-        client = self._open_client(connection, on_request, allowance, max_connections=2)
+        client = self._open_client(connection, allowance, max_connections=2)
         async with self._slot(), client, _bounded(self.session_seconds):
             yield client
 
@@ -94,7 +93,7 @@ class GuestLimits:
         It takes no slot from passes: who looks bounds how many guests are looked into at once. An open connection takes
         a third of a MiB, so a look has but one.
         """
-        client = self._open_client(connection, None, None, max_connections=1)
+        client = self._open_client(connection, None, max_connections=1)
         async with client, _bounded(self.session_seconds):
             yield client
 
@@ -121,25 +120,8 @@ class GuestLimits:
             else:
                 self.slots.release()
 
-    def observe_all(
-        self, on_request: Callable[[RequestRecord], None] | None
-    ) -> Callable[[RequestRecord], None]:
-        """Give what tells of a request to both who asked for it and who watches all of them."""
-        observers = [observe for observe in (on_request, self.observe_request) if observe is not None]
-
-        def tell(record: RequestRecord) -> None:
-            for observe in observers:
-                observe(record)
-
-        return tell
-
     def _open_client(
-        self,
-        connection: Connection,
-        on_request: Callable[[RequestRecord], None] | None,
-        allowance: Allowance | None,
-        *,
-        max_connections: int,
+        self, connection: Connection, allowance: Allowance | None, *, max_connections: int
     ) -> KubeClient:
         return KubeClient(
             connection,
@@ -148,7 +130,7 @@ class GuestLimits:
             allowance=allowance or Allowance(GUEST_SESSION_BYTES),
             budget=self.budget,
             max_connections=max_connections,
-            on_request=self.observe_all(on_request),
+            on_request=self.observe_request,
             user_agent="fipop",
             shared=self._shared,
         )

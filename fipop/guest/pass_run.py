@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from fipop.deadlines import HELM_TURN_SECONDS
 from fipop.errors import ApiConflictError, ApiError, FipopError, GuestError
 from fipop.guest.configmap.writer import find_namespace, settle_config_maps
-from fipop.guest.harvester import find_harvester, is_parked
 from fipop.guest.harvester_parking import HarvesterParking
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
@@ -25,7 +24,7 @@ from fipop.guest.release_ownership import build_scope
 from fipop.guest.release_work import ReleaseWork
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
-from fipop.kube.client import KubeClient, RequestRecord
+from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.limits import GUEST_SESSION_BYTES, Allowance
 
@@ -54,8 +53,6 @@ class PassRun:
     outcomes: dict[Role, Outcome] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
     restarts: dict[str, int] | None = None
-    requests: int = 0
-    writes: int = 0
 
     @property
     def wanted(self) -> tuple[WantedRelease, ...]:
@@ -193,18 +190,14 @@ class PassRun:
             waits += waits_for_pods(observed, releases)
             if self.task.gate.recheck_seconds is not None:
                 waits.append(self.task.gate.recheck_seconds)
-        harvester = find_harvester(observed.workloads) if observed is not None else ()
         return PassReport(
             guest_id=self.task.guest_id,
             reachable=self.reachable,
             error=self.error,
             config_map=self.config_map,
             releases=releases,
-            harvester_parked=all(map(is_parked, harvester)) if harvester else None,
             events=build_events(self.config_map, self.outcomes, reachable=self.reachable),
             checked=self.deep and not self.unlisted and not (observed is not None and observed.unknown),
-            requests=self.requests,
-            writes=self.writes,
             retry_after_seconds=min(waits, default=None),
             awaits_helm=self.awaits_helm,
             restarts=self.restarts,
@@ -253,11 +246,7 @@ class PassRun:
             self.task.memory.lacking.discard(role)
 
     def _session(self, connection: Connection) -> AbstractAsyncContextManager[KubeClient]:
-        return self.limits.session(connection, self._count, allowance=self.allowance)
+        return self.limits.session(connection, allowance=self.allowance)
 
     def _parking(self, client: KubeClient) -> HarvesterParking:
         return HarvesterParking(client=client, cluster_name=self.task.cluster_name, note=self.note)
-
-    def _count(self, record: RequestRecord) -> None:
-        self.requests += 1
-        self.writes += record.method != "GET"

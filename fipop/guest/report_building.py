@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from fipop.api.models import ReleaseStatus
 from fipop.errors import FipopError
 from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import Role, WantedRelease
@@ -46,13 +47,15 @@ def sum_up_release(
             ready=False, message=f"release {'/'.join(state.latest.key)} is {state.latest.status.value}"
         )
     return ReleaseReport(
-        role=wanted.role,
-        name=state.latest.name,
-        namespace=state.latest.namespace,
-        revision=state.latest.revision,
-        digest=state.latest.digest or "",
-        version=state.chart_version,
-        status=state.latest.status.value,
+        release=ReleaseStatus(
+            role=wanted.role.value,
+            name=state.latest.name,
+            namespace=state.latest.namespace,
+            revision=state.latest.revision,
+            digest=state.latest.digest or "",
+            version=state.chart_version,
+            status=state.latest.status.value,
+        ),
         drift=outcome.drift,
         doubt=gate.problems.get(wanted.role, outcome.doubt),
         renamed=is_renamed(state, wanted),
@@ -82,9 +85,7 @@ def _report_absence(
     if error is not None:
         message = str(error)
     return ReleaseReport(
-        role=wanted.role,
-        name=wanted.name,
-        namespace=wanted.namespace,
+        release=ReleaseStatus(role=wanted.role.value, name=wanted.name, namespace=wanted.namespace),
         readiness=Readiness(ready=False, message=message),
         error=error,
         failed_runs=failed_runs,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fipop.api.models import ReleaseStatus
 from fipop.errors import (
     ApiInvalidError,
     ChartError,
@@ -89,22 +90,17 @@ class ConfigMapReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseReport:
-    """How one release stands. `status` is helm's word, "" where there is no release yet.
+    """How one release stands.
 
-    `drift`: how it differs from what is wanted, where that is left so; `doubt`: why the wanted chart cannot be had.
-    `renamed`: it keeps a name or namespace that the settings no longer name. `error`: why the last attempt, or the
-    look at it, failed. `deployed_revision`: the one that helm calls deployed. `targets`: names of those that it is at.
-    `failed_runs`: how often helm failed for it in a row. `left_because`: the condition's reason where the rollout's
-    gate leaves a drift as it is. `beside`: other releases that run the same program.
+    `release`: what the status of the guest's floating IPs shows of it. `drift`: how it differs from what is wanted,
+    where that is left so; `doubt`: why the wanted chart cannot be had. `renamed`: it keeps a name or namespace that the
+    settings no longer name. `error`: why the last attempt, or the look at it, failed. `deployed_revision`: the one that
+    helm calls deployed. `targets`: names of those that it is at. `failed_runs`: how often helm failed for it in a row.
+    `left_because`: the condition's reason where the rollout's gate leaves a drift as it is. `beside`: other releases
+    that run the same program.
     """
 
-    role: Role
-    name: str
-    namespace: str
-    revision: int = 0
-    digest: str = ""
-    version: str = ""
-    status: str = ""
+    release: ReleaseStatus
     drift: str = ""
     doubt: ChartError | None = None
     renamed: bool = False
@@ -116,13 +112,18 @@ class ReleaseReport:
     left_because: str = ""
     beside: tuple[str, ...] = ()
 
+    @property
+    def role(self) -> Role:
+        """What the release is for."""
+        return Role(self.release.role)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassReport:
     """What a pass found and did.
 
-    `harvester_parked`: None where Harvester runs no kube-vip there. `retry_after_seconds`: when to come again, if
-    that is sooner than the interval. `error`: the first that ended the pass or kept it from a part of its work.
+    `retry_after_seconds`: when to come again, if that is sooner than the interval. `error`: the first that ended the
+    pass or kept it from a part of its work.
     `checked`: a deep look for deleted objects, where it was wanted, does not wait for helm any more.
     `awaits_helm`: the guest wants a pass that may run helm. `restarts`: by uid of a pod of the releases, how often its
     containers restarted; None where they were not looked at. `is_back`: nothing is left of what it goes back from.
@@ -134,10 +135,7 @@ class PassReport:
     error: FipopError | None
     config_map: ConfigMapReport
     releases: tuple[ReleaseReport, ...]
-    harvester_parked: bool | None
     events: tuple[EventResult, ...]
-    requests: int
-    writes: int
     retry_after_seconds: float | None
     checked: bool = True
     awaits_helm: bool = False
@@ -152,7 +150,3 @@ class PassReport:
         What only people mend, or what has a time of its own (a chart, helm), is not.
         """
         return self.error is not None and not isinstance(self.error, _LASTING)
-
-    def readiness(self, role: Role) -> Readiness | None:
-        """Give whether a role's release is ready; None where fipop manages none there."""
-        return next((release.readiness for release in self.releases if release.role is role), None)

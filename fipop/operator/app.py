@@ -189,7 +189,7 @@ class Operator:
         await self._relister.wait_loaded()
         self._kopf = KopfOperator(
             self._options.connection,
-            {resource: self._cache.take_event(resource) for resource in WATCHED},
+            {resource: self._cache.feed(resource).take_event for resource in WATCHED},
             build_settings(SystemRandom()),
             on_gap=self._relister.request,
         )

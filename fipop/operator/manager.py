@@ -362,7 +362,6 @@ class Manager:
     def _gate_opened(self) -> None:
         """Continue what waited for the scan of the guests, or of some of them."""
         self.queues.add(*request_waiting(self.waiting.find_all()))
-        self.passes.resume_held_up()
 
     def _guest_learned(self, guest: Guest) -> None:
         self.queues.add(*request_floating_ips_of(self.cache, guest.id), request_visit(guest.id))

@@ -75,8 +75,8 @@ async def read_guest(
 ) -> GuestReport:
     """Read a guest within the bounds that the operator has; what fails is in the report, with the step that failed."""
     step = "kubeconfig"
-    statuses = (each.status.guest for each in snapshot.cache.floating_ips_of(guest_id))
-    reported = {(one.namespace, one.name) for each in statuses if each is not None for one in each.releases}
+    statuses = snapshot.cache.guest_statuses(guest_id)
+    reported = {(one.namespace, one.name) for each in statuses for one in each.releases}
     settings, notes = snapshot.installation.settings, ReleaseMemory()
     wanted = wanted_releases(settings)
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
@@ -100,6 +100,8 @@ class Store(Generic[P]):
         self._order: list[Name] = []
         self._tombstones: dict[Name, int] = {}
         self._tombstone_limit = tombstone_limit
+        self._deleted: dict[str, None] = {}
+        """The uids of DELETED events, as many as tombstones."""
         self._highest_version = 0
         self._listed_at = 0
         self._loaded = False
@@ -126,6 +128,10 @@ class Store(Generic[P]):
     def by_uid(self, uid: str) -> P | None:
         """Return the living object with that uid."""
         return self._by_uid.get(uid)
+
+    def was_deleted(self, uid: str) -> bool:
+        """Whether a DELETED event named that uid, whatever learned first that the object is gone."""
+        return uid in self._deleted
 
     def all(self) -> tuple[P, ...]:
         """Return all living objects, sorted by namespace and name."""
@@ -161,6 +167,10 @@ class Store(Generic[P]):
         """Take in a DELETED event; None where the object is not known or its name was taken again since."""
         name, version = _name_of(obj), _version_of(obj)
         self._highest_version = max(self._highest_version, version)
+        uid = obj["metadata"].get("uid")
+        if uid:
+            self._deleted[uid] = None
+            _drop_oldest(self._deleted, self._tombstone_limit)
         return self._tombstone(name, version)
 
     def resync(self, listing: Listing[JsonView], *, seen_before: int) -> list[Change[P]]:
@@ -212,8 +222,7 @@ class Store(Generic[P]):
         self._replace(name, old, None)
         self._tombstones.pop(name, None)
         self._tombstones[name] = version
-        while len(self._tombstones) > self._tombstone_limit:
-            del self._tombstones[next(iter(self._tombstones))]
+        _drop_oldest(self._tombstones, self._tombstone_limit)
         return None if old is None else Change(old=old, new=None)
 
     def _replace(self, name: Name, old: P | None, new: P | None) -> None:
@@ -248,6 +257,11 @@ def _keys(key: Hashable) -> frozenset[Hashable]:
     if isinstance(key, frozenset):
         return key
     return frozenset() if key is None else frozenset((key,))
+
+
+def _drop_oldest(memory: dict[Any, Any], limit: int) -> None:
+    while len(memory) > limit:
+        del memory[next(iter(memory))]
 
 
 def _name_of(obj: JsonView) -> Name:

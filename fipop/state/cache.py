@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
 from fipop.ipam.addresses import Address
@@ -30,7 +28,7 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
-from fipop.runtime.relist import EventType, Feed, Source
+from fipop.runtime.relist import Feed, Source
 from fipop.runtime.store import Change, Projection, Store
 from fipop.state.allocations import Allocations
 from fipop.state.claims import reservation_name
@@ -46,8 +44,6 @@ BY_PAST_NAMESPACE = "past-namespace"
 BY_RANGE = "range"
 """Of floating IPs: the range that serves them, and the one that they name."""
 BY_GUEST_ID = "guest-id"
-
-REMEMBERED_DELETIONS = 100_000
 
 
 def _reservations() -> Store[Reservation]:
@@ -80,16 +76,16 @@ class CacheListener(Protocol):
         """Hear of an address that is free though no reservation went; `claim_failed`: as a claim came to nothing."""
 
 
-@dataclass(slots=True)
 class ClusterCache:
     """The stores, and the ledgers that follow them: every change of an object of ours is in the index at once.
 
     It is kept by a standby, too; its listener is whoever leads.
     """
 
-    ranges: Store[FloatingIPRange] = field(default_factory=lambda: Store(parse_range, kind="FloatingIPRange"))
-    floating_ips: Store[FloatingIP] = field(
-        default_factory=lambda: Store(
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.monotonic = monotonic
+        self.ranges: Store[FloatingIPRange] = Store(parse_range, kind="FloatingIPRange")
+        self.floating_ips: Store[FloatingIP] = Store(
             parse_floating_ip,
             kind="FloatingIP",
             indexes={
@@ -97,33 +93,15 @@ class ClusterCache:
                 BY_RANGE: lambda fip: frozenset(filter(None, (fip.status.range, fip.range))),
             },
         )
-    )
-    reservations: Store[Reservation] = field(default_factory=_reservations)
-    clusters: Store[ProvisioningCluster] = field(
-        default_factory=lambda: Store(
+        self.reservations = _reservations()
+        self.clusters: Store[ProvisioningCluster] = Store(
             parse_provisioning_cluster,
             kind="provisioning Cluster",
             indexes={BY_GUEST_ID: lambda cluster: cluster.cluster_name or None},
         )
-    )
-    management: Store[ManagementCluster] = field(
-        default_factory=lambda: Store(parse_management_cluster, kind="management Cluster")
-    )
-    namespaces: Store[NamespaceInfo] = field(default_factory=lambda: Store(parse_namespace, kind="Namespace"))
-    inheritance: Inheritance = field(default_factory=Inheritance)
-    monotonic: Callable[[], float] = time.monotonic
-    allocations: Allocations = field(init=False)
-    listener: CacheListener | None = None
-    """The one that is called for each change."""
-    _deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    _as_it_is: dict[str, tuple[int, float]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
-
-    def store_of(self, resource: Resource) -> Store[Any]:
-        """Return the store of a kind that is watched."""
-        stores: dict[Resource, Store[Any]] = {
+        self.management: Store[ManagementCluster] = Store(parse_management_cluster, kind="management Cluster")
+        self.namespaces: Store[NamespaceInfo] = Store(parse_namespace, kind="Namespace")
+        self._stores: dict[Resource, Store[Any]] = {
             FLOATING_IP_RANGES: self.ranges,
             FLOATING_IPS: self.floating_ips,
             FLOATING_IP_RESERVATIONS: self.reservations,
@@ -131,7 +109,15 @@ class ClusterCache:
             MANAGEMENT_CLUSTERS: self.management,
             NAMESPACES: self.namespaces,
         }
-        return stores[resource]
+        self.inheritance = Inheritance()
+        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
+        self.listener: CacheListener | None = None
+        """The one that is called for each change."""
+        self._as_it_is: dict[str, tuple[int, float]] = {}
+
+    def store_of(self, resource: Resource) -> Store[Any]:
+        """Return the store of a kind that is watched."""
+        return self._stores[resource]
 
     def guest_clusters(self, guest_id: str) -> tuple[ProvisioningCluster, ...]:
         """Return the provisioning Clusters that say they are this guest: one, where all is well."""
@@ -141,6 +127,11 @@ class ClusterCache:
         """Return the floating IPs of a guest in their fixed order: creation, then name."""
         found = self.floating_ips.by_index(BY_NAMESPACE, namespace)
         return tuple(sorted(found, key=lambda fip: (fip.meta.created, fip.name)))
+
+    def guest_statuses(self, guest_id: str) -> tuple[GuestStatus, ...]:
+        """Return what the statuses of a guest cluster's floating IPs say of it."""
+        statuses = (each.status.guest for each in self.floating_ips_of(guest_id))
+        return tuple(each for each in statuses if each is not None)
 
     def floating_ips_by_age(self) -> list[FloatingIP]:
         """Return all floating IPs, the oldest first."""
@@ -162,24 +153,6 @@ class ClusterCache:
             store=self.store_of(resource),
             on_change=lambda change, source: self._take_from_feed(resource, change, source),
         )
-
-    def take_event(self, resource: Resource) -> Callable[[EventType, JsonView], None]:
-        """Return the callback for the events of a kind."""
-        feed = self.feed(resource)
-        if resource != FLOATING_IPS:
-            return feed.take_event
-
-        def take(kind: EventType, obj: JsonView) -> None:
-            # Whatever learned of it first: a DELETED event is the proof that somebody wanted it gone.
-            if kind is EventType.DELETED:
-                self._note_deleted(str(obj["metadata"].get("uid", "")))
-            feed.take_event(kind, obj)
-
-        return take
-
-    def was_deleted(self, uid: str) -> bool:
-        """Whether an event said that this floating IP was deleted, by somebody's will."""
-        return uid in self._deleted
 
     def get_reservation(self, name: str) -> Reservation | None:
         """Return a reservation as it is known."""
@@ -243,11 +216,6 @@ class ClusterCache:
     def _freed(self, space: str, address: Address, claim_failed: bool) -> None:
         if self.listener is not None:
             self.listener.freed(space, address, claim_failed=claim_failed)
-
-    def _note_deleted(self, uid: str) -> None:
-        self._deleted[uid] = None
-        if len(self._deleted) > REMEMBERED_DELETIONS:
-            self._deleted.popitem(last=False)
 
 
 _HOLDING = frozenset({FLOATING_IP_RESERVATIONS, FLOATING_IPS})

@@ -42,7 +42,7 @@ class PassSchedule:
     """When passes over a guest cluster are due."""
 
     deep_at: float
-    """When its releases were last checked for deleted objects, in monotonic seconds."""
+    """The Unix time when its releases were last checked for deleted objects."""
     failures: int = 0
     """How many passes failed in a row."""
     finished_at: float | None = None
@@ -102,8 +102,6 @@ class GuestState:
     """What the last pass found; None before the first one."""
     schedule: PassSchedule | None = None
     """None while it needs no passes."""
-    is_held_up: bool = False
-    """Whether it was not written because other guest clusters had not answered yet."""
     release_memory: ReleaseMemory = field(default_factory=ReleaseMemory)
     removal: ReleaseRemoval = field(default_factory=ReleaseRemoval)
     health: GuestHealth | None = None
@@ -234,8 +232,7 @@ class GuestDirectory:
 
     def _was_served(self, guest_id: str) -> bool:
         """Whether passes were made over a guest, by this process or a former one."""
-        statuses = (each.status.guest for each in self.cache.floating_ips_of(guest_id))
-        was_tried = any(each is not None and each.reachable is not None for each in statuses)
+        was_tried = any(each.reachable is not None for each in self.cache.guest_statuses(guest_id))
         return was_tried or self.is_resolved(guest_id)
 
     def _management(self, name: str) -> ManagementCluster | None:

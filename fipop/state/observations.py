@@ -95,9 +95,7 @@ def observe(
         return GuestObservation(
             reachable=True, configured=configured, served=served, kube_vip=unseen, cloud_provider=unseen
         )
-    judged = {
-        release.role: judge_release(release, unknown_options, unreadable) for release in report.releases
-    }
+    judged = {each.role: judge_release(each, unknown_options, unreadable) for each in report.releases}
     return GuestObservation(
         reachable=True,
         configured=configured,
@@ -105,7 +103,9 @@ def observe(
         kube_vip=judged.get(Role.KUBE_VIP),
         cloud_provider=judged.get(Role.CLOUD_PROVIDER),
         # In a guest that is left the status names what fipop may still have to remove, until that is gone.
-        releases=tuple(map(_release, report.releases)) if installs or report.has_ours is False else None,
+        releases=tuple(each.release for each in report.releases)
+        if installs or report.has_ours is False
+        else None,
     )
 
 
@@ -153,40 +153,40 @@ def _configured(report: PassReport, name: FloatingIPName, claims: str) -> Findin
 
 
 def judge_release(
-    release: ReleaseReport, unknown_options: Iterable[str] = (), unreadable: str = ""
+    report: ReleaseReport, unknown_options: Iterable[str] = (), unreadable: str = ""
 ) -> Finding:
     """Judge one release of a guest, for a condition of its floating IPs and for `fipop check`."""
-    place = f"{release.namespace}/{release.name}"
+    place = f"{report.release.namespace}/{report.release.name}"
     name = f"Release {place}"
-    if release.error is not None:
+    if report.error is not None:
         reason = (
-            release.error.condition
-            if isinstance(release.error, (ChartError, InstallBlockedError))
+            report.error.condition
+            if isinstance(report.error, (ChartError, InstallBlockedError))
             else "ReleaseFailed"
         )
-        text = str(release.error)
+        text = str(report.error)
         message = sentence(text if place in text else f"{name} is not as configured: {text}")
         return Finding(verdict=Verdict.FALSE, reason=reason, message=message)
-    readiness = release.readiness
+    readiness = report.readiness
     verdict = Verdict.TRUE if readiness.ready else Verdict.FALSE
     notes = [sentence(readiness.message)] if readiness.message else []
-    if release.left_because:
-        notes.append(f"{name} is left as it is ({release.drift}): {_LEFT[release.left_because]}.")
-    elif release.drift:
-        notes.append(f"{name} is left as it is ({release.drift}). Set kubevipUpdate: true to update it.")
-    if release.doubt is not None:
-        notes.append(f"{name} keeps its chart: {release.doubt}.")
-    if release.renamed:
+    if report.left_because:
+        notes.append(f"{name} is left as it is ({report.drift}): {_LEFT[report.left_because]}.")
+    elif report.drift:
+        notes.append(f"{name} is left as it is ({report.drift}). Set kubevipUpdate: true to update it.")
+    if report.doubt is not None:
+        notes.append(f"{name} keeps its chart: {report.doubt}.")
+    if report.renamed:
         notes.append(f"{name} keeps its name and namespace.")
-    if release.beside:
-        notes.append(f"Release {', '.join(release.beside[:_TOLD])} also runs kube-vip. Remove one.")
+    if report.beside:
+        notes.append(f"Release {', '.join(report.beside[:_TOLD])} also runs kube-vip. Remove one.")
     reason = "Ready" if readiness.ready else "NotReady"
-    if readiness.ready and release.doubt is not None:
-        reason = release.doubt.condition
-    elif readiness.ready and release.renamed:
+    if readiness.ready and report.doubt is not None:
+        reason = report.doubt.condition
+    elif readiness.ready and report.renamed:
         reason = "ReleaseNameChanged"
-    elif readiness.ready and release.drift:
-        reason = release.left_because or "Drift"
+    elif readiness.ready and report.drift:
+        reason = report.left_because or "Drift"
     if unreadable:
         reason = "RolloutUnreadable"
         notes.insert(
@@ -203,16 +203,4 @@ def _describe_unknown(options: Iterable[str]) -> str:
     return (
         f"ConfigMap kube-fip-config has no valid value of {', '.join(sorted(options))}: fipop installs, upgrades and "
         "removes nothing in guest clusters. Correct it."
-    )
-
-
-def _release(release: ReleaseReport) -> ReleaseStatus:
-    return ReleaseStatus(
-        role=release.role.value,
-        name=release.name,
-        namespace=release.namespace,
-        revision=release.revision,
-        digest=release.digest,
-        version=release.version,
-        status=release.status,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from fipop.api.models import ReleaseStatus
 from fipop.errors import ApiConflictError, ChartError, HelmError, HelmFailure
 from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role
 from fipop.guest.helm.targets import Target
@@ -306,10 +307,12 @@ class World:
         ready = self._is_ready(guest)
         releases = tuple(
             ReleaseReport(
-                role=role,
-                name=role.value,
-                namespace="kube-system",
-                revision=len(guest.revisions[role]),
+                release=ReleaseStatus(
+                    role=role.value,
+                    name=role.value,
+                    namespace="kube-system",
+                    revision=len(guest.revisions[role]),
+                ),
                 readiness=Readiness(ready=ready and bool(guest.revisions[role]), message=""),
                 deployed_revision=len(guest.revisions[role]),
                 targets=frozenset({guest.current(role)}) if not guest.failed[role] else frozenset(),
@@ -327,10 +330,7 @@ class World:
             error=None,
             config_map=ConfigMapReport(),
             releases=releases,
-            harvester_parked=None,
             events=(),
-            requests=4,
-            writes=0,
             retry_after_seconds=None,
             restarts={"pod": guest.crashes},
             awaits_helm=guest.is_in_line,

@@ -7,6 +7,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import format_time
+from fipop.api.models import ReleaseStatus
 from fipop.deadlines import GUEST_SESSION_SECONDS
 from fipop.errors import ApiUnreachableError, FipopError, PassTimeoutError
 from fipop.guest.helm.charts import Role
@@ -105,11 +106,8 @@ class Guests:
             config_map=ConfigMapReport(outcome=outcome, error=error),
             releases=tuple(_release(role) for role in Role) if task.opted_in else (),
             has_ours=bool(installed & task.reported) if task.leaving else None,
-            harvester_parked=None,
             events=(),
-            requests=1,
-            writes=1,
-            retry_after_seconds=None,
+            retry_after_seconds=2.0 if outcome is ConfigMapOutcome.WITHHELD else None,
         )
 
 
@@ -120,23 +118,22 @@ def _unanswered(guest_id: str) -> PassReport:
         error=PassTimeoutError(seconds=GUEST_SESSION_SECONDS),
         config_map=ConfigMapReport(),
         releases=(),
-        harvester_parked=None,
         events=(EventResult(event=GuestEvent.API_CONNECTION, success=False),),
-        requests=1,
-        writes=0,
         retry_after_seconds=None,
     )
 
 
 def _release(role: Role) -> ReleaseReport:
     return ReleaseReport(
-        role=role,
-        name=role.value,
-        namespace="kube-system",
-        revision=1,
-        digest="digest",
-        version="1.0.0",
-        status="deployed",
+        release=ReleaseStatus(
+            role=role.value,
+            name=role.value,
+            namespace="kube-system",
+            revision=1,
+            digest="digest",
+            version="1.0.0",
+            status="deployed",
+        ),
         readiness=Readiness(ready=True, message=""),
     )
 

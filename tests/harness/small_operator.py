@@ -282,7 +282,7 @@ class SmallOperator(SmallCluster):
         resource = _resource_of(change)
         if self._deaf or resource is None:
             return
-        take = self.cache.take_event(resource)
+        take = self.cache.feed(resource).take_event
         if change.obj is not None:
             take(EventType.MODIFIED, change.obj)
             return

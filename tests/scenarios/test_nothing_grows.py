@@ -9,7 +9,7 @@ from tests.harness.small_operator import SmallOperator, leading
 from tests.harness.virtual_time import in_virtual_time
 
 BOUNDED = {
-    "ClusterCache._deleted": "the last 100,000 deleted floating IPs",
+    "Store._deleted": "the uids of the last 10,000 deleted objects of a kind",
     "LinkReader._known": "what links said within the last minute, 10,000 at most",
 }
 """Collections that grow up to a number of their own."""

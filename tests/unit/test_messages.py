@@ -16,6 +16,7 @@ import yaml
 
 from fipop import errors
 from fipop.api.conditions import Verdict
+from fipop.api.models import ReleaseStatus
 from fipop.cli.main import main
 from fipop.errors import (
     ApiForbiddenError,
@@ -25,7 +26,6 @@ from fipop.errors import (
     HelmFailure,
     ReleaseTakenError,
 )
-from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.state.observations import observe, provisioning
@@ -93,10 +93,7 @@ def visit(config_map: ConfigMapReport, *releases: ReleaseReport) -> PassReport:
         error=None,
         config_map=config_map,
         releases=releases,
-        harvester_parked=None,
         events=(),
-        requests=4,
-        writes=0,
         retry_after_seconds=None,
     )
 
@@ -106,7 +103,8 @@ def make_releases() -> Iterator[tuple[str, str]]:
     name, namespace = "kube-vip", "kube-system"
     ready = Readiness(ready=True, message="")
     bad = Readiness(ready=False, message="DaemonSet kube-system/kube-vip: 2 of 3 pods ready")
-    base: dict[str, Any] = {"role": Role.KUBE_VIP, "namespace": namespace, "name": name, "readiness": ready}
+    release = ReleaseStatus(role="kube-vip", namespace=namespace, name=name)
+    base: dict[str, Any] = {"release": release, "readiness": ready}
     chart = ChartError(source="https://charts.example", version="0.6.0", reason="the chart is not there")
     helm = HelmError(action="install", subject="release kube-system/kube-vip", failure=HelmFailure.TIMED_OUT)
     reports = [

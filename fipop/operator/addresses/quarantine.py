@@ -298,7 +298,7 @@ class ReleaseGuard:
         owner = reservation.owner
         return (
             reservation.is_held
-            and not self.cache.was_deleted(owner.uid)
+            and not self.cache.floating_ips.was_deleted(owner.uid)
             and self.cache.floating_ips.get(*owner.key) is None
             and self.guests.exists(owner.namespace)
         )

@@ -131,5 +131,5 @@ def find_candidates(guests: GuestDirectory) -> list[Guest]:
 
 def find_records(guests: GuestDirectory, guest_id: str) -> frozenset[Removal]:
     """Return what the status of a guest's floating IPs records of the removal of its releases."""
-    statuses = (each.status.guest for each in guests.cache.floating_ips_of(guest_id))
-    return frozenset(each.removal for each in statuses if each is not None and each.removal is not None)
+    statuses = guests.cache.guest_statuses(guest_id)
+    return frozenset(each.removal for each in statuses if each.removal is not None)

@@ -101,13 +101,6 @@ class PassController:
         self.queues.add(request_routine_visit(guest_id, again.seconds))
         return None
 
-    def resume_held_up(self) -> None:
-        """Request passes over guests that were not written because of guests that had not answered yet."""
-        for guest_id, state in self.guests.states():
-            if state.is_held_up:
-                state.is_held_up = False
-                self.queues.add(request_visit(guest_id))
-
     async def _visit(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
         state = self.guests.state(guest_id)
         guest = state.guest
@@ -126,7 +119,7 @@ class PassController:
         if state.schedule is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
             spread = self._random.uniform(0.0, DEEP_CHECK_SECONDS)
-            state.schedule = PassSchedule(deep_at=time.monotonic() - spread)
+            state.schedule = PassSchedule(deep_at=self._now() - spread)
             if self._is_new(guest):
                 # Its kubeconfig and its token come with it, one after the other.
                 return RetryAfter(FIRST_PASS_SECONDS)
@@ -170,7 +163,7 @@ class PassController:
 
     async def _pass_over(self, visit: _Visit, kubeconfig: bytes) -> tuple[GuestObservation, float | None]:
         state = visit.state
-        deep = time.monotonic() - visit.schedule.deep_at >= DEEP_CHECK_SECONDS
+        deep = self._now() - visit.schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._build_task(visit, kubeconfig)
         if task.opted_in:
             # Not only when the pass ends: what it is about to install is not gone, whatever was seen before.
@@ -200,7 +193,7 @@ class PassController:
         gate = self.rollout.gate(guest) if visit.installs else ReleaseGate()
 
         async def may_write() -> bool:
-            return addresses.are_complete and await self.permits.may_write(state, addresses.held)
+            return addresses.are_complete and await self.permits.may_write(addresses.held)
 
         return GuestTask(
             guest_id=guest.id,
@@ -246,7 +239,6 @@ class PassController:
             report,
             deep=deep,
             now=self.guests.client.server_now(),
-            monotonic=time.monotonic(),
             created=guest.created,
         )
         if report.error is not None:
@@ -277,12 +269,14 @@ class PassController:
 
     def _is_provisioning(self, guest: Guest) -> bool:
         """Whether a disconnected guest is new, and no status tells of an answer or a fault of it."""
-        statuses = (each.status.guest for each in self.guests.cache.floating_ips_of(guest.id))
-        was_tried = any(each is not None and each.reachable is not None for each in statuses)
+        was_tried = any(each.reachable is not None for each in self.guests.cache.guest_statuses(guest.id))
         return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
     def _age_seconds(self, guest: Guest) -> float:
         return (self.guests.client.server_now() - guest.created).total_seconds()
+
+    def _now(self) -> float:
+        return self.guests.client.server_now().timestamp()
 
 
 def schedule_next(
@@ -291,13 +285,12 @@ def schedule_next(
     *,
     deep: bool,
     now: datetime,
-    monotonic: float,
     created: datetime,
 ) -> float | None:
     """Record how a pass ended; return in how many seconds the next is due, None: at the interval."""
     if deep and report.releases and report.checked:
         # Also when the pass failed: what fails for good would make every pass a deep one.
-        schedule.deep_at = monotonic
+        schedule.deep_at = now.timestamp()
     schedule.failures = 0 if report.error is None else schedule.failures + 1
     if not report.mends_soon:
         schedule.finished_at = now.timestamp()

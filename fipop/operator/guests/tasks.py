@@ -19,7 +19,7 @@ from fipop.runtime.workqueue import Priority
 from fipop.settings.options import Settings
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
 from fipop.state.gate import AllocationGate
-from fipop.state.guests import GuestDirectory, GuestState
+from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -94,14 +94,13 @@ class WritePermits:
     reported: ReportedAddresses
     leads: Callable[[], bool]
 
-    async def may_write(self, state: GuestState, held: Iterable[Reservation]) -> bool:
+    async def may_write(self, held: Iterable[Reservation]) -> bool:
         """Return whether addresses are still their owners', and no other guest cluster carries them.
 
         Raises AddressConflictError.
         """
         held = tuple(held)
         if self.gate.is_shut or not all(map(self.gate.may_write, held)):
-            state.is_held_up = True
             return False
         for reservation in held:
             await self.reported.check(reservation)
@@ -137,9 +136,8 @@ def reported_releases(cache: ClusterCache, guest_id: str) -> frozenset[tuple[str
     """Return the releases that the status of a guest's floating IPs names, as (namespace, name)."""
     return frozenset(
         (release.namespace, release.name)
-        for each in cache.floating_ips_of(guest_id)
-        if each.status.guest is not None
-        for release in each.status.guest.releases
+        for status in cache.guest_statuses(guest_id)
+        for release in status.releases
     )
 
 

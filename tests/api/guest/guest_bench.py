@@ -13,8 +13,9 @@ from typing import Any
 
 from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.harvester import PARKED_LABEL
 from fipop.guest.helm.chart_cache import ChartCache
-from fipop.guest.helm.charts import Role
+from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
 from fipop.guest.release_gate import ReleaseGate, gate_of_settings
@@ -23,6 +24,7 @@ from fipop.guest.reports import GuestTask, PassReport, ReleaseReport
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
 from localfleet.client import ApiClient, Json
 from localfleet.controlplane import ControlPlane
+from localfleet.harvester_guest import DAEMON_SET
 from localfleet.helm import Helm
 from localfleet.proxy import GuestRoute, RancherProxy, SeenRequest, upstream_of
 from localfleet.waiting import eventually
@@ -129,7 +131,7 @@ class GuestBench:
     async def run(self, *, deep: bool = False) -> PassReport:
         report = await self.room.run_pass(self.task(), deep=deep)
         if report.releases:
-            self.reported = frozenset((each.namespace, each.name) for each in report.releases)
+            self.reported = frozenset((each.release.namespace, each.release.name) for each in report.releases)
         return report
 
     async def settle(self, *, seconds: float = 60.0) -> PassReport:
@@ -139,9 +141,21 @@ class GuestBench:
             report = await self.run()
             assert report.error is None, report.error
             ready = all(release.readiness.ready for release in report.releases) and report.releases
-            return report if ready and report.harvester_parked in (None, True) else None
+            return report if ready and not await self.runs_harvester() else None
 
         return await eventually(is_settled, seconds=seconds, what="the guest to settle")
+
+    async def runs_harvester(self) -> bool:
+        """Whether Harvester's own kube-vip is there and is not parked."""
+        found = await self.client.find(DAEMON_SET)
+        annotations = (found or {}).get("metadata", {}).get("annotations") or {}
+        is_harvester = annotations.get("meta.helm.sh/release-name") == HARVESTER_RELEASE
+        return is_harvester and PARKED_LABEL not in await self.selector()
+
+    async def selector(self) -> dict[str, str]:
+        """The node selector of the DaemonSet `kube-system/kube-vip`."""
+        found = await self.client.get(DAEMON_SET)
+        return dict(found["spec"]["template"]["spec"].get("nodeSelector") or {})
 
     async def requests_of_a_pass(self) -> list[SeenRequest]:
         self.proxy.forget_requests()

@@ -108,8 +108,8 @@ async def test_both_releases_come_from_a_registry(
         plane, proxy, settings, str(helm_program), f"{guest_id}-oci", environ=environ
     ) as oci_bench:
         report = await oci_bench.settle()
-        assert release_of(report, Role.KUBE_VIP).version == "0.9.9"
-        assert release_of(report, Role.CLOUD_PROVIDER).version == "0.2.10"
+        assert release_of(report, Role.KUBE_VIP).release.version == "0.9.9"
+        assert release_of(report, Role.CLOUD_PROVIDER).release.version == "0.2.10"
 
 
 async def test_a_registry_whose_certificate_is_not_trusted_is_not_used(

@@ -13,16 +13,10 @@ from tests.api.guest.guest_bench import GOOD_VALUES, GuestBench, release_of, set
 pytestmark = pytest.mark.xdist_group("guest")
 
 
-async def selector(bench: GuestBench) -> dict[str, str]:
-    found = await bench.client.get(DAEMON_SET)
-    return dict(found["spec"]["template"]["spec"].get("nodeSelector") or {})
-
-
 async def test_it_is_parked_once_ours_is_deployed_and_ours_has_names_of_its_own(bench: GuestBench) -> None:
     await install_harvester_kube_vip(bench.client)
-    report = await bench.settle()
-    assert report.harvester_parked is True
-    assert await selector(bench) == {PARKED_LABEL: "true"}
+    await bench.settle()
+    assert await bench.selector() == {PARKED_LABEL: "true"}
     assert await bench.client.find("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-vip-fipop")
 
     async def is_without_pods() -> bool:
@@ -58,7 +52,7 @@ async def test_the_name_that_was_chosen_at_the_first_install_is_kept(
         kubevipChartValues=GOOD_VALUES + "podAnnotations: {changed: 'yes'}\n",
     )
     report = await bench.settle()
-    assert release_of(report, Role.KUBE_VIP).revision == 2
+    assert release_of(report, Role.KUBE_VIP).release.revision == 2
     assert await bench.client.find("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-vip-fipop")
     assert await bench.client.find(DAEMON_SET) is None
 
@@ -74,7 +68,7 @@ async def test_a_name_that_the_admin_gave_and_somebody_else_has_is_an_error(
     error = release_of(report, Role.KUBE_VIP).error
     assert isinstance(error, HelmError)
     assert error.failure is HelmFailure.NAME_TAKEN
-    assert await selector(bench) == {}
+    assert await bench.selector() == {}
     assert await bench.secrets("kube-vip") == []
 
 
@@ -85,7 +79,7 @@ async def test_it_is_untouched_in_a_guest_that_did_not_opt_in(bench: GuestBench)
     for _ in range(2):
         await bench.run()
     assert (await bench.client.get(DAEMON_SET))["metadata"]["generation"] == before["metadata"]["generation"]
-    assert await selector(bench) == {}
+    assert await bench.selector() == {}
 
 
 async def test_it_runs_on_while_ours_finds_no_node(bench: GuestBench, repository: ChartRepository) -> None:
@@ -103,5 +97,4 @@ async def test_it_runs_on_while_ours_finds_no_node(bench: GuestBench, repository
     await eventually(is_seen, what="the DaemonSet to be seen by its controller")
     report = await bench.run()
     assert not release_of(report, Role.KUBE_VIP).readiness.ready
-    assert report.harvester_parked is False
-    assert await selector(bench) == {}
+    assert await bench.selector() == {}

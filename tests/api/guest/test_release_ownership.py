@@ -146,7 +146,7 @@ async def test_beside_a_forged_release_fipops_own_is_upgraded_and_removed_as_eve
         kubevipChartRepoUrl=repository.url, kubevipUpdate="true", kubevipChartValues=OTHER_VALUES
     )
     report = await bench.settle()
-    assert [(each.namespace, each.revision) for each in report.releases] == [
+    assert [(each.release.namespace, each.release.revision) for each in report.releases] == [
         ("kube-system", 2),
         ("kube-system", 1),
     ]
@@ -168,7 +168,7 @@ async def test_a_release_of_fipops_in_a_namespace_that_the_admin_names_counts(
     bench.reported = frozenset()
     bench.settings = settings_with(kubevipChartRepoUrl=repository.url, kubevipReleaseNamespaces="former")
     report = await bench.settle()
-    assert [(each.namespace, each.renamed, each.revision) for each in report.releases] == [
+    assert [(each.release.namespace, each.renamed, each.release.revision) for each in report.releases] == [
         ("former", True, 1)
     ] * 2
 
@@ -188,7 +188,11 @@ async def test_a_kube_vip_of_the_guests_own_is_neither_adopted_nor_upgraded_nor_
     if namespace == TENANT:
         report = await bench.settle()
         found = release_of(report, Role.KUBE_VIP)
-        assert (found.namespace, found.revision, found.beside) == ("kube-system", 1, (f"{TENANT}/kube-vip",))
+        assert (found.release.namespace, found.release.revision, found.beside) == (
+            "kube-system",
+            1,
+            (f"{TENANT}/kube-vip",),
+        )
     else:
         assert isinstance(release_of(report, Role.KUBE_VIP).error, ReleaseTakenError)
     daemon_set = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/kube-vip"
@@ -221,7 +225,7 @@ async def test_large_forged_releases_in_one_namespace_stop_no_upgrade_elsewhere(
     )
     await bench.run()
     report = await bench.settle()
-    assert [each.revision for each in report.releases] == [2, 1]
+    assert [each.release.revision for each in report.releases] == [2, 1]
 
 
 @pytest.mark.slow

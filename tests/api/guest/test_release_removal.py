@@ -70,7 +70,7 @@ async def test_what_fipop_made_goes_and_harvesters_kube_vip_serves_again(
 
     bench.opted_in, bench.leaving, bench.may_remove = True, False, False
     report = await bench.settle()
-    assert {release_of(report, role).revision for role in Role} == {1}
+    assert {release_of(report, role).release.revision for role in Role} == {1}
     assert await selector(bench) == {PARKED: "true"}
     await bench.helm("uninstall", "somebody-elses", "--namespace", "kube-system")
 

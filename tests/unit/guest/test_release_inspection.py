@@ -74,7 +74,7 @@ async def test_helm_is_asked_once_what_an_old_release_is_and_its_secret_is_never
     add_old_release(proxy, "c-m-a")
     for _ in range(3):
         report = await telling.sessions.run_pass(task)
-        assert report.releases[0].version == "1.2.3"
+        assert report.releases[0].release.version == "1.2.3"
     assert telling.questions().count("get metadata") == 1
     assert telling.questions().count("get values") == 1
     bodies = [one for one in proxy.requests_of("c-m-a") if "/secrets/" in one.path and one.method == "GET"]
@@ -92,7 +92,7 @@ async def test_what_an_old_release_is_waits_for_a_turn_of_helm_and_addresses_do_
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert "release kube-system/kube-vip waits" in report.releases[0].readiness.message
     report = await telling.sessions.run_pass(task)
-    assert report.releases[0].version == "1.2.3"
+    assert report.releases[0].release.version == "1.2.3"
 
 
 async def test_which_objects_a_release_has_helm_tells_once_for_each_revision(

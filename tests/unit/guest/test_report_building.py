@@ -21,7 +21,7 @@ def test_a_release_that_is_not_deployed_is_not_ready_whatever_runs() -> None:
     found = told(Turn(state("failed")))
     assert not found.readiness.ready
     assert "failed" in found.readiness.message
-    assert (found.revision, found.status) == (3, "failed")
+    assert (found.release.revision, found.release.status) == (3, "failed")
 
 
 def test_a_release_that_runs_nothing_is_not_ready() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from fipop.errors import ApiInvalidError, ApiServerError, ChartError, FipopError, HelmError, HelmFailure
-from fipop.guest.helm.charts import Role
-from tests.unit.operator.guests.test_schedules import RELEASE, report
+from tests.unit.operator.guests.test_schedules import report
 
 
 @pytest.mark.parametrize(
@@ -19,8 +18,3 @@ from tests.unit.operator.guests.test_schedules import RELEASE, report
 )
 def test_only_what_mends_itself_brings_a_guest_back_soon(error: FipopError | None, mends: bool) -> None:
     assert report(error).mends_soon is mends
-
-
-def test_readiness_is_told_by_role() -> None:
-    assert report().readiness(Role.KUBE_VIP) is RELEASE.readiness
-    assert report().readiness(Role.CLOUD_PROVIDER) is None

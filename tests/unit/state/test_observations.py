@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fipop.api.conditions import Verdict
+from fipop.api.models import ReleaseStatus
 from fipop.errors import (
     AddressConflictError,
     ApiUnreachableError,
@@ -30,7 +31,8 @@ WRITTEN = ConfigMapReport(outcome=ConfigMapOutcome.WRITTEN)
 
 def release(role: Role = Role.KUBE_VIP, **fields: Any) -> ReleaseReport:
     fields = {"readiness": Readiness(ready=True, message="3 of 3 pods"), **fields}
-    return ReleaseReport(role=role, name="vip", namespace="kube-system", **fields)
+    status = ReleaseStatus(role=role.value, name="vip", namespace="kube-system")
+    return ReleaseReport(release=status, **fields)
 
 
 def report(config_map: ConfigMapReport = WRITTEN, *releases: ReleaseReport, **fields: Any) -> PassReport:
@@ -39,10 +41,7 @@ def report(config_map: ConfigMapReport = WRITTEN, *releases: ReleaseReport, **fi
         guest_id="c-m-a",
         config_map=config_map,
         releases=releases,
-        harvester_parked=None,
         events=(),
-        requests=1,
-        writes=1,
         retry_after_seconds=None,
         **fields,
     )

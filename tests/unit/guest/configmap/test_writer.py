@@ -13,13 +13,17 @@ from localfleet.simulated import SimulatedGuest
 from tests.unit.guest.passes import add_guest
 
 
+def writes(proxy: RancherProxy) -> int:
+    return sum(each.is_write for each in proxy.requests_of("c-m-a"))
+
+
 async def test_a_permit_that_is_old_when_it_comes_is_none(
     proxy: RancherProxy, limits: GuestLimits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a process was stopped and went on: another may have taken over meanwhile."""
     monkeypatch.setattr("fipop.guest.configmap.writer.PERMIT_SECONDS", -1.0)
     report = await GuestSessions(limits).run_pass(add_guest(proxy, "c-m-a"))
-    assert (report.config_map.outcome, report.writes) == (ConfigMapOutcome.WITHHELD, 0)
+    assert (report.config_map.outcome, writes(proxy)) == (ConfigMapOutcome.WITHHELD, 0)
 
 
 async def test_a_write_that_was_withheld_comes_back_within_seconds(
@@ -49,7 +53,7 @@ async def test_where_the_permit_cannot_be_had_nothing_is_written_and_the_guest_i
 
     report = await GuestSessions(limits).run_pass(replace(add_guest(proxy, "c-m-a"), before_write=fail))
     assert (report.config_map.outcome, report.config_map.error) == (ConfigMapOutcome.WITHHELD, lost)
-    assert (report.reachable, report.writes) == (True, 0)
+    assert (report.reachable, writes(proxy)) == (True, 0)
 
 
 async def test_a_guest_with_thousands_of_annotated_config_maps_gets_few_writes_for_one_confirmation(
@@ -72,4 +76,4 @@ async def test_a_guest_with_thousands_of_annotated_config_maps_gets_few_writes_f
         guest.put("configmaps", {"metadata": metadata, "data": {"cidr-global": "10.0.0.1/32"}})
     report = await GuestSessions(limits).run_pass(task)
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
-    assert (asked, report.writes) == (1, 8)
+    assert (asked, writes(proxy)) == (1, 8)

@@ -89,7 +89,7 @@ def test_it_is_told_once_how_many_and_their_confirmation_lets_exactly_so_many_go
 
 def test_floating_ips_that_were_seen_to_be_deleted_are_nobodys_loss() -> None:
     fleet = Fleet(lost=30)
-    take = fleet.cache.take_event(FLOATING_IPS)
+    take = fleet.cache.feed(FLOATING_IPS).take_event
     for reservation in fleet.cache.reservations.all():
         owner = reservation.owner
         gone = {

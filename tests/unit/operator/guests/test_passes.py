@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from fipop.api.conditions import Verdict
+from fipop.api.models import ReleaseStatus
 from fipop.errors import FipopError
-from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.guests.passes import BUSY
@@ -22,7 +22,8 @@ from tests.harness.terms import Pending
 
 NOW = datetime(2026, 8, 20, tzinfo=UTC)
 RELEASE = ReleaseReport(
-    role=Role.KUBE_VIP, name="vip", namespace="kube-system", readiness=Readiness(ready=False, message="")
+    release=ReleaseStatus(role="kube-vip", name="vip", namespace="kube-system"),
+    readiness=Readiness(ready=False, message=""),
 )
 
 
@@ -40,10 +41,7 @@ def report(error: FipopError | None = None, **changes: Any) -> PassReport:
             "error": error,
             "config_map": ConfigMapReport(),
             "releases": (RELEASE,),
-            "harvester_parked": None,
             "events": (),
-            "requests": 0,
-            "writes": 0,
             "retry_after_seconds": None,
             **changes,
         }

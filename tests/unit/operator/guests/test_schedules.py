@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from fipop.api.models import ReleaseStatus
 from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
-from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.guests.passes import schedule_next
@@ -16,7 +16,8 @@ NOW = datetime(2026, 8, 20, tzinfo=UTC)
 
 
 RELEASE = ReleaseReport(
-    role=Role.KUBE_VIP, name="vip", namespace="kube-system", readiness=Readiness(ready=False, message="")
+    release=ReleaseStatus(role="kube-vip", name="vip", namespace="kube-system"),
+    readiness=Readiness(ready=False, message=""),
 )
 
 
@@ -37,10 +38,7 @@ def report(error: FipopError | None = None, **changes: Any) -> PassReport:
             "error": error,
             "config_map": ConfigMapReport(),
             "releases": (RELEASE,),
-            "harvester_parked": None,
             "events": (),
-            "requests": 0,
-            "writes": 0,
             "retry_after_seconds": None,
             **changes,
         }
@@ -48,9 +46,7 @@ def report(error: FipopError | None = None, **changes: Any) -> PassReport:
 
 
 def note(schedule: PassSchedule, found: PassReport, *, deep: bool = False) -> float | None:
-    return schedule_next(
-        schedule, found, deep=deep, now=NOW, monotonic=5000.0, created=NOW - timedelta(days=1)
-    )
+    return schedule_next(schedule, found, deep=deep, now=NOW, created=NOW - timedelta(days=1))
 
 
 @pytest.mark.parametrize("error", [CHART, TAKEN])
@@ -81,7 +77,7 @@ def test_a_deep_check_that_ran_is_not_repeated_because_something_else_failed(
 ) -> None:
     schedule = PassSchedule(deep_at=0.0)
     note(schedule, report(error), deep=True)
-    assert schedule.deep_at == 5000.0
+    assert schedule.deep_at == NOW.timestamp()
 
 
 def test_a_deep_check_that_did_not_come_to_run_is_still_due() -> None:
@@ -95,4 +91,4 @@ def test_a_deep_look_that_waits_for_helm_is_wanted_again_at_the_next_pass() -> N
     note(schedule, report(checked=False), deep=True)
     assert schedule.deep_at == 0.0
     note(schedule, report(checked=True), deep=True)
-    assert schedule.deep_at == 5000.0
+    assert schedule.deep_at == NOW.timestamp()

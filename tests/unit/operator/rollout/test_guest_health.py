@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fipop.api.models import ReleaseStatus
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
@@ -13,7 +14,8 @@ G, TARGET = "c-m-a", "c0ffee"
 def release(role: Role, *, ready: bool = True, **fields: Any) -> ReleaseReport:
     fields = {"targets": frozenset({TARGET}), "deployed_revision": 3, **fields}
     readiness = Readiness(ready=ready, message="")
-    return ReleaseReport(role=role, name=role.value, namespace="kube-system", readiness=readiness, **fields)
+    status = ReleaseStatus(role=role.value, name=role.value, namespace="kube-system")
+    return ReleaseReport(release=status, readiness=readiness, **fields)
 
 
 def report(*, reachable: bool = True, restarts: dict[str, int] | None = None, **fields: Any) -> PassReport:
@@ -23,10 +25,7 @@ def report(*, reachable: bool = True, restarts: dict[str, int] | None = None, **
         error=None,
         config_map=ConfigMapReport(),
         releases=tuple(release(role, **fields) for role in Role),
-        harvester_parked=None,
         events=(),
-        requests=0,
-        writes=0,
         retry_after_seconds=None,
         restarts=restarts,
     )
