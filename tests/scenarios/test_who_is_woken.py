@@ -118,6 +118,16 @@ CASES: list[tuple[str, Callable[[SmallOperator], Any], set[str]]] = [
         {f"floatingip {SERVED}", "range pool", f"guest {SERVED}", f"visit {SERVED}"},
     ),
     (
+        "what a visit takes from a floating IP: itself, a visit of its guest, and the range",
+        lambda operator: operator.pause(SERVED),
+        {f"floatingip {SERVED}", f"visit {SERVED}", "range pool"},
+    ),
+    (
+        "the same of one without an address: itself",
+        lambda operator: operator.pause(WAITING),
+        {f"floatingip {WAITING}"},
+    ),
+    (
         "a held reservation that is deleted: its owner, those that wait for the address, and the range",
         lambda operator: operator.remove_reservation(f"default.{X}"),
         {f"floatingip {SERVED}", f"floatingip {WAITING}", "range pool"},
