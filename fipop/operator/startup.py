@@ -13,6 +13,7 @@ from functools import partial
 from fipop.api.models import FloatingIP
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
+from fipop.operator.addresses.ranges import request_count
 from fipop.operator.addresses.values import is_settled
 from fipop.operator.addresses.waiting import request_floating_ip, request_reservation
 from fipop.operator.queues import Key, Kind, Request, request_routine_visit
@@ -69,8 +70,7 @@ async def _adopt(guests: GuestDirectory, adopt: Adopt, floating_ip: FloatingIP) 
 
 def find_unsettled(cache: ClusterCache) -> Iterator[Request]:
     """Yield what may need something."""
-    for each in cache.ranges.all():
-        yield Request(Key(Kind.RANGE, "", each.name))
+    yield request_count(0.0)
     for floating_ip in cache.floating_ips.all():
         if not _is_settled(cache, floating_ip):
             yield request_floating_ip(cache, floating_ip.meta.key)
