@@ -186,7 +186,7 @@ class Manager:
             queues=queues,
             reporter=self.reporter,
         )
-        self.ranges = RangeReconciler(client=client, cache=cache)
+        self.ranges = RangeReconciler(client=client, cache=cache, queues=queues)
         self.passes = PassController(
             guests=guests,
             sessions=sessions,
@@ -352,9 +352,8 @@ class Manager:
         self.mass_release.count_again()
         self.scan.require_rescan()
 
-    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
-        """Enqueue the floating IPs that wait for an address, and the ranges that counted it."""
-        self.queues.add(*self.ranges.watches_freed(space))
+    def freed(self, _space: str, address: Address, *, claim_failed: bool) -> None:
+        """Enqueue the floating IPs that wait for an address."""
         self.queues.add(*self.floating_ips.watches_freed(address, claim_failed=claim_failed))
 
     # Scans and discovery

@@ -13,6 +13,7 @@ from functools import partial
 from fipop.api.models import FloatingIP
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
+from fipop.operator.addresses.ranges import request_count
 from fipop.operator.addresses.values import is_settled
 from fipop.operator.addresses.waiting import request_floating_ip, request_reservation
 from fipop.operator.queues import Key, Kind, Request, request_routine_visit
@@ -74,8 +75,7 @@ def find_all(cache: ClusterCache) -> Iterator[Request]:
 
     The latter wait, so that they do not come before what is new.
     """
-    for each in cache.ranges.all():
-        yield Request(Key(Kind.RANGE, "", each.name))
+    yield request_count(0.0)
     for floating_ip in cache.floating_ips.all():
         delay_seconds = SETTLED_SECONDS if _is_settled(cache, floating_ip) else 0.0
         yield request_floating_ip(cache, floating_ip.meta.key)._replace(delay_seconds=delay_seconds)

@@ -81,7 +81,7 @@ _NO_LIVE_READ = Edit(
     after="None",
 )
 _WRITES_UNCHANGED = Edit(
-    scope="RangeReconciler.reconcile", before="found.status_capacity == capacity", after="False"
+    scope="RangeReconciler._find_new_status", before="found.status_capacity == capacity", after="False"
 )
 _ASLEEP = (Rule(on=On.WRITE, do=Do.FREEZE_BEFORE, nth=6, seconds=25),)
 

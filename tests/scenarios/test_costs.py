@@ -1,10 +1,16 @@
-"""What a guest cluster costs does not depend on how many others there are."""
+"""What a guest cluster costs does not depend on how many others there are, and a burst not on the ranges."""
 
+import asyncio
 import sys
+from collections import Counter
+from random import Random
 from types import FrameType
-from typing import Self
+from typing import Any, Self, cast
 
-from fipop.operator.queues import Key, Kind
+from fipop.kube.resources import FLOATING_IP_RANGES
+from fipop.metrics.exposition import Metrics
+from fipop.operator.queues import Key, Kind, build_queues
+from fipop.runtime.workqueue import RetryAfter
 from tests.harness.small_operator import SmallOperator, leading
 from tests.harness.virtual_time import in_virtual_time
 
@@ -58,3 +64,35 @@ async def calls_of_a_new_guest(others: int) -> int:
 async def test_a_new_guest_costs_no_more_among_many_than_among_few() -> None:
     few, many = await calls_of_a_new_guest(FEW), await calls_of_a_new_guest(MANY)
     assert many < 1.05 * few, f"{few} calls among {FEW} others, {many} among {MANY}"
+
+
+@in_virtual_time
+async def test_in_a_burst_all_ranges_are_counted_once_a_second_and_written_as_often_at_most() -> None:
+    operator = SmallOperator()
+    for number in range(50):
+        operator.add_range(f"range-{number}", f"10.{number}.0.0/24")
+    await operator.start()
+    operator.manager.end()
+    queues = build_queues(Metrics(lambda: cast("Any", None), version="0"), Random(1))
+    term, rounds = operator.build_manager(queues), Counter[str]()
+
+    async def reconcile(key: Key) -> RetryAfter | None:
+        if key.kind is not Kind.RANGE:
+            return None
+        rounds[key.name] += 1
+        return await term.reconcile(key)
+
+    term.begin()
+    working = asyncio.create_task(queues.objects.run(reconcile, concurrency=4))
+    for number in range(200):  # in two seconds
+        address = f"10.{number % 50}.0.{1 + number // 50}"
+        operator.reserve(address, NEW, range_name=f"range-{number % 50}")
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(1.5)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert rounds.pop("") <= 3
+    assert max(rounds.values()) <= 3
+    for number in range(50):
+        found = operator.memory.objects[FLOATING_IP_RANGES.plural, "", f"range-{number}"]
+        assert found["status"]["capacity"]["used"] == 4

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIPRange, Reservation
+from fipop.api.models import FloatingIPRange
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
 from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
 from fipop.ipam.allocator import RangeUsage
@@ -19,92 +19,70 @@ from fipop.kube.resources import (
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
 )
-from fipop.operator.addresses.values import Blocker, address_of, blocker_of
-from fipop.operator.queues import Event, Key, Kind, Request
+from fipop.operator.addresses.values import Blocker, blocker_of
+from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues
 from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Priority, RetryAfter
 from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
 
-logger = logging.getLogger(__name__)
-
-WRITE_INTERVAL_SECONDS = 1.0
-"""A burst of allocations is one write: the status of a range is written at most once in this time."""
-
-COUNT_SECONDS = 0.2
-"""How long changes of what a range holds are gathered: its status counts them together."""
+COUNT_SECONDS = 1.0
+"""How long changes are gathered until the ranges are counted: a range is written at most once in this time."""
+RECOUNT_SECONDS = 60.0
+"""How soon they are counted without a change: a claim that fails causes none, and counts until then."""
 
 
-@dataclass(slots=True, kw_only=True)
+def request_count(delay_seconds: float = COUNT_SECONDS) -> Request:
+    """Request a count of all ranges: one key for all of them, so that a change costs the same with many."""
+    return Request(Key(Kind.RANGE, "", ""), Priority.BACKGROUND, delay_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReconciler:
     """Writes the status of ranges, when it changed."""
 
     client: KubeClient
     cache: ClusterCache
-    _written_at: dict[str, float] = field(default_factory=dict)
+    queues: WorkQueues
 
     def watches(self, event: Event) -> Iterator[Request]:
-        """Yield the ranges whose status an event may change."""
+        """Yield a count of the ranges if an event may change the status of one."""
         change = event.change
         sides = [side for side in (change.old, change.new) if side is not None]
-        if event.resource == FLOATING_IP_RANGES and is_respecified(change):
-            # Overlaps concern every range of the space, also the one that it left.
-            spaces = {side.address_space for side in sides}
-            for each in self.cache.ranges.all():
-                if each.address_space in spaces:
-                    yield Request(Key(Kind.RANGE, "", each.name))
-        elif event.resource == FLOATING_IPS:
-            yield from self._count_again(side.status.range for side in sides)
-        elif event.resource == FLOATING_IP_RESERVATIONS:
-            for side in sides:
-                yield from self._count_again(self._find_concerned(side))
-        elif event.resource == MANAGEMENT_CLUSTERS and any(may_be_harvester(side) for side in sides):
+        if (
+            event.resource in {FLOATING_IPS, FLOATING_IP_RESERVATIONS}
+            or (event.resource == FLOATING_IP_RANGES and is_respecified(change))
             # Whether the Harvester cluster of a range is in Rancher.
-            yield from self._count_again(each.name for each in self.cache.ranges.all())
-
-    def _find_concerned(self, reservation: Reservation) -> Iterator[str]:
-        """Yield the ranges that count an address, also of another name: one may have replaced the reservation's range.
-
-        And those of the space of a range that the address may keep closed: once it assigns again, it overlaps them.
-        """
-        ranges, address = self.cache.ranges, address_of(reservation)
-        named, has = ranges.get("", reservation.range), self.cache.allocations.ranges.has
-        closed_in = named.address_space if named is not None else reservation.space
-        for each in ranges.all():
-            is_in_space = each.address_space == reservation.space
-            is_concerned = has(each.name, address) if is_in_space else each.address_space == closed_in
-            if is_concerned or each.name == reservation.range:
-                yield each.name
-
-    def watches_freed(self, space: str) -> Iterator[Request]:
-        """Yield the ranges that may have counted an address of their space that is free now."""
-        ranges = self.cache.ranges.all()
-        yield from self._count_again(each.name for each in ranges if each.address_space == space)
-
-    def _count_again(self, range_names: Iterable[str | None]) -> Iterator[Request]:
-        for name in range_names:
-            if name and self.cache.ranges.get("", name) is not None:
-                yield Request(Key(Kind.RANGE, "", name), Priority.BACKGROUND, COUNT_SECONDS)
+            or (event.resource == MANAGEMENT_CLUSTERS and any(map(may_be_harvester, sides)))
+        ):
+            yield request_count()
 
     async def reconcile(self, name: str) -> RetryAfter | None:
-        """Do one round."""
+        """Write the status of a range if it changed; without a name, count all, and request those to write."""
+        if not name:
+            return await self._count()
         found = self.cache.ranges.get("", name)
-        if found is None:
-            self._written_at.pop(name, None)
-            return None
-        counted = self.cache.allocations.ranges.usage(name)
+        wanted = self._find_new_status(found) if found is not None else None
+        return await self._write(found, *wanted) if found is not None and wanted is not None else None
+
+    async def _count(self) -> RetryAfter:
+        for each in self.cache.ranges.all():
+            if self._find_new_status(each) is not None:
+                self.queues.add(Request(Key(Kind.RANGE, "", each.name), Priority.BACKGROUND))
+            await asyncio.sleep(0)  # there may be hundreds
+        return RetryAfter(RECOUNT_SECONDS)
+
+    def _find_new_status(self, found: FloatingIPRange) -> tuple[Json | None, tuple[Condition, ...]] | None:
+        """Return the capacity and the conditions to write; None if the status has them."""
+        counted = self.cache.allocations.ranges.usage(found.name)
         capacity = render_capacity(counted) if counted is not None else None
         unknown = describe_unknown_harvester(self.cache, found)
         conditions = build_conditions(found, self.cache.allocations, unknown)
         wanted = merge_conditions(found.conditions, conditions, self.client.server_now())
         unchanged = found.status_capacity == capacity and found.conditions == wanted
-        if unchanged and found.observed_generation == found.meta.generation:
-            return None
-        rest = self._written_at.get(name, float("-inf")) + WRITE_INTERVAL_SECONDS - self.cache.monotonic()
-        if rest > 0:
-            return RetryAfter(rest)
-        return await self._write(found, capacity, wanted)
+        is_current = found.observed_generation == found.meta.generation
+        return None if unchanged and is_current else (capacity, wanted)
 
     async def _write(
         self, found: FloatingIPRange, capacity: Json | None, conditions: tuple[Condition, ...]
@@ -113,7 +91,6 @@ class RangeReconciler:
             "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
             "status": render_range_status(capacity, conditions, found.meta.generation),
         }
-        self._written_at[found.name] = self.cache.monotonic()
         try:
             answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"

@@ -41,7 +41,7 @@ from fipop.operator.addresses.waiting import (
     request_reservation,
     request_waiting,
 )
-from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_visit
+from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import BY_RANGE, ClusterCache
@@ -99,8 +99,6 @@ class FloatingIPReconciler:
     queues: WorkQueues
     reporter: Reporter
     _written: dict[tuple[str, str], _SpecWrite] = field(default_factory=dict)
-    _visited_for: dict[tuple[str, str], tuple[object, ...]] = field(default_factory=dict)
-    """By floating IP, what a visit of its guest was requested for last."""
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the floating IPs that an event may concern: its own, those of its guests, and those that wait."""
@@ -177,7 +175,6 @@ class FloatingIPReconciler:
 
     def _let_go(self, key: tuple[str, str]) -> None:
         self._written.pop(key, None)
-        self._visited_for.pop(key, None)
         self.cache.allocations.cancel_claims(key)
         self.queues.add(*map(request_reservation, self.cache.reservations_of(key)))
 
@@ -189,30 +186,7 @@ class FloatingIPReconciler:
             self.cache.allocations.cancel_claims(floating_ip.meta.key)
         is_waiting = bool(wait.blockers) or not wait.is_settled
         self.queues.add(*self.waiting.record(floating_ip, is_waiting=is_waiting))
-        if wait.is_settled:
-            self._request_visit(floating_ip)
         return RetryAfter(wait.seconds) if wait.seconds is not None else None
-
-    def _request_visit(self, floating_ip: FloatingIP) -> None:
-        """Request a visit of the guest if it needs something new."""
-        key, status = floating_ip.meta.key, floating_ip.status
-        if self.cache.floating_ips.get(*key) is None:
-            return  # it went during its round, and that requested a visit
-        needs = (
-            floating_ip.uid,
-            status.addresses,
-            floating_ip.service_namespace,
-            floating_ip.allow_share,
-            floating_ip.interface,
-            floating_ip.update_config_map,
-            floating_ip.paused,
-            floating_ip.ignored_claims,
-            floating_ip.cluster,
-            status.guest.removal if status.guest is not None else None,
-        )
-        if self._visited_for.get(key) != needs:
-            self._visited_for[key] = needs
-            self.queues.add(request_visit(floating_ip.namespace))
 
     async def _take(self, step: Step, floating_ip: FloatingIP) -> None:
         """Take a step; ApiError where its request failed, ApiConflictError where the object is another by now."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from random import SystemRandom
 
+from fipop.api.models import FloatingIP
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
@@ -78,9 +79,12 @@ class PassController:
     _random: SystemRandom = field(default_factory=SystemRandom)
 
     def watches(self, event: Event) -> Iterator[Request]:
-        """Yield the guest of a floating IP that is gone: its keys are to be taken out of the guest."""
-        if event.resource == FLOATING_IPS and event.change.new is None:
-            yield request_visit(event.change.latest.namespace)
+        """Yield the guest of a floating IP that asks for something else there now, or is gone: its keys are removed."""
+        change = event.change
+        if event.resource != FLOATING_IPS:
+            return
+        if change.new is None or _find_needs(change.old) != _find_needs(change.new):
+            yield request_visit(change.latest.namespace)
 
     async def visit(self, guest_id: str, *, may_run_helm: bool = False) -> RetryAfter | None:
         """Make a pass, or note why there is none; the answer says when the next is due."""
@@ -277,6 +281,28 @@ class PassController:
 
     def _now(self) -> float:
         return self.guests.client.server_now().timestamp()
+
+
+def _find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
+    """Return all that a visit of its guest takes from a floating IP; None if it takes nothing."""
+    if floating_ip is None:
+        return None
+    status = floating_ip.status
+    removal = status.guest.removal if status.guest is not None else None
+    if not status.addresses and removal is None:
+        return None
+    return (
+        floating_ip.uid,
+        status.addresses,
+        removal,
+        floating_ip.service_namespace,
+        floating_ip.allow_share,
+        floating_ip.interface,
+        floating_ip.update_config_map,
+        floating_ip.paused,
+        floating_ip.ignored_claims,
+        floating_ip.cluster,
+    )
 
 
 def schedule_next(

@@ -121,4 +121,4 @@ async def test_who_has_all_he_asks_for_waits_for_those_who_have_not() -> None:
         Key(Kind.FLOATING_IP, A, "web"): SETTLED_SECONDS,
         Key(Kind.FLOATING_IP, B, "web"): 0.0,
     }
-    assert delays[Key(Kind.RANGE, "", "pool")] == 0.0
+    assert delays[Key(Kind.RANGE, "", "")] == 0.0
