@@ -97,5 +97,5 @@ def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
             cluster=state.guest.cluster_name,
             harvester_cluster=state.guest.harvester_cluster_name or "",
             reachable=state.observation.reachable if state.observation is not None else None,
-            last_pass=state.schedule.finished_at if state.schedule is not None else None,
+            last_pass=state.schedule.finished_at,
         )
