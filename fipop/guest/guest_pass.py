@@ -39,21 +39,20 @@ class GuestSessions:
         deep: bool = False,
         early: Callable[[PassReport], None] | None = None,
         is_known: bool = False,
-        may_run_helm: bool = True,
     ) -> PassReport:
         """Bring one guest to the wanted state, as far as it lets us, and tell how it stands.
 
         What fails is in the report, not raised. `deep` also looks for deleted objects of the releases, one request
         for each. `early` hears how the guest stands before charts and helm are waited for: when the ConfigMap was
         written, and in any case where nothing is known of the guest (`is_known` False). What is known of releases
-        is not undone by half a pass. Where helm is needed and `may_run_helm` is False, the report says that the guest
-        awaits it. A task that is cancelled leaves no connection and no helm
+        is not undone by half a pass. Where helm is needed and `task.may_run_helm` is False, the report says that the
+        guest awaits it. A task that is cancelled leaves no connection and no helm
         process behind.
         """
         limits = self._limits
-        run = PassRun(task=task, limits=limits, deep=deep, may_run_helm=may_run_helm)
+        run = PassRun(task=task, limits=limits, deep=deep)
         try:
-            connection = await limits.connect(task.guest_id, task.kubeconfig)
+            connection = await limits.connect(task.guest.id, task.kubeconfig)
             await run.first_session(connection)
             if early is not None and run.has_news(is_known=is_known):
                 early(run.report())

@@ -38,8 +38,7 @@ class Outcome:
 class HelmTurn:
     """One guest's turn, in one pass.
 
-    `observed` is what the pass saw before; `missing` are deleted objects of releases; without `may_run_helm` the turn
-    only tells what helm is to be run for.
+    `observed` is what the pass saw before; `missing` are deleted objects of releases.
     """
 
     task: GuestTask
@@ -47,7 +46,6 @@ class HelmTurn:
     target: HelmTarget
     observed: ObservedState
     missing: Mapping[Role, tuple[str, ...]]
-    may_run_helm: bool
 
     @property
     def records(self) -> ReleaseRecords:
@@ -78,7 +76,7 @@ class ReleaseAttempt:
         wait = grace - age if is_under_way and age < grace else self.rest_seconds()
         if wait:
             return Outcome(wait_seconds=wait)
-        if not self.turn.may_run_helm:
+        if not self.turn.task.may_run_helm:
             return Outcome(awaits_helm=True)
         return await self.make(change())
 
@@ -88,7 +86,7 @@ class ReleaseAttempt:
 
     async def make(self, change: Awaitable[None], *, least_seconds: float = 0.0) -> Outcome:
         """Make the change, and remember and tell how it ended; it rests for `least_seconds` after a success, too."""
-        notes, fields = self.turn.task.memory, {"cluster": self.turn.task.cluster_name, **self.fields}
+        notes, fields = self.turn.task.memory, {"cluster": self.turn.task.guest.cluster_name, **self.fields}
         try:
             await change
         except FipopError as error:

@@ -41,7 +41,6 @@ class PassRun:
     task: GuestTask
     limits: GuestLimits
     deep: bool
-    may_run_helm: bool
     awaits_helm: bool = False
     reachable: bool = False
     error: FipopError | None = None
@@ -128,10 +127,9 @@ class PassRun:
             target=target,
             observed=self.observed,
             missing=self.missing,
-            may_run_helm=self.may_run_helm,
         )
         if self.task.opted_in and (self.observed.unknown or self.unlisted):
-            if self.may_run_helm:
+            if self.task.may_run_helm:
                 self.observed = await self._inspect(turn)
             else:
                 self.awaits_helm = True
@@ -191,7 +189,6 @@ class PassRun:
             if self.task.gate.recheck_seconds is not None:
                 waits.append(self.task.gate.recheck_seconds)
         return PassReport(
-            guest_id=self.task.guest_id,
             reachable=self.reachable,
             error=self.error,
             config_map=self.config_map,
@@ -249,4 +246,4 @@ class PassRun:
         return self.limits.session(connection, allowance=self.allowance)
 
     def _parking(self, client: KubeClient) -> HarvesterParking:
-        return HarvesterParking(client=client, cluster_name=self.task.cluster_name, note=self.note)
+        return HarvesterParking(client=client, cluster_name=self.task.guest.cluster_name, note=self.note)

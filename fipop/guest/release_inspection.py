@@ -70,7 +70,11 @@ class Inspector:
 
     def _log(self, message: str, role: Role, state: ReleaseState, *, error: str = "") -> None:
         level = logging.WARNING if error else logging.INFO
-        fields = {"cluster": self.turn.task.cluster_name, "release": state.latest.name, "role": role.value}
+        fields = {
+            "cluster": self.turn.task.guest.cluster_name,
+            "release": state.latest.name,
+            "role": role.value,
+        }
         log.log(level, message, extra=fields | ({"error": error} if error else {}))
 
 

@@ -29,7 +29,7 @@ class ReleaseInstaller:
         if wanted.role in observed.problems:
             return Outcome(error=observed.problems[wanted.role])
         if wanted.role in observed.unknown:
-            return Outcome(awaits_helm=not self.turn.may_run_helm)
+            return Outcome(awaits_helm=not self.turn.task.may_run_helm)
         state = observed.managed.get(wanted.role)
         chart, chart_error = await self._chart(wanted)
         decision = self._decide(state, wanted, chart)
@@ -53,7 +53,7 @@ class ReleaseInstaller:
         )
         if rest := attempt.rest_seconds():
             return Outcome(drift=drift, wait_seconds=rest)
-        if not self.turn.may_run_helm:
+        if not self.turn.task.may_run_helm:
             return Outcome(drift=drift, awaits_helm=True)
         if decision.action is not Action.MEND:
             self.turn.task.on_helm()

@@ -8,7 +8,7 @@ from fipop.api.models import ReleaseStatus
 from fipop.errors import FipopError
 from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import Role, WantedRelease
-from fipop.guest.helm.releases import Status
+from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm_turn import Outcome
 from fipop.guest.observed import ObservedState
 from fipop.guest.release_gate import ReleaseGate
@@ -47,15 +47,7 @@ def sum_up_release(
             ready=False, message=f"release {'/'.join(state.latest.key)} is {state.latest.status.value}"
         )
     return ReleaseReport(
-        release=ReleaseStatus(
-            role=wanted.role.value,
-            name=state.latest.name,
-            namespace=state.latest.namespace,
-            revision=state.latest.revision,
-            digest=state.latest.digest or "",
-            version=state.chart_version,
-            status=state.latest.status.value,
-        ),
+        release=_build_status(wanted.role, state),
         drift=outcome.drift,
         doubt=gate.problems.get(wanted.role, outcome.doubt),
         renamed=is_renamed(state, wanted),
@@ -66,6 +58,18 @@ def sum_up_release(
         failed_runs=failed_runs,
         left_because=outcome.reason,
         beside=observed.beside(state),
+    )
+
+
+def _build_status(role: Role, state: ReleaseState) -> ReleaseStatus:
+    return ReleaseStatus(
+        role=role.value,
+        name=state.latest.name,
+        namespace=state.latest.namespace,
+        revision=state.latest.revision,
+        digest=state.latest.digest or "",
+        version=state.chart_version,
+        status=state.latest.status.value,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fipop.api.models import ReleaseStatus
+from fipop.api.models import FloatingIP, ReleaseStatus
 from fipop.errors import (
     ApiInvalidError,
     ChartError,
@@ -15,13 +15,14 @@ from fipop.errors import (
     InstallBlockedError,
     ReleaseRecordError,
 )
-from fipop.guest.configmap.keys import Contradiction, WantedAddress
+from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.workloads import Readiness
 from fipop.metrics.samples import GuestEvent
+from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 
 _LASTING = (ChartError, HelmError, ReleaseRecordError, InstallBlockedError, ApiInvalidError)
@@ -29,23 +30,23 @@ _LASTING = (ChartError, HelmError, ReleaseRecordError, InstallBlockedError, ApiI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestTask:
-    """One guest as a pass needs it. Addresses are in canonical form.
+    """One visit of a guest, by what was known when it began. Addresses are in canonical form.
 
-    `wanted`: its floating IPs that hold addresses. `granted`: every address that the ledger gives this guest;
-    `retired`: those it gave and keeps in quarantine, to be cleaned out of the guest.
+    `opted_in`: fipop keeps releases there. `floating_ips`: those that hold addresses. `granted`: every address that the
+    ledger gives this guest; `retired`: those it gave and keeps in quarantine, to be cleaned out of the guest.
     `before_write` is asked right before addresses are written, after the guest was read: whether the reservations
     are still ours, live, and so is the lead. A write that does not follow at once does not follow at all.
     `settings` have the charts and values of the gate's aim. `on_helm` hears when helm begins to change a release.
-    `leaving`: it is looked for releases of ours, as it is to have none; `may_remove`: they are uninstalled.
+    `leaving`: it is looked for releases of ours, as it is to have none; `may_remove`: they are uninstalled. Without
+    `may_run_helm` the visit only tells whether helm is to be run.
     `reported`: the releases that the status of its floating IPs names, as (namespace, name).
     `memory`: what is remembered about its releases between passes; a pass adds to it.
     """
 
-    guest_id: str
-    cluster_name: str
-    kubeconfig: bytes = field(repr=False)
+    guest: Guest
+    kubeconfig: bytes = field(default=b"", repr=False)
     opted_in: bool
-    wanted: tuple[WantedAddress, ...]
+    floating_ips: tuple[FloatingIP, ...]
     granted: frozenset[str]
     retired: frozenset[str] = frozenset()
     settings: Settings
@@ -54,6 +55,7 @@ class GuestTask:
     on_helm: Callable[[], None] = lambda: None
     leaving: bool = False
     may_remove: bool = False
+    may_run_helm: bool = True
     reported: frozenset[tuple[str, str]] = frozenset()
     memory: ReleaseMemory = field(default_factory=ReleaseMemory, repr=False)
 
@@ -130,7 +132,6 @@ class PassReport:
     `has_ours`: whether releases by fipop are there; None where they were not looked for.
     """
 
-    guest_id: str
     reachable: bool
     error: FipopError | None
     config_map: ConfigMapReport

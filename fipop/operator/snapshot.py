@@ -77,5 +77,5 @@ def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
         yield GuestSample(
             guest=state.guest,
             reachable=state.observation.reachable if state.observation is not None else None,
-            last_pass=state.schedule.finished_at if state.schedule is not None else None,
+            last_pass=state.schedule.finished_at,
         )

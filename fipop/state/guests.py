@@ -41,8 +41,8 @@ async def _cannot_tell(_guest: Guest) -> bool:
 class PassSchedule:
     """When passes over a guest cluster are due."""
 
-    deep_at: float
-    """The Unix time when its releases were last checked for deleted objects."""
+    deep_at: float | None = None
+    """The Unix time when its releases were last checked for deleted objects; None while it needs no passes."""
     failures: int = 0
     """How many passes failed in a row."""
     finished_at: float | None = None
@@ -100,8 +100,7 @@ class GuestState:
     """Whether no range is meant for it: a changed range may be."""
     observation: GuestObservation | None = None
     """What the last pass found; None before the first one."""
-    schedule: PassSchedule | None = None
-    """None while it needs no passes."""
+    schedule: PassSchedule = field(default_factory=PassSchedule)
     release_memory: ReleaseMemory = field(default_factory=ReleaseMemory)
     removal: ReleaseRemoval = field(default_factory=ReleaseRemoval)
     health: GuestHealth | None = None

@@ -411,7 +411,7 @@ UNIT_BUGS = (
     _unit_bug(
         "counted-when-gone",
         "a pass that ends after its guest cluster is gone counts in the metrics of that guest cluster",
-        Edit(scope="PassController._count", before="not visit.state.is_dropped", after="True"),
+        Edit(scope="PassController._count", before="not state.is_dropped", after="True"),
         "scenarios/test_nothing_grows.py",
         "test_no_collection_grows_in_1500_passes_over_300_guest_clusters",
     ),

@@ -264,7 +264,7 @@ class World:
             self.leader.note(self.leader.guests.state(name), None)
             return
         self._work(name, guest, gate)
-        self.leader.note(self.leader.guests.state(name), self._report(name, guest, gate))
+        self.leader.note(self.leader.guests.state(name), self._report(guest, gate))
 
     def _work(self, name: str, guest: FakeGuest, gate: ReleaseGate) -> None:
         if gate.going_back is not None:
@@ -301,7 +301,7 @@ class World:
                 guest.due_at = 0.0
                 return
 
-    def _report(self, name: str, guest: FakeGuest, gate: ReleaseGate) -> PassReport:
+    def _report(self, guest: FakeGuest, gate: ReleaseGate) -> PassReport:
         if "crashing" in {self.bad.get(guest.current(role), "") for role in Role}:
             guest.crashes += 1
         ready = self._is_ready(guest)
@@ -325,7 +325,6 @@ class World:
         )
         back = gate.going_back
         return PassReport(
-            guest_id=name,
             reachable=True,
             error=None,
             config_map=ConfigMapReport(),

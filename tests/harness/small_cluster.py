@@ -80,9 +80,9 @@ class Guests:
         return addresses_in([config_map], [service])
 
     async def run_pass(self, task: GuestTask, **_: object) -> PassReport:
-        if task.guest_id in self.hanging:
+        if task.guest.id in self.hanging:
             await asyncio.sleep(GUEST_SESSION_SECONDS)
-            report = _unanswered(task.guest_id)
+            report = _unanswered()
             task.memory.note_failure(Role.KUBE_VIP, "digest", report.error)
             return report
         error: FipopError | None = None
@@ -90,17 +90,16 @@ class Guests:
         try:
             if await task.before_write():
                 granted = (f"{each}/{128 if ':' in each else 32}" for each in sorted(task.granted))
-                self.config_maps[task.guest_id] = ",".join(granted)
+                self.config_maps[task.guest.id] = ",".join(granted)
                 outcome = ConfigMapOutcome.WRITTEN
         except FipopError as refusal:
             error, outcome = refusal, ConfigMapOutcome.FAILED
-        installed = self.releases.setdefault(task.guest_id, set())
+        installed = self.releases.setdefault(task.guest.id, set())
         if task.opted_in:
             installed |= {("kube-system", role.value) for role in Role}
         if task.may_remove:
             installed -= task.reported
         return PassReport(
-            guest_id=task.guest_id,
             reachable=True,
             error=error,
             config_map=ConfigMapReport(outcome=outcome, error=error),
@@ -111,9 +110,8 @@ class Guests:
         )
 
 
-def _unanswered(guest_id: str) -> PassReport:
+def _unanswered() -> PassReport:
     return PassReport(
-        guest_id=guest_id,
         reachable=False,
         error=PassTimeoutError(seconds=GUEST_SESSION_SECONDS),
         config_map=ConfigMapReport(),

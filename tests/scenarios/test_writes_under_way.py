@@ -29,9 +29,8 @@ class SlowPass:
     async def __call__(self, task: Any, **_: Any) -> PassReport:
         self.begun.set()
         await self.goes_on.wait()
-        self.operator.carried.services[task.guest_id] = X
+        self.operator.carried.services[task.guest.id] = X
         return PassReport(
-            guest_id=task.guest_id,
             reachable=True,
             error=None,
             config_map=ConfigMapReport(),

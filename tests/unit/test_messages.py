@@ -7,6 +7,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ from fipop.errors import (
     HelmFailure,
     ReleaseTakenError,
 )
+from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
+from fipop.settings.options import DEFAULTS
 from fipop.state.observations import observe, provisioning
 from fipop.texts import sentence
 from scripts.prose import find_banned
+from tests.harness.tasks import asking, build_task
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ROOT / "tests/golden/recorded/texts"
@@ -88,7 +92,6 @@ def test_a_recorded_message_is_a_sentence_about_an_object(text: str, about: str)
 def visit(config_map: ConfigMapReport, *releases: ReleaseReport) -> PassReport:
     """Return the report of a visit of a guest cluster that answers."""
     return PassReport(
-        guest_id="c-m-a",
         reachable=True,
         error=None,
         config_map=config_map,
@@ -121,22 +124,24 @@ def make_releases() -> Iterator[tuple[str, str]]:
         ReleaseReport(**base, renamed=True),
         ReleaseReport(**base, beside=("default/vip",)),
     ]
-    fip = ("c-m-a", "web")
+    served = build_task(asking("web"))
+    task = replace(served, opted_in=True)
     for report in reports:
         config_map = ConfigMapReport(outcome=ConfigMapOutcome.UNCHANGED)
         whole = visit(config_map, report)
-        for options in ((), ("kubevipChartRef",)):
-            found = observe(whole, {fip: ("10.0.0.1",)}, installs=True, unknown_options=options)
+        for options in (frozenset[str](), frozenset({"kubevipChartRef"})):
+            settings = replace(DEFAULTS, unknown_options=options)
+            found = observe(whole, replace(task, settings=settings))
             assert found.kube_vip is not None
             yield found.kube_vip.reason, found.kube_vip.message
     forbidden = str(ApiForbiddenError(verb="get", kind="ConfigMap", name="fipop-rollout", status=403))
-    found = observe(visit(config_map, reports[-1]), {fip: ()}, installs=True, unreadable=forbidden)
+    gate = ReleaseGate(unreadable=forbidden)
+    found = observe(visit(config_map, reports[-1]), replace(task, gate=gate))
     assert found.kube_vip is not None
     yield found.kube_vip.reason, found.kube_vip.message
     for outcome in (ConfigMapOutcome.WITHHELD, ConfigMapOutcome.NOT_TRIED):
-        configured = observe(
-            visit(ConfigMapReport(outcome=outcome)), {fip: ("10.0.0.1",)}, installs=False
-        ).configured[fip]
+        found = observe(visit(ConfigMapReport(outcome=outcome)), served)
+        configured = found.configured["c-m-a", "web"]
         yield configured.reason, configured.message
     silent = provisioning(installs=False).unreachable
     assert silent is not None

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 
+from fipop.api.models import FloatingIP
 from fipop.ipam.addresses import format_address, parse_address
 
 CIDR = "cidr-"
 ALLOW_SHARE = "allow-share-"
 INTERFACE = "interface-"
 GLOBAL = "global"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedAddress:
-    """What one floating IP asks of its guest's ConfigMap; `addresses` in canonical form, those held only."""
-
-    floating_ip: tuple[str, str]
-    created: datetime
-    addresses: tuple[str, ...]
-    service_namespace: str | None = None
-    allow_share: bool | None = None
-    interface: str | None = None
-    update_config_map: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,29 +50,30 @@ class _Draft:
     overwrite: bool = False
     floating_ips: list[tuple[str, str]] = field(default_factory=list)
 
-    def add(self, floating_ip: WantedAddress, values: Iterable[str]) -> None:
+    def add(self, floating_ip: FloatingIP, values: Iterable[str]) -> None:
         self.values += [value for value in values if value not in self.values]
         self.overwrite = self.overwrite or floating_ip.update_config_map
-        self.floating_ips.append(floating_ip.floating_ip)
+        self.floating_ips.append(floating_ip.meta.key)
 
 
-def build_keys(wanted: Sequence[WantedAddress]) -> DesiredKeys:
+def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> DesiredKeys:
     """Merge a guest's floating IPs into keys, oldest first: pools joined by commas, the first word stands else.
 
-    A floating IP without an address asks for nothing.
+    `granted`: the addresses that reservations back. A floating IP without one of these asks for nothing.
     """
     drafts: dict[str, _Draft] = {}
     contradictions = []
-    for one in sorted(wanted, key=lambda item: (item.created, item.floating_ip)):
-        if not one.addresses:
+    for one in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
+        addresses = [address for address in one.status.addresses if address in granted]
+        if not addresses:
             continue
         scope = one.service_namespace or GLOBAL
-        drafts.setdefault(CIDR + scope, _Draft()).add(one, map(as_cidr, one.addresses))
+        drafts.setdefault(CIDR + scope, _Draft()).add(one, map(as_cidr, addresses))
         for key, value in _single_values(one, scope):
             draft = drafts.setdefault(key, _Draft())
             if draft.values and draft.values != [value]:
                 contradictions.append(
-                    Contradiction(floating_ip=one.floating_ip, key=key, wanted=value, used=draft.values[0])
+                    Contradiction(floating_ip=one.meta.key, key=key, wanted=value, used=draft.values[0])
                 )
                 continue
             draft.add(one, (value,))
@@ -107,7 +95,7 @@ def as_cidr(address: str) -> str:
     return f"{format_address(parsed)}/{parsed.family.bits}"
 
 
-def _single_values(one: WantedAddress, scope: str) -> list[tuple[str, str]]:
+def _single_values(one: FloatingIP, scope: str) -> list[tuple[str, str]]:
     found = []
     if one.allow_share is not None:
         found.append((ALLOW_SHARE + scope, "true" if one.allow_share else "false"))

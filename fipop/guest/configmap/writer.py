@@ -49,7 +49,7 @@ async def settle_config_maps(
 
     Elsewhere: where fipop wrote before, and where its predecessor always did.
     """
-    desired = build_keys(task.wanted)
+    desired = build_keys(task.floating_ips, task.granted)
     known = task.granted | task.retired
     by_namespace = {_namespace(item): item for item in config_maps}
     places = _find_places(by_namespace, namespace)
@@ -134,7 +134,7 @@ async def _write_once(client: KubeClient, permit: _Permit, patch: Patch, namespa
     keys = clean(", ".join(patch.changed[:_LOGGED_KEYS]))
     log.info(
         "Writing ConfigMap of guest cluster",
-        extra={"cluster": permit.task.cluster_name, "namespace": namespace, "keys": keys},
+        extra={"cluster": permit.task.guest.cluster_name, "namespace": namespace, "keys": keys},
     )
     if patch.create:
         await client.create(CONFIG_MAPS, patch.body, namespace=namespace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from random import SystemRandom
 
@@ -47,21 +47,6 @@ PROVISIONING_SECONDS = 3600.0
 LEAVING_SECONDS = 15.0
 """How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
 DEEP_CHECK_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Visit:
-    """One pass over a guest cluster, by what was known when it began."""
-
-    state: GuestState
-    schedule: PassSchedule
-    guest: Guest
-    addresses: GuestAddresses
-    installs: bool
-    """Whether fipop keeps releases there."""
-    leaving: bool
-    """Whether it is to have none of fipop's releases any more."""
-    may_run_helm: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,130 +99,120 @@ class PassController:
         leaving = self.departures.is_leaving(guest)
         if not (addresses.floating_ips or addresses.retired or leaving):
             # Nothing checks it any more: what was found last would be reported for good.
-            state.schedule = state.observation = None
+            state.schedule, state.observation = PassSchedule(), None
             return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
         if guest.paused or any(each.paused for each in addresses.floating_ips):
             self.departures.note(state.removal, None)
             return None
-        if state.schedule is None:
+        if state.schedule.deep_at is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
-            spread = self._random.uniform(0.0, DEEP_CHECK_SECONDS)
-            state.schedule = PassSchedule(deep_at=self._now() - spread)
+            state.schedule.deep_at = self._now() - self._random.uniform(0.0, DEEP_CHECK_SECONDS)
             if self._is_new(guest):
                 # Its kubeconfig and its token come with it, one after the other.
                 return RetryAfter(FIRST_PASS_SECONDS)
-        install = self.configuration.settings.kubevip_guest_install
-        visit = _Visit(
-            state=state,
-            schedule=state.schedule,
-            guest=guest,
-            addresses=addresses,
-            installs=bool(addresses.floating_ips) and install.includes(opted_in=guest.opted_in),
-            leaving=leaving,
-            may_run_helm=may_run_helm,
-        )
+        task = self._build_task(state, guest, addresses, leaving=leaving, may_run_helm=may_run_helm)
         began = time.monotonic()
-        observation, retry_seconds = await self._try(visit)
+        observation, retry_seconds = await self._try(state, task)
         self.metrics.observe_pass(time.monotonic() - began, success=bool(observation.reachable))
         if observation.reachable or state.observation is not None or not self._is_new(guest):
-            self._note(visit, observation)
+            self._note(state, task, observation)
         else:
             # A new guest is not expected to be reachable, for a moment.
             retry_seconds = min(retry_seconds or NEW_GUEST_SECONDS, NEW_GUEST_SECONDS)
         return RetryAfter(self._next(retry_seconds))
 
-    async def _try(self, visit: _Visit) -> tuple[GuestObservation, float | None]:
-        """Make a pass if the guest can be reached; return what is observed, and when to try again."""
-        guest, installs = visit.guest, visit.installs
-        try:
-            kubeconfig = await read_kubeconfig(self.guests.client, guest)
-        except NotConnectedError as error:
-            self._note_rollout(visit, None)
-            if self._is_provisioning(guest):
-                return provisioning(installs=installs), None
-            return unreachable("GuestDisconnected", str(error), installs=installs), None
-        except KubeconfigMissingError as error:
-            visit.schedule.failures += 1
-            self._note_rollout(visit, None)
-            self._count(visit, GuestEvent.API_CONNECTION, success=False)
-            missing = unreachable("KubeconfigMissing", str(error), installs=installs)
-            return missing, retry_delay_seconds(self._age_seconds(guest), visit.schedule.failures)
-        return await self._pass_over(visit, kubeconfig)
-
-    async def _pass_over(self, visit: _Visit, kubeconfig: bytes) -> tuple[GuestObservation, float | None]:
-        state = visit.state
-        deep = self._now() - visit.schedule.deep_at >= DEEP_CHECK_SECONDS
-        task = self._build_task(visit, kubeconfig)
-        if task.opted_in:
-            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before.
-            state.removal = ReleaseRemoval()
-        self.guests.under_way[task.guest_id] = task.granted
-        report = await self.sessions.run_pass(
-            task,
-            deep=deep,
-            is_known=state.observation is not None,
-            # An address in the ConfigMap is reported before charts and helm are waited for.
-            early=lambda report: self._note(visit, self._observe(visit, task, report)),
-            may_run_helm=visit.may_run_helm,
-        )
-        self._note_rollout(visit, report)
-        if task.leaving:
-            self.departures.note(state.removal, report.has_ours)
-        if report.awaits_helm:
-            self.queues.add(Request(Key(Kind.INSTALL, "", task.guest_id), judge_urgency(task, report)))
-        retry = self._record(visit, report, deep=deep)
-        if task.leaving and report.has_ours:
-            retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
-        return self._observe(visit, task, report), retry
-
-    def _build_task(self, visit: _Visit, kubeconfig: bytes) -> GuestTask:
-        state, guest, addresses = visit.state, visit.guest, visit.addresses
+    def _build_task(
+        self,
+        state: GuestState,
+        guest: Guest,
+        addresses: GuestAddresses,
+        *,
+        leaving: bool,
+        may_run_helm: bool,
+    ) -> GuestTask:
         settings = self.configuration.settings
-        gate = self.rollout.gate(guest) if visit.installs else ReleaseGate()
+        includes = settings.kubevip_guest_install.includes(opted_in=guest.opted_in)
+        opted_in = bool(addresses.floating_ips) and includes
+        gate = self.rollout.gate(guest) if opted_in else ReleaseGate()
 
         async def may_write() -> bool:
             return addresses.are_complete and await self.permits.may_write(addresses.held)
 
         return GuestTask(
-            guest_id=guest.id,
-            cluster_name=guest.cluster_name,
-            kubeconfig=kubeconfig,
-            opted_in=visit.installs,
-            wanted=addresses.wanted(),
+            guest=guest,
+            opted_in=opted_in,
+            floating_ips=addresses.floating_ips,
             granted=addresses.granted,
             retired=addresses.retired,
             settings=settings if gate.aim is None else gate.aim.settings,
             before_write=may_write,
             gate=gate,
             on_helm=lambda: self.rollout.note_helm(state),
-            leaving=visit.leaving,
-            may_remove=visit.leaving and self.departures.may_remove(guest.id),
+            leaving=leaving,
+            may_run_helm=may_run_helm,
             reported=reported_releases(self.guests.cache, guest.id),
             memory=state.release_memory,
         )
 
-    def _observe(self, visit: _Visit, task: GuestTask, report: PassReport) -> GuestObservation:
-        return observe(
-            report,
-            {each.meta.key: each.status.addresses for each in visit.addresses.floating_ips},
-            installs=task.opted_in,
-            contested=self.permits.contested(task.guest_id),
-            unknown_options=task.settings.unknown_options,
-            unreadable=task.gate.unreadable,
+    async def _try(self, state: GuestState, task: GuestTask) -> tuple[GuestObservation, float | None]:
+        """Make a pass if the guest can be reached; return what is observed, and when to try again."""
+        guest = task.guest
+        try:
+            kubeconfig = await read_kubeconfig(self.guests.client, guest)
+        except NotConnectedError as error:
+            self._note_rollout(state, task, None)
+            if self._is_provisioning(guest):
+                return provisioning(installs=task.opted_in), None
+            return unreachable("GuestDisconnected", str(error), installs=task.opted_in), None
+        except KubeconfigMissingError as error:
+            state.schedule.failures += 1
+            self._note_rollout(state, task, None)
+            self._count(state, task, GuestEvent.API_CONNECTION, success=False)
+            missing = unreachable("KubeconfigMissing", str(error), installs=task.opted_in)
+            return missing, retry_delay_seconds(self._age_seconds(guest), state.schedule.failures)
+        may_remove = task.leaving and self.departures.may_remove(guest.id)
+        return await self._pass_over(state, replace(task, kubeconfig=kubeconfig, may_remove=may_remove))
+
+    async def _pass_over(self, state: GuestState, task: GuestTask) -> tuple[GuestObservation, float | None]:
+        guest_id = task.guest.id
+        deep = self._now() - (state.schedule.deep_at or 0.0) >= DEEP_CHECK_SECONDS
+        if task.opted_in:
+            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before.
+            state.removal = ReleaseRemoval()
+
+        def observe_now(report: PassReport) -> GuestObservation:
+            return observe(report, task, self.permits.contested(guest_id))
+
+        self.guests.under_way[guest_id] = task.granted
+        report = await self.sessions.run_pass(
+            task,
+            deep=deep,
+            is_known=state.observation is not None,
+            # An address in the ConfigMap is reported before charts and helm are waited for.
+            early=lambda report: self._note(state, task, observe_now(report)),
         )
+        self._note_rollout(state, task, report)
+        if task.leaving:
+            self.departures.note(state.removal, report.has_ours)
+        if report.awaits_helm:
+            self.queues.add(Request(Key(Kind.INSTALL, "", guest_id), judge_urgency(task, report)))
+        retry = self._record(state, task, report, deep=deep)
+        if task.leaving and report.has_ours:
+            retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
+        return observe_now(report), retry
 
-    def _note_rollout(self, visit: _Visit, report: PassReport | None) -> None:
-        if visit.installs:
-            self.rollout.note(visit.state, report)
+    def _note_rollout(self, state: GuestState, task: GuestTask, report: PassReport | None) -> None:
+        if task.opted_in:
+            self.rollout.note(state, report)
         elif report is None:
-            self.departures.note(visit.state.removal, None)
+            self.departures.note(state.removal, None)
 
-    def _record(self, visit: _Visit, report: PassReport, *, deep: bool) -> float | None:
+    def _record(self, state: GuestState, task: GuestTask, report: PassReport, *, deep: bool) -> float | None:
         """Count and log how a pass ended; return in how many seconds the next is due, None: at the interval."""
-        guest, schedule = visit.guest, visit.schedule
+        guest, schedule = task.guest, state.schedule
         for event in report.events:
-            self._count(visit, event.event, success=event.success)
+            self._count(state, task, event.event, success=event.success)
         retry_seconds = schedule_next(
             schedule,
             report,
@@ -251,10 +226,10 @@ class PassController:
             logger.log(level, "Reconciliation of guest cluster failed", extra=fields)
         return retry_seconds
 
-    def _note(self, visit: _Visit, observation: GuestObservation) -> None:
-        if visit.state.observation != observation:
-            visit.state.observation = observation
-            self.queues.add(*request_floating_ips_of(self.guests.cache, visit.guest.id))
+    def _note(self, state: GuestState, task: GuestTask, observation: GuestObservation) -> None:
+        if state.observation != observation:
+            state.observation = observation
+            self.queues.add(*request_floating_ips_of(self.guests.cache, task.guest.id))
 
     def _next(self, retry_seconds: float | None) -> float:
         """Return the time to the next pass: spread, so that a fleet that started together does not stay together."""
@@ -263,10 +238,10 @@ class PassController:
             interval = min(interval, retry_seconds)
         return interval * self._random.uniform(0.9, 1.0)
 
-    def _count(self, visit: _Visit, event: GuestEvent, *, success: bool) -> None:
-        if not visit.state.is_dropped:
-            harvester = visit.guest.harvester_cluster_name or ""
-            self.metrics.count_guest_event(visit.guest.cluster_name, harvester, event, success)
+    def _count(self, state: GuestState, task: GuestTask, event: GuestEvent, *, success: bool) -> None:
+        if not state.is_dropped:
+            harvester = task.guest.harvester_cluster_name or ""
+            self.metrics.count_guest_event(task.guest.cluster_name, harvester, event, success)
 
     def _is_new(self, guest: Guest) -> bool:
         return self._age_seconds(guest) < NEW_GUEST_SECONDS

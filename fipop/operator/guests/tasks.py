@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.errors import PASSING_ERRORS
-from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.facts import bind_guest
@@ -45,23 +44,6 @@ class GuestAddresses:
         """Whether no reservation is missing. A missing one is made again; until then its address stays as it is."""
         granted = self.granted
         return all(granted.issuperset(each.status.addresses) for each in self.floating_ips)
-
-    def wanted(self) -> tuple[WantedAddress, ...]:
-        """Return what each floating IP asks of the ConfigMap: only addresses that reservations back."""
-        granted = self.granted
-        return tuple(
-            WantedAddress(
-                floating_ip=each.meta.key,
-                created=each.meta.created,
-                addresses=addresses,
-                service_namespace=each.service_namespace,
-                allow_share=each.allow_share,
-                interface=each.interface,
-                update_config_map=each.update_config_map,
-            )
-            for each in self.floating_ips
-            if (addresses := tuple(address for address in each.status.addresses if address in granted))
-        )
 
 
 def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:

@@ -7,11 +7,10 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fipop.guest.configmap.keys import WantedAddress
+from fipop.api.models import FloatingIP
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.harvester import PARKED_LABEL
 from fipop.guest.helm.chart_cache import ChartCache
@@ -28,6 +27,7 @@ from localfleet.harvester_guest import DAEMON_SET
 from localfleet.helm import Helm
 from localfleet.proxy import GuestRoute, RancherProxy, SeenRequest, upstream_of
 from localfleet.waiting import eventually
+from tests.harness.tasks import asking, build_task, permit
 
 TOKEN = "kubeconfig-u-guest:secret"
 CONFIG_MAP = "/api/v1/namespaces/{}/configmaps/kubevip"
@@ -38,10 +38,6 @@ env:
 tolerations:
   - {key: node-role.kubernetes.io/control-plane, operator: Exists}
 """
-
-
-async def always() -> bool:
-    return True
 
 
 def settings_with(**options: str) -> Settings:
@@ -71,8 +67,8 @@ class GuestBench:
     addresses: tuple[str, ...] = ("10.0.0.1",)
     retired: frozenset[str] = frozenset()
     update_config_map: bool = True
-    before_write: Callable[[], Awaitable[bool]] = always
-    extra_wanted: tuple[WantedAddress, ...] = field(default=())
+    before_write: Callable[[], Awaitable[bool]] = permit
+    more_floating_ips: tuple[FloatingIP, ...] = ()
     gate: ReleaseGate | None = None
     leaving: bool = False
     may_remove: bool = False
@@ -89,23 +85,18 @@ class GuestBench:
         return self.tools.helm.runs
 
     def task(self) -> GuestTask:
-        wanted = ()
-        if self.addresses:
-            wanted = (
-                WantedAddress(
-                    floating_ip=(self.guest_id, "demo-kubevip"),
-                    created=datetime(2026, 1, 1, tzinfo=UTC),
-                    addresses=self.addresses,
-                    update_config_map=self.update_config_map,
-                ),
-            )
-        return GuestTask(
+        first = asking(
+            "demo-kubevip",
+            namespace=self.guest_id,
+            addresses=self.addresses,
+            update_config_map=self.update_config_map,
+        )
+        return build_task(
+            first,
+            *self.more_floating_ips,
             guest_id=self.guest_id,
-            cluster_name="demo",
             kubeconfig=self.kubeconfig(),
             opted_in=self.opted_in,
-            wanted=wanted + self.extra_wanted,
-            granted=frozenset(self.addresses),
             retired=self.retired,
             settings=self.settings,
             before_write=self.before_write,

@@ -14,7 +14,6 @@ from fipop.errors import (
     KubeconfigError,
     PassTimeoutError,
 )
-from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, EventResult
 from fipop.ipam.addresses import parse_address
@@ -22,6 +21,8 @@ from fipop.metrics.samples import GuestEvent
 from localfleet.chartrepo import ChartRepository
 from localfleet.proxy import Fault
 from tests.api.guest.guest_bench import CONFIG_MAP, TOKEN, GuestBench, settings_with
+from tests.harness.rollout_world import guest_of
+from tests.harness.tasks import asking
 
 pytestmark = pytest.mark.xdist_group("guest-charts")
 
@@ -132,17 +133,16 @@ async def test_a_guest_whose_floating_ip_is_gone_is_cleaned_of_our_keys_alone(be
 
 
 async def test_two_floating_ips_of_a_guest_are_merged_in_a_fixed_order(bench: GuestBench) -> None:
-    second = WantedAddress(
-        floating_ip=(bench.guest_id, "another"),
+    second = asking(
+        "another",
+        namespace=bench.guest_id,
         created=datetime(2026, 2, 1, tzinfo=UTC),
         addresses=("10.0.0.7", "fd00::7"),
         allow_share=True,
         interface="eth1",
     )
-    bench.extra_wanted = (
-        second,
-        replace(second, floating_ip=(bench.guest_id, "third"), service_namespace="prod"),
-    )
+    third = replace(second, meta=replace(second.meta, name="third"), service_namespace="prod")
+    bench.more_floating_ips = (second, third)
     await bench.run()
     assert await bench.data() == {
         "cidr-global": "10.0.0.1/32,10.0.0.7/32,fd00::7/128",
@@ -152,7 +152,7 @@ async def test_two_floating_ips_of_a_guest_are_merged_in_a_fixed_order(bench: Gu
         "allow-share-prod": "true",
         "interface-prod": "eth1",
     }
-    bench.extra_wanted = ()
+    bench.more_floating_ips = ()
     await bench.run()
     assert await bench.data() == {"cidr-global": "10.0.0.1/32"}
 
@@ -320,7 +320,7 @@ async def test_a_slot_is_given_back_however_the_pass_ends(bench: GuestBench) -> 
 async def test_a_kubeconfig_that_leads_to_another_guest_is_refused_before_a_byte_is_sent(
     bench: GuestBench,
 ) -> None:
-    task = replace(bench.task(), guest_id="c-m-other")
+    task = replace(bench.task(), guest=guest_of("c-m-other"))
     report = await bench.room.run_pass(task)
     assert isinstance(report.error, KubeconfigError)
     assert bench.proxy.requests_of(bench.guest_id) == []

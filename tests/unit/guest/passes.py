@@ -2,10 +2,8 @@
 
 import base64
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
-from fipop.guest.configmap.keys import WantedAddress
 from fipop.guest.helm.chart_archives import CachedChart
 from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.guest.release_gate import gate_of_settings
@@ -13,12 +11,9 @@ from fipop.guest.reports import GuestTask
 from fipop.settings.options import DEFAULTS
 from localfleet.proxy import Fault, RancherProxy
 from localfleet.simulated import SimulatedGuest
+from tests.harness.tasks import asking, build_task
 
 TOKEN = "token"
-
-
-async def permit() -> bool:
-    return True
 
 
 def add_guest(proxy: RancherProxy, guest_id: str, *, fault: Fault | None = None) -> GuestTask:
@@ -34,16 +29,10 @@ def add_guest(proxy: RancherProxy, guest_id: str, *, fault: Fault | None = None)
         "contexts": [{"name": "d", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "d",
     }
-    wanted = WantedAddress(floating_ip=(guest_id, "x"), created=datetime.now(UTC), addresses=("10.0.0.1",))
-    return GuestTask(
+    return build_task(
+        asking(namespace=guest_id),
         guest_id=guest_id,
-        cluster_name=guest_id,
         kubeconfig=json.dumps(kubeconfig).encode(),
-        opted_in=False,
-        wanted=(wanted,),
-        granted=frozenset({"10.0.0.1"}),
-        settings=DEFAULTS,
-        before_write=permit,
         gate=gate_of_settings(DEFAULTS),
     )
 

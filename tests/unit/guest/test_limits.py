@@ -43,7 +43,7 @@ async def test_there_is_a_bound_for_slow_talks_too(proxy: RancherProxy, limits: 
     tasks = [add_guest(proxy, f"c-m-{number}", fault=Fault(hang=True)) for number in range(6)]
     running = [asyncio.create_task(sessions.run_pass(task)) for task in tasks]
     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-    assert sum(bool(proxy.requests_of(task.guest_id)) for task in tasks) == 3
+    assert sum(bool(proxy.requests_of(task.guest.id)) for task in tasks) == 3
     reports = await asyncio.gather(*running)
     assert not any(report.reachable for report in reports)
     assert await count_free(limits.slots) == 1

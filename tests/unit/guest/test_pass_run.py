@@ -74,12 +74,12 @@ async def test_who_is_in_line_for_helm_gets_its_addresses_and_tells_that_it_wait
     proxy: RancherProxy, installing: tuple[GuestSessions, HelmRunner]
 ) -> None:
     sessions, runner = installing
-    task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
-    report = await asyncio.wait_for(sessions.run_pass(task, may_run_helm=False), 10)
+    task = replace(add_guest(proxy, "c-m-a"), opted_in=True, may_run_helm=False)
+    report = await asyncio.wait_for(sessions.run_pass(task), 10)
     assert report.awaits_helm
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
     assert not any(one.readiness.ready for one in report.releases)
-    report = await asyncio.wait_for(sessions.run_pass(replace(task, opted_in=False), may_run_helm=False), 10)
+    report = await asyncio.wait_for(sessions.run_pass(replace(task, opted_in=False)), 10)
     assert not report.awaits_helm, "what was taken back meanwhile is not installed"
     assert runner.runs == 0
 

@@ -86,7 +86,7 @@ async def test_what_an_old_release_is_waits_for_a_turn_of_helm_and_addresses_do_
 ) -> None:
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     add_old_release(proxy, "c-m-a")
-    report = await telling.sessions.run_pass(task, may_run_helm=False)
+    report = await telling.sessions.run_pass(replace(task, may_run_helm=False))
     assert report.awaits_helm
     assert telling.questions() == []
     assert report.config_map.outcome is ConfigMapOutcome.WRITTEN
@@ -119,7 +119,7 @@ async def test_a_deep_look_that_gets_no_turn_of_helm_is_still_to_be_done(
     task = replace(add_guest(proxy, "c-m-a"), opted_in=True)
     add_old_release(proxy, "c-m-a")
     await telling.sessions.run_pass(task)
-    report = await telling.sessions.run_pass(task, deep=True, may_run_helm=False)
+    report = await telling.sessions.run_pass(replace(task, may_run_helm=False), deep=True)
     assert report.awaits_helm
     assert not report.checked
 

@@ -13,12 +13,12 @@ from fipop.guest.observed import ObservedState
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import build_scope, is_removable
-from fipop.guest.reports import GuestTask
 from fipop.guest.workloads import Workload
 from fipop.kube.client import Listing
 from fipop.settings.options import DEFAULTS
+from tests.harness.rollout_world import guest_of
+from tests.harness.tasks import build_task
 from tests.unit.guest.conftest import CHART, NOW, release_secret
-from tests.unit.guest.passes import permit
 
 GRACE = 150.0
 
@@ -149,24 +149,18 @@ class Turn:
             ),
         )
         self.turn = HelmTurn(
-            task=GuestTask(
-                guest_id="c-m-a",
-                cluster_name="demo",
-                kubeconfig=b"",
+            task=build_task(
                 opted_in=True,
-                wanted=(),
-                granted=frozenset(),
-                settings=DEFAULTS,
-                before_write=permit,
+                guest=replace(guest_of("c-m-a"), cluster_name="demo"),
                 gate=gate or ReleaseGate(),
                 memory=self.notes,
+                may_run_helm=may_run_helm,
                 **task,
             ),
             limits=FakeLimits(self.helm, self.client),  # type: ignore[arg-type]
             target=FakeGuestTarget(),  # type: ignore[arg-type]
             observed=observed,
             missing=missing or {},
-            may_run_helm=may_run_helm,
         )
 
     def seeing(self, **changes: Any) -> HelmTurn:

@@ -20,12 +20,16 @@ from fipop.errors import (
 from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
+from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
+from fipop.settings.options import DEFAULTS
 from fipop.state.observations import GuestObservation, observe, unreachable
+from tests.harness.tasks import asking, build_task
 
 WEB = ("c-m-a", "web")
-SERVED = {WEB: ("10.0.0.1",)}
+SERVED = build_task(asking("web"))
+INSTALLED = build_task(asking("web"), opted_in=True)
 WRITTEN = ConfigMapReport(outcome=ConfigMapOutcome.WRITTEN)
 
 
@@ -38,7 +42,6 @@ def release(role: Role = Role.KUBE_VIP, **fields: Any) -> ReleaseReport:
 def report(config_map: ConfigMapReport = WRITTEN, *releases: ReleaseReport, **fields: Any) -> PassReport:
     fields = {"reachable": True, "error": None, **fields}
     return PassReport(
-        guest_id="c-m-a",
         config_map=config_map,
         releases=releases,
         events=(),
@@ -47,14 +50,14 @@ def report(config_map: ConfigMapReport = WRITTEN, *releases: ReleaseReport, **fi
     )
 
 
-def configured(config_map: ConfigMapReport, **fields: Any) -> tuple[str, str]:
-    found = observe(report(config_map), SERVED, installs=False, **fields).configured[WEB]
+def configured(config_map: ConfigMapReport) -> tuple[str, str]:
+    found = observe(report(config_map), SERVED).configured[WEB]
     return found.verdict.value, found.reason
 
 
 def test_of_a_guest_that_did_not_answer_nothing_is_known_but_that() -> None:
     error = ApiUnreachableError(verb="list", kind="ConfigMap", reason="Timeout")
-    found = observe(report(reachable=False, error=error), SERVED, installs=True)
+    found = observe(report(reachable=False, error=error), INSTALLED)
     assert found == unreachable("GuestUnreachable", str(error), installs=True)
     assert found.kube_vip is not None
     assert found.kube_vip.verdict is Verdict.UNKNOWN
@@ -92,12 +95,12 @@ def test_what_stands_in_anothers_way_is_no_trouble_of_this_one() -> None:
 
 
 def test_who_claims_an_address_is_told_beside_that_it_is_well() -> None:
-    found = observe(report(), SERVED, installs=False, contested={"10.0.0.1": ("c-m-b",)}).configured[WEB]
+    found = observe(report(), SERVED, {"10.0.0.1": ("c-m-b",)}).configured[WEB]
     assert (found.verdict, "c-m-b" in found.message) == (Verdict.TRUE, True)
 
 
 def kube_vip(**fields: Any) -> tuple[str, str]:
-    found = observe(report(WRITTEN, release(**fields)), SERVED, installs=True).kube_vip
+    found = observe(report(WRITTEN, release(**fields)), INSTALLED).kube_vip
     assert found is not None
     return found.verdict.value, found.reason
 
@@ -138,9 +141,7 @@ def test_how_a_release_stands(fields: dict[str, Any], told: tuple[str, str]) -> 
 def test_a_condition_says_that_the_state_of_rollouts_cannot_be_read(ready: bool) -> None:
     found = observe(
         report(WRITTEN, release(readiness=Readiness(ready=ready, message=""))),
-        SERVED,
-        installs=True,
-        unreadable="get ConfigMap fipop-rollout: HTTP 403",
+        replace(INSTALLED, gate=ReleaseGate(unreadable="get ConfigMap fipop-rollout: HTTP 403")),
     ).kube_vip
     assert found is not None
     assert (found.verdict is Verdict.TRUE, found.reason) == (ready, "RolloutUnreadable")
@@ -149,11 +150,10 @@ def test_a_condition_says_that_the_state_of_rollouts_cannot_be_read(ready: bool)
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_a_condition_names_the_options_for_want_of_which_nothing_is_done(ready: bool) -> None:
+    unknown = frozenset({"kubevipUpdate", "kubevipNamespace"})
     found = observe(
         report(WRITTEN, release(readiness=Readiness(ready=ready, message=""))),
-        SERVED,
-        installs=True,
-        unknown_options={"kubevipUpdate", "kubevipNamespace"},
+        replace(INSTALLED, settings=replace(DEFAULTS, unknown_options=unknown)),
     ).kube_vip
     assert found is not None
     assert (found.verdict is Verdict.TRUE, found.reason) == (ready, "OptionUnknown")
@@ -161,20 +161,20 @@ def test_a_condition_names_the_options_for_want_of_which_nothing_is_done(ready: 
 
 
 def test_releases_that_were_not_seen_are_unknown_however_well_the_config_map_is() -> None:
-    found: GuestObservation = observe(report(), SERVED, installs=True)
+    found: GuestObservation = observe(report(), INSTALLED)
     assert found.kube_vip is not None
     assert (found.kube_vip.verdict, found.kube_vip.reason) == (Verdict.UNKNOWN, "ReleasesUnseen")
     assert found.releases is None
-    assert observe(report(WRITTEN, release()), SERVED, installs=True).cloud_provider is None
+    assert observe(report(WRITTEN, release()), INSTALLED).cloud_provider is None
 
 
 def test_a_kube_vip_of_the_guests_own_is_named() -> None:
-    found = observe(report(WRITTEN, release(beside=("tenant/kube-vip-cp",))), SERVED, installs=True).kube_vip
+    found = observe(report(WRITTEN, release(beside=("tenant/kube-vip-cp",))), INSTALLED).kube_vip
     assert found is not None
     assert "tenant/kube-vip-cp" in found.message
 
 
 def test_a_guest_that_is_left_has_its_releases_in_the_status_until_they_are_removed() -> None:
     for has_ours in (True, None):
-        assert observe(replace(report(), has_ours=has_ours), SERVED, installs=False).releases is None
-    assert observe(replace(report(), has_ours=False), SERVED, installs=False).releases == ()
+        assert observe(replace(report(), has_ours=has_ours), SERVED).releases is None
+    assert observe(replace(report(), has_ours=False), SERVED).releases == ()

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api import names
-from fipop.guest.configmap.keys import DesiredKeys, WantedAddress, build_keys
+from fipop.api.models import FloatingIP
+from fipop.guest.configmap.keys import DesiredKeys, build_keys
 from fipop.guest.configmap.plan import Plan, parse_config_map, plan_patch
 from fipop.ipam.pool import MAX_GUEST_PARTS
 from localfleet.simulated import merge_patch
-from tests.unit.guest.configmap.keys import FIRST, START
+from tests.harness.tasks import START, addresses_of, asking
+from tests.unit.guest.configmap.keys import FIRST
 
 Json: TypeAlias = dict[str, Any]
 
@@ -31,8 +33,9 @@ def config_map(data: Any, applied: Any = None) -> Object:
     }
 
 
-def plan(current: Object | None, *wanted: WantedAddress, granted: tuple[str, ...] = ("10.0.0.1",)) -> Plan:
-    return plan_patch(current, build_keys(wanted), granted=frozenset(granted), namespace="kube-system")
+def plan(current: Object | None, *floating_ips: FloatingIP, granted: tuple[str, ...] = ("10.0.0.1",)) -> Plan:
+    keys = build_keys(floating_ips, addresses_of(*floating_ips))
+    return plan_patch(current, keys, granted=frozenset(granted), namespace="kube-system")
 
 
 def apply(current: Object | None, found: Plan) -> Object:
@@ -68,7 +71,7 @@ def test_a_config_map_as_it_should_be_is_not_written() -> None:
 
 def test_a_patch_names_only_what_changes() -> None:
     current = config_map({"cidr-global": "10.0.0.1/32", "note": "x"}, {"cidr-global": "10.0.0.1/32"})
-    found = plan(current, replace(FIRST, addresses=("10.0.0.2",)))
+    found = plan(current, asking(addresses=("10.0.0.2",)))
     assert found.patch is not None
     assert found.patch.body["data"] == {"cidr-global": "10.0.0.2/32"}
 
@@ -90,9 +93,7 @@ def test_a_patch_names_only_what_changes() -> None:
 )
 def test_a_key_is_ours_if_the_ledger_gave_this_guest_its_value(value: str, is_ours: bool) -> None:
     current = config_map({"cidr-global": value, "cidr-old": value})
-    wanted = WantedAddress(
-        floating_ip=("c-m-1", "x"), created=START, addresses=("10.0.0.3",), update_config_map=False
-    )
+    wanted = asking(addresses=("10.0.0.3",), update_config_map=False)
     found = plan(current, wanted, granted=("10.0.0.1", "10.0.0.2", "10.0.0.3"))
     data = apply(current, found)["data"]
     assert data == ({"cidr-global": "10.0.0.3/32"} if is_ours else current["data"])
@@ -125,10 +126,10 @@ def test_a_foreign_pool_that_holds_our_address_serves() -> None:
 
 
 def test_one_of_several_floating_ips_is_enough_to_overwrite() -> None:
-    quiet = replace(FIRST, floating_ip=("c-m-1", "a"), update_config_map=False)
+    quiet = asking("a", update_config_map=False)
     current = config_map({"cidr-global": "192.168.0.0/24"})
     assert plan(current, quiet, FIRST).blocked == ()
-    assert [key.floating_ips for key in plan(current, quiet).blocked] == [(("c-m-1", "a"),)]
+    assert [key.floating_ips for key in plan(current, quiet).blocked] == [(("c-m-a", "a"),)]
 
 
 def test_the_mark_goes_with_our_last_key() -> None:
@@ -156,8 +157,8 @@ _ADDRESSES = st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"])
 
 
 _WANTED = st.builds(
-    WantedAddress,
-    floating_ip=st.tuples(st.just("c-m-1"), st.sampled_from("abc")),
+    asking,
+    st.sampled_from("abc"),
     created=st.sampled_from([START, START + timedelta(days=1)]),
     addresses=st.lists(_ADDRESSES, max_size=2, unique=True).map(tuple),
     service_namespace=st.sampled_from([None, "prod"]),
@@ -209,7 +210,7 @@ def test_what_is_not_blocked_holds_every_wanted_address(data: Object, wanted: li
     found = plan(current, *wanted, granted=_ALL)
     after = apply(current, found)["data"]
     blocked = {key.name for key in found.blocked}
-    for key in build_keys(wanted).keys:
+    for key in build_keys(wanted, frozenset(_ALL)).keys:
         if key.name not in blocked and key.overwrite:
             assert after[key.name] == key.value
 

@@ -16,8 +16,10 @@ from fipop.operator.guests.passes import BUSY
 from fipop.operator.queues import Key, Kind
 from fipop.settings.options import DEFAULTS
 from fipop.settings.values import GuestInstall
+from fipop.state.guests import PassSchedule
 from fipop.state.observations import observe
 from tests.harness.small_operator import SmallOperator
+from tests.harness.tasks import asking, build_task
 from tests.harness.terms import Pending
 
 NOW = datetime(2026, 8, 20, tzinfo=UTC)
@@ -36,7 +38,6 @@ def guests_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
 def report(error: FipopError | None = None, **changes: Any) -> PassReport:
     return PassReport(
         **{
-            "guest_id": "c-m-a",
             "reachable": True,
             "error": error,
             "config_map": ConfigMapReport(),
@@ -56,10 +57,10 @@ class SlowSessions:
         self.go_on = asyncio.Event()
         self.awaits_helm = False
 
-    async def run_pass(self, task: GuestTask, *, may_run_helm: bool, **_: object) -> PassReport:
-        self.began.append(may_run_helm)
+    async def run_pass(self, task: GuestTask, **_: object) -> PassReport:
+        self.began.append(task.may_run_helm)
         await self.go_on.wait()
-        return report(guest_id=task.guest_id, awaits_helm=self.awaits_helm and not may_run_helm)
+        return report(awaits_helm=self.awaits_helm and not task.may_run_helm)
 
 
 async def serving() -> tuple[SmallOperator, SlowSessions, Pending, Pending]:
@@ -124,7 +125,7 @@ async def test_a_pass_over_a_guest_that_went_meanwhile_does_not_count_for_the_on
     await visiting
     state = guests.state("c-m-a")
     assert former.observation is not None
-    assert (state.observation, state.schedule, state.health) == (None, None, None)
+    assert (state.observation, state.schedule, state.health) == (None, PassSchedule(), None)
     await controller.visit("c-m-a")
     assert state.observation is not None
 
@@ -138,8 +139,9 @@ async def test_a_guest_that_is_not_known_gets_no_pass() -> None:
 
 def test_who_claims_what_a_guest_carries_by_right_is_told_in_its_condition() -> None:
     quiet = report(config_map=ConfigMapReport(outcome=ConfigMapOutcome.UNCHANGED))
-    served = {("c-m-a", "web"): ("10.0.0.1", "fd00::1"), ("c-m-a", "other"): ("10.0.0.2",)}
-    found = observe(quiet, served, installs=True, contested={"10.0.0.1": ("c-m-b", "c-m-c")})
+    served = asking("web", addresses=("10.0.0.1", "fd00::1")), asking("other", addresses=("10.0.0.2",))
+    task = build_task(*served, opted_in=True)
+    found = observe(quiet, task, {"10.0.0.1": ("c-m-b", "c-m-c")})
     told = found.configured["c-m-a", "web"]
     assert (told.verdict, told.reason) == (Verdict.TRUE, "Configured"), "it blocks nobody"
     assert all(named in told.message for named in ("c-m-b", "c-m-c", "10.0.0.1"))

@@ -33,7 +33,6 @@ TAKEN = ReleaseTakenError(namespace="kube-system", name="vip", role="kube-vip")
 def report(error: FipopError | None = None, **changes: Any) -> PassReport:
     return PassReport(
         **{
-            "guest_id": "c-m-a",
             "reachable": True,
             "error": error,
             "config_map": ConfigMapReport(),

@@ -20,19 +20,12 @@ def addresses_of(asked: FloatingIP, *held: Reservation) -> GuestAddresses:
     return GuestAddresses(floating_ips=(asked,), held=held, retired=frozenset())
 
 
-def test_only_what_was_granted_is_written_into_a_guest() -> None:
-    asking = floating_ip(
-        "web", status=held_by(["10.0.0.1", "fd00::2"]), serviceNamespace="shop", allowShare=True
-    )
+def test_what_a_guest_is_granted_are_the_addresses_that_reservations_back() -> None:
+    asking = floating_ip("web", status=held_by(["10.0.0.1", "fd00::2"]))
     addresses = addresses_of(asking, reservation("fd00::2"), reservation("10.0.0.3"))
-    (found,) = addresses.wanted()
-    assert (found.addresses, found.service_namespace, found.allow_share) == (("fd00::2",), "shop", True)
-    assert found.floating_ip == ("c-m-1", "web")
+    assert addresses.granted == {"fd00::2", "10.0.0.3"}
     assert not addresses.are_complete
-
-
-def test_who_was_granted_nothing_wants_no_key() -> None:
-    assert addresses_of(floating_ip("web", status=held_by(["10.0.0.1"]))).wanted() == ()
+    assert addresses_of(asking, reservation("fd00::2"), reservation("10.0.0.1")).are_complete
 
 
 @pytest.mark.parametrize(

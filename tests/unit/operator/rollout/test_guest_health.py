@@ -8,7 +8,7 @@ from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.rollout.guest_health import begin_rollout, record_helm, record_loss, record_pass
 
-G, TARGET = "c-m-a", "c0ffee"
+TARGET = "c0ffee"
 
 
 def release(role: Role, *, ready: bool = True, **fields: Any) -> ReleaseReport:
@@ -20,7 +20,6 @@ def release(role: Role, *, ready: bool = True, **fields: Any) -> ReleaseReport:
 
 def report(*, reachable: bool = True, restarts: dict[str, int] | None = None, **fields: Any) -> PassReport:
     return PassReport(
-        guest_id=G,
         reachable=reachable,
         error=None,
         config_map=ConfigMapReport(),
