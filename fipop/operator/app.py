@@ -39,7 +39,7 @@ from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from fipop.runtime.leader_election import LeaderElector, boottime
 from fipop.runtime.process import VITAL_CONNECTIONS, Process
-from fipop.runtime.relist import Relister, build_relist_times
+from fipop.runtime.relist import Relister
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.texts import clean
@@ -134,7 +134,7 @@ class Operator:
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
             random=SystemRandom(),
-            times=build_relist_times(options.resync_seconds),
+            every_seconds=options.resync_seconds,
             on_round=self._check_owners,
         )
         self._predecessor = Predecessor(self._client)

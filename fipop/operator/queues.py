@@ -47,6 +47,10 @@ class Key(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        """Return it as logs show it."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
 
 class Request(NamedTuple):
     """A request to reconcile an object."""

@@ -14,7 +14,7 @@ from enum import Enum, StrEnum, auto
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from fipop.backoff import Backoff, Delays
+from fipop.backoff import Backoff
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeReader, Listing
@@ -73,21 +73,10 @@ class Feed(Generic[P]):
 
 
 FIRST_PAUSE_SECONDS = 1.5
-"""Who finds the Lease free has it by then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelistTimes:
-    """Seconds. `every` and the rest between two rounds are met within a tenth, so that replicas spread.
-
-    `first_pause`: so long at the start a leader's own lists are waited for, which are as good as a round.
-    """
-
-    every_seconds: float = 300.0
-    list_seconds: float = 60.0
-    backoff: Backoff = _BACKOFF
-    least_pause_seconds: float = 30.0
-    first_pause_seconds: float = 0.0
+"""Who finds the Lease free has it by then: the first round is that of the new leader, too."""
+LEAST_PAUSE_SECONDS = 30.0
+"""Between two rounds, if no leader asks for one."""
+LIST_SECONDS = 60.0
 
 
 class Relister:
@@ -95,7 +84,8 @@ class Relister:
 
     The feeds are listed in their order, one after the other: who decides by two of them (is the owner of this
     reservation gone?) puts the one that refers before the one that is referred to. `on_round` is called after
-    each round in which every list succeeded.
+    each round in which every list succeeded. `every_seconds` and the pauses are met within a tenth, so that replicas
+    spread; what is asked for waits no longer than half of `every_seconds`.
     """
 
     def __init__(
@@ -104,18 +94,19 @@ class Relister:
         *,
         lister: KubeReader,
         random: Random,
-        times: RelistTimes | None = None,
+        every_seconds: float = 300.0,
         on_round: Callable[[], None] | None = None,
     ) -> None:
         self._feeds = tuple(feeds)
         self._lister = lister
         self._random = random
-        self._times = times or RelistTimes()
+        self._every_seconds = every_seconds
         self._on_round = on_round
         self._requested = asyncio.Event()
         self._loaded = asyncio.Event()
-        self._refreshing = asyncio.Event()
-        self._refreshed = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        """Those that wait for a round which begins after they asked."""
         self._failing: set[str] = set()
 
     @property
@@ -132,39 +123,39 @@ class Relister:
         self._requested.set()
 
     async def refresh(self) -> None:
-        """List everything now, until all of it succeeded: a new leader must know what the former one did last."""
-        self._refreshing.set()
-        try:
-            for feed in self._feeds:
-                await self._retry(feed)
-            self._loaded.set()
-        finally:
-            self._refreshed.set()
+        """Have a round that begins now, and again until one succeeded: a leader must know what the former did last."""
+        succeeded = asyncio.get_running_loop().create_future()
+        self._waiting.append(succeeded)
+        self._hurried.set()
+        self._requested.set()
+        await succeeded
 
     async def run(self) -> None:
         """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start afresh."""
-        times, failures = self._times, 0
-        is_listed = await self._is_listed_by_leader()
+        await _wait(self._hurried, FIRST_PAUSE_SECONDS)
+        failures = 0
         while True:
-            self._requested.clear()
-            if is_listed or await self._round():
-                is_listed = False
+            if self._hurried.is_set():
                 failures = 0
-                await asyncio.sleep(self._spread(times.least_pause_seconds))
-                await self._wait_requested(self._spread(times.every_seconds) - times.least_pause_seconds)
+            self._requested.clear()
+            self._hurried.clear()
+            waiting, self._waiting = self._waiting, []
+            if await self._round():
+                failures = 0
+                for each in waiting:
+                    if not each.done():
+                        each.set_result(None)
+                await self._rest()
             else:
+                self._waiting = waiting + self._waiting
                 failures += 1
-                await asyncio.sleep(times.backoff.delay_seconds(failures, self._random))
+                await _wait(self._hurried, _BACKOFF.delay_seconds(failures, self._random))
 
-    async def _is_listed_by_leader(self) -> bool:
-        """Wait for the lists of a leader that begins now: to list everything twice at once would take twice as long."""
-        try:
-            async with asyncio.timeout(self._times.first_pause_seconds):
-                await self._refreshing.wait()
-        except TimeoutError:
-            return False
-        await self._refreshed.wait()
-        return self.loaded
+    async def _rest(self) -> None:
+        """Wait for the next round; a request brings it forward, but never into a storm."""
+        least_seconds = min(LEAST_PAUSE_SECONDS, self._every_seconds / 2)
+        if not await _wait(self._hurried, self._spread(least_seconds)):
+            await _wait(self._requested, max(0.0, self._spread(self._every_seconds) - least_seconds))
 
     async def _round(self) -> bool:
         """List every resource once; True where all succeeded."""
@@ -182,7 +173,7 @@ class Relister:
         seen_before = feed.store.highest_version
         try:
             listing = await self._lister.list(
-                feed.resource, timeout_seconds=self._times.list_seconds, project=_without_managed_fields
+                feed.resource, timeout_seconds=LIST_SECONDS, project=_without_managed_fields
             )
         except FipopError as error:
             level = logging.DEBUG if plural in self._failing else logging.WARNING
@@ -195,19 +186,6 @@ class Relister:
         feed.take_list(listing, seen_before=seen_before)
         return True
 
-    async def _retry(self, feed: Feed[Any]) -> None:
-        for delay in Delays(self._times.backoff, self._random):
-            if await self._relist(feed):
-                return
-            await asyncio.sleep(delay)
-
-    async def _wait_requested(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._requested.wait()
-        except TimeoutError:
-            return
-
     def _spread(self, seconds: float) -> float:
         return seconds * self._random.uniform(0.9, 1.1)
 
@@ -218,11 +196,11 @@ def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def build_relist_times(every_seconds: float) -> RelistTimes:
-    """Compare with lists every so many seconds; what is asked for in between waits no longer than that either."""
-    usual = RelistTimes()
-    return RelistTimes(
-        every_seconds=every_seconds,
-        least_pause_seconds=min(usual.least_pause_seconds, every_seconds / 2),
-        first_pause_seconds=FIRST_PAUSE_SECONDS,
-    )
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, up to so many seconds; return whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

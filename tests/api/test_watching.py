@@ -26,7 +26,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
-from fipop.runtime.relist import EventType, Feed, Relister, RelistTimes
+from fipop.runtime.relist import EventType, Feed, Relister
 from fipop.runtime.store import RestoredStoreError, Store
 from localfleet.certificates import build_authority
 from localfleet.controlplane import ControlPlane
@@ -490,7 +490,7 @@ async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
     store = Store(parse_range, kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
     async with KubeClient(connection) as client:
-        resync = Relister([feed], lister=client, random=Random(1), times=RelistTimes(least_pause_seconds=1))
+        resync = Relister([feed], lister=client, random=Random(1), every_seconds=2)
         watcher = KopfOperator(
             connection,
             {FLOATING_IP_RANGES: feed.take_event},
@@ -527,7 +527,7 @@ async def test_what_is_deleted_between_the_first_list_and_that_of_kopf_is_found_
     store = Store(parse_range, kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
     async with KubeClient(connection) as client:
-        relister = Relister([feed], lister=client, random=Random(1), times=RelistTimes(least_pause_seconds=1))
+        relister = Relister([feed], lister=client, random=Random(1), every_seconds=2)
         watcher = KopfOperator(
             connection, {FLOATING_IP_RANGES: feed.take_event}, build_settings(Random(1)), relister.request
         )

@@ -7,6 +7,7 @@ import pytest
 
 from fipop.api import names
 from fipop.kube.resources import FLOATING_IPS
+from fipop.operator.startup import SETTLED_SECONDS
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.small_operator import SmallOperator
 
@@ -59,6 +60,7 @@ async def led_again(former: SmallOperator, **options: str) -> SmallOperator:
     if options:
         await operator.set_options(**options)
     await operator.start()
+    await operator.pass_time(SETTLED_SECONDS)
     return operator
 
 

@@ -3,9 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
+from fipop.errors import ApiNotFoundError
 from fipop.ipam.addresses import parse_address
 from fipop.kube.client import Listing
-from fipop.kube.resources import PROVISIONING_CLUSTERS, Resource
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS, Resource
 from fipop.operator.dry_run import DryRun
 from fipop.state.cache import ClusterCache
 from tests.harness.memory import Json, Memory
@@ -98,3 +99,18 @@ async def test_a_dry_run_shows_what_an_imported_cluster_of_unknown_kind_gets() -
     await operator.start()
     await operator.pass_time(120)
     assert addresses(shown) == addresses(operator.cache), reasons(shown)
+
+
+async def test_before_the_crds_of_fipop_are_there_a_dry_run_knows_no_reservations() -> None:
+    class BeforeTheSwitch(ListingClient):
+        async def list(self, resource: Resource) -> Listing[Json]:
+            if resource == FLOATING_IP_RESERVATIONS:
+                raise ApiNotFoundError(verb="list", kind=resource.kind, name="", status=404)
+            return await super().list(resource)
+
+    operator = SmallOperator(client=BeforeTheSwitch)
+    operator.add_range(iprange="10.0.0.10", clusterSelector={"matchLabels": {}})
+    operator.add_guest(A)
+    operator.ask(A, "10.0.0.10")
+    client: Any = operator.client
+    assert addresses(await DryRun(client, None).run({})) == {(A, "web"): ("10.0.0.10",)}

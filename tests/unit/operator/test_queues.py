@@ -43,3 +43,8 @@ async def _drain(queue: Any, work: Any) -> None:
     await wait_idle(queue)
     running.cancel()
     await asyncio.wait({running})
+
+
+def test_logs_name_the_kind_and_the_object_of_a_key() -> None:
+    assert str(Key(Kind.FLOATING_IP, "c-m-a", "web")) == "floatingip c-m-a/web"
+    assert str(Key(Kind.VISIT, "", "c-m-a")) == "visit c-m-a"
