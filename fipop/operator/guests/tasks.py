@@ -50,18 +50,35 @@ class GuestAddresses:
         """Return what each floating IP asks of the ConfigMap: only addresses that reservations back."""
         granted = self.granted
         return tuple(
-            WantedAddress(
-                floating_ip=each.meta.key,
-                created=each.meta.created,
-                addresses=addresses,
-                service_namespace=each.service_namespace,
-                allow_share=each.allow_share,
-                interface=each.interface,
-                update_config_map=each.update_config_map,
-            )
+            _build_wanted(each, addresses)
             for each in self.floating_ips
             if (addresses := tuple(address for address in each.status.addresses if address in granted))
         )
+
+
+def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
+    """Return all that a visit of its guest cluster takes from a floating IP; None if it takes nothing."""
+    if floating_ip is None:
+        return None
+    status = floating_ip.status
+    removal = status.guest.removal if status.guest is not None else None
+    if not status.addresses and removal is None:
+        return None
+    wanted = _build_wanted(floating_ip, status.addresses)
+    known_by = floating_ip.uid, floating_ip.cluster, floating_ip.paused, floating_ip.ignored_claims
+    return known_by, wanted, removal
+
+
+def _build_wanted(floating_ip: FloatingIP, addresses: tuple[str, ...]) -> WantedAddress:
+    return WantedAddress(
+        floating_ip=floating_ip.meta.key,
+        created=floating_ip.meta.created,
+        addresses=addresses,
+        service_namespace=floating_ip.service_namespace,
+        allow_share=floating_ip.allow_share,
+        interface=floating_ip.interface,
+        update_config_map=floating_ip.update_config_map,
+    )
 
 
 def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
