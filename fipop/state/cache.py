@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from fipop.api.conditions import ConditionType
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
@@ -45,6 +46,8 @@ BY_FORMER_OWNER = "former-owner"
 BY_PAST_NAMESPACE = "past-namespace"
 BY_RANGE = "range"
 """Of floating IPs: the range that serves them, and the one that they name."""
+BY_WAITING = "waiting"
+"""Of floating IPs: True if the status says that they lack an address, False if it says nothing of their spec yet."""
 BY_GUEST_ID = "guest-id"
 
 REMEMBERED_DELETIONS = 100_000
@@ -67,6 +70,15 @@ def _reservations() -> Store[Reservation]:
     )
 
 
+def _is_waiting(floating_ip: FloatingIP) -> bool | None:
+    """Return its key of BY_WAITING; None if its status says that it has what it asks for."""
+    status = floating_ip.status
+    if status.observed_generation != floating_ip.meta.generation:
+        return False
+    has_all = any(each.type is ConditionType.ALLOCATED and each.is_true for each in status.conditions)
+    return None if has_all else True
+
+
 class CacheListener(Protocol):
     """Who acts on what the cache learns."""
 
@@ -75,9 +87,6 @@ class CacheListener(Protocol):
 
     def lost_unseen(self) -> None:
         """Hear, before it is in the index, that a list lacks what holds an address and no event said was deleted."""
-
-    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
-        """Hear of an address that is free though no reservation went; `claim_failed`: as a claim came to nothing."""
 
 
 @dataclass(slots=True)
@@ -95,6 +104,7 @@ class ClusterCache:
             indexes={
                 BY_NAMESPACE: lambda fip: fip.namespace,
                 BY_RANGE: lambda fip: frozenset(filter(None, (fip.status.range, fip.range))),
+                BY_WAITING: _is_waiting,
             },
         )
     )
@@ -119,7 +129,7 @@ class ClusterCache:
     _as_it_is: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
+        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited)
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Return the store of a kind that is watched."""
@@ -239,10 +249,6 @@ class ClusterCache:
             self.allocations.range_changed(change.old, change.new)
         if self.listener is not None:
             self.listener.changed(resource, change)
-
-    def _freed(self, space: str, address: Address, claim_failed: bool) -> None:
-        if self.listener is not None:
-            self.listener.freed(space, address, claim_failed=claim_failed)
 
     def _note_deleted(self, uid: str) -> None:
         self._deleted[uid] = None
