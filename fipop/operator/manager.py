@@ -17,7 +17,6 @@ from fipop.api import names
 from fipop.api.conditions import format_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.guest.guest_pass import GuestSessions
-from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import (
@@ -34,11 +33,7 @@ from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGua
 from fipop.operator.addresses.ranges import RangeReconciler, is_respecified
 from fipop.operator.addresses.reconciler import FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.waiting import (
-    WaitingFloatingIPs,
-    request_floating_ips_of,
-    request_waiting,
-)
+from fipop.operator.addresses.waiting import find_waiting, request_floating_ip, request_floating_ips_of
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.departures import Departures, find_candidates, find_records
 from fipop.operator.guests.discovery import GuestReconciler
@@ -106,7 +101,6 @@ class Manager:
         self.guests = guests = GuestDirectory(
             cache=cache, client=client, on_drop=lambda guest: metrics.forget_guest(guest.cluster_name)
         )
-        self.waiting = WaitingFloatingIPs(cache=cache)
         self.reporter = EventReporter(
             guests=guests, events=events, configuration=configuration, metrics=metrics
         )
@@ -167,7 +161,6 @@ class Manager:
             gate=self.gate,
             guard=self.mass_release,
             begin_check=self.reported.begin_check,
-            waiting=self.waiting,
             queues=queues,
         )
         self.floating_ips = FloatingIPReconciler(
@@ -182,7 +175,6 @@ class Manager:
                 carrier_of=self.quarantine.carrier_of,
                 removal_of=self.departures.next_record,
             ),
-            waiting=self.waiting,
             queues=queues,
             reporter=self.reporter,
         )
@@ -324,8 +316,6 @@ class Manager:
     def changed(self, resource: Resource, change: Change[Any]) -> None:
         """Forget what is gone, and enqueue what the controllers have to reconcile."""
         old, new = change.old, change.new
-        if resource == FLOATING_IPS and new is None:
-            self.waiting.forget(change.latest.meta.key)
         if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and old is not None:
             guest_id = old.name if resource == MANAGEMENT_CLUSTERS else old.cluster_name
             # Its own reconciliation is too late: the guest may be back by then, and would count as scanned.
@@ -352,15 +342,13 @@ class Manager:
         self.mass_release.count_again()
         self.scan.require_rescan()
 
-    def freed(self, _space: str, address: Address, *, claim_failed: bool) -> None:
-        """Enqueue the floating IPs that wait for an address."""
-        self.queues.add(*self.floating_ips.watches_freed(address, claim_failed=claim_failed))
-
     # Scans and discovery
 
     def _gate_opened(self) -> None:
         """Continue what waited for the scan of the guests, or of some of them."""
-        self.queues.add(*request_waiting(self.waiting.find_all()))
+        self.queues.add(
+            *(request_floating_ip(self.cache, each.meta.key) for each in find_waiting(self.cache))
+        )
 
     def _guest_learned(self, guest: Guest) -> None:
         self.queues.add(*request_floating_ips_of(self.cache, guest.id), request_visit(guest.id))

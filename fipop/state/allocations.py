@@ -30,24 +30,13 @@ _Uses = frozenset[_Use]
 
 
 class Allocations:
-    """Who uses which address, and what the ranges can still assign.
+    """Who uses which address, and what the ranges can still assign."""
 
-    `on_free` is called with the space and the address if an address is free that no reservation kept from others, and
-    with whether that is so because a claim failed.
-    """
-
-    def __init__(
-        self,
-        *,
-        is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False,
-        on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _claim_failed: None,
-    ) -> None:
+    def __init__(self, *, is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False) -> None:
         self._is_inherited = is_inherited
-        self._on_free = on_free
         self.ranges = RangeIndex()
         self._floating_ips: dict[OwnerKey, tuple[FloatingIP, _Uses]] = {}
         self._open: dict[tuple[OwnerKey, Family], Claim] = {}
-        self._failed_claimants: set[OwnerKey] = set()
 
     # What changed
 
@@ -77,28 +66,22 @@ class Allocations:
         after = self._uses_of_floating_ip(new)
         if new is not None:
             self._floating_ips[key] = new, after
-        for freed in self._replace(before, after):
-            self._on_free(freed.space, freed.address, False)
+        self._replace(before, after)
 
     def begin_claim(self, claim: Claim) -> None:
         """Record a claim before it is written: no other owner gets the address while its outcome is open."""
         key = claim.owner.key, claim.address.family
         former, self._open[key] = self._open.get(key), claim
-        for freed in self._replace(_uses_of_claim(former), _uses_of_claim(claim)):
-            self._on_free(freed.space, freed.address, False)
+        self._replace(_uses_of_claim(former), _uses_of_claim(claim))
 
     def finish_claim(self, claim: Claim) -> None:
         """Forget a claim whose outcome is known: its reservation, if there is one, is in the store."""
-        for freed in self._close(claim.owner.key, claim.address.family):
-            self._failed_claimants.add(claim.owner.key)
-            self._on_free(freed.space, freed.address, True)
+        self._close(claim.owner.key, claim.address.family)
 
     def cancel_claims(self, owner: OwnerKey) -> None:
         """Forget the open claims of an owner that is gone: one that is granted all the same shows as ownerless."""
         for family in Family:
-            for freed in self._close(owner, family):
-                self._on_free(freed.space, freed.address, False)
-        self._failed_claimants.discard(owner)
+            self._close(owner, family)
 
     # What is so
 
@@ -113,10 +96,6 @@ class Allocations:
             for claim in self._open.values()
             if claim.owner.namespace == namespace and claim.range == range_name
         )
-
-    def is_trying_again(self, owner: OwnerKey) -> bool:
-        """Return whether a claim of an owner failed, and no reconciliation of the owner ended since."""
-        return owner in self._failed_claimants
 
     def unsettled(self, owner: OwnerKey, range_name: str, family: Family) -> Address | None:
         """Return the address of a claim whose outcome is unknown: it is claimed again before any other."""
@@ -155,20 +134,17 @@ class Allocations:
         user = AddressUser(reason, floating_ip.meta.key, name)
         return frozenset(_Use(space, address, user) for address in read_addresses(texts))
 
-    def _close(self, owner: OwnerKey, family: Family) -> list[_Use]:
-        return self._replace(_uses_of_claim(self._open.pop((owner, family), None)), frozenset())
+    def _close(self, owner: OwnerKey, family: Family) -> None:
+        self._replace(_uses_of_claim(self._open.pop((owner, family), None)), frozenset())
 
-    def _replace(self, before: _Uses, after: _Uses) -> list[_Use]:
-        """Enter users and remove the former ones; return those whose address is free because of that, in order."""
+    def _replace(self, before: _Uses, after: _Uses) -> None:
+        """Enter users and remove the former ones."""
         for space, address, user in after - before:
             self.ranges.space(space).enter(address, user)
             self._count(space, user, 1)
-        freed = []
-        for each in sorted(before - after):
-            self._count(each.space, each.user, -1)
-            if self.ranges.space(each.space).leave(each.address, each.user):
-                freed.append(each)
-        return freed
+        for space, address, user in before - after:
+            self._count(space, user, -1)
+            self.ranges.space(space).leave(address, user)
 
     def _count(self, space: str, user: AddressUser[OwnerKey], count: int) -> None:
         if user.reason is not Reason.WANTED:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from fipop.api.conditions import ConditionType
 from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
@@ -43,6 +44,8 @@ BY_FORMER_OWNER = "former-owner"
 BY_PAST_NAMESPACE = "past-namespace"
 BY_RANGE = "range"
 """Of floating IPs: the range that serves them, and the one that they name."""
+BY_WAITING = "waiting"
+"""Of floating IPs: True if the status says that they lack an address, False if it says nothing of their spec yet."""
 BY_GUEST_ID = "guest-id"
 
 
@@ -63,6 +66,15 @@ def _reservations() -> Store[Reservation]:
     )
 
 
+def _is_waiting(floating_ip: FloatingIP) -> bool | None:
+    """Return its key of BY_WAITING; None if its status says that it has what it asks for."""
+    status = floating_ip.status
+    if status.observed_generation != floating_ip.meta.generation:
+        return False
+    has_all = any(each.type is ConditionType.ALLOCATED and each.is_true for each in status.conditions)
+    return None if has_all else True
+
+
 class CacheListener(Protocol):
     """Who acts on what the cache learns."""
 
@@ -71,9 +83,6 @@ class CacheListener(Protocol):
 
     def lost_unseen(self) -> None:
         """Hear, before it is in the index, that a list lacks what holds an address and no event said was deleted."""
-
-    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
-        """Hear of an address that is free though no reservation went; `claim_failed`: as a claim came to nothing."""
 
 
 class ClusterCache:
@@ -91,6 +100,7 @@ class ClusterCache:
             indexes={
                 BY_NAMESPACE: lambda fip: fip.namespace,
                 BY_RANGE: lambda fip: frozenset(filter(None, (fip.status.range, fip.range))),
+                BY_WAITING: _is_waiting,
             },
         )
         self.reservations = _reservations()
@@ -110,7 +120,7 @@ class ClusterCache:
             NAMESPACES: self.namespaces,
         }
         self.inheritance = Inheritance()
-        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited, on_free=self._freed)
+        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited)
         self.listener: CacheListener | None = None
         """The one that is called for each change."""
         self._as_it_is: dict[str, tuple[int, float]] = {}
@@ -212,10 +222,6 @@ class ClusterCache:
             self.allocations.range_changed(change.old, change.new)
         if self.listener is not None:
             self.listener.changed(resource, change)
-
-    def _freed(self, space: str, address: Address, claim_failed: bool) -> None:
-        if self.listener is not None:
-            self.listener.freed(space, address, claim_failed=claim_failed)
 
 
 _HOLDING = frozenset({FLOATING_IP_RESERVATIONS, FLOATING_IPS})

@@ -372,13 +372,20 @@ BUGS = (
     ),
     _bug(
         "nobody-is-woken",
-        "who waits for an address is not told when it becomes free",
+        "who waits for an address is not told when it becomes free; one guard out: it asks again after a while",
         _CLAIMS,
         "chapter 3 does not end: /ranges/r1/capacity/ipv4/free: 12 instead of 11",
         Edit(
-            scope="FloatingIPReconciler._find_concerned",
-            before="yield from request_waiting(self.waiting.find_for(address, old.owner.namespace))",
+            scope="FloatingIPReconciler.watches",
+            before="if _may_free(change):\n    yield from request_lacking(cache)",
             after="pass",
+        ),
+        with_guards_off=(
+            Edit(
+                scope="FloatingIPReconciler._end",
+                before="WAITING_SECONDS if wait.blockers and wait.seconds is None else wait.seconds",
+                after="wait.seconds",
+            ),
         ),
     ),
     _bug(

@@ -184,11 +184,11 @@ UNIT_BUGS = (
     ),
     _unit_bug(
         "names-wake-nobody",
-        "who waits is not told of an address that was only named, and is free",
+        "who waits does not ask again, and misses an address that was only named, and is free",
         Edit(
-            scope="Allocations.floating_ip_changed",
-            before="self._on_free(freed.space, freed.address, False)",
-            after="pass",
+            scope="FloatingIPReconciler._end",
+            before="WAITING_SECONDS if wait.blockers and wait.seconds is None else wait.seconds",
+            after="wait.seconds",
         ),
         "scenarios/test_waiting.py",
         "test_what_an_heir_named_in_vain_goes_to_who_waits_once_the_heir_is_gone",

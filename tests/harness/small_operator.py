@@ -243,9 +243,15 @@ class SmallOperator(SmallCluster):
 
     def take_requests(self) -> tuple[list[Key], list[str]]:
         """Return what was put into the queues, now or for later, and the guests to visit; nothing is done about it."""
-        found = [*self._pending.keys, *self._timers], [key.name for key in self._visits.keys]
-        for each in (self._pending.keys, self._timers, self._visits.keys):
+        found = [*self._pending.keys, *self._timers], self.take_visits()
+        for each in (self._pending.keys, self._timers):
             each.clear()
+        return found
+
+    def take_visits(self) -> list[str]:
+        """Return the guests to visit; they are not visited."""
+        found = [key.name for key in self._visits.keys]
+        self._visits.keys.clear()
         return found
 
     def _put_off(self, key: Key, seconds: float) -> None:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from fipop.guest.guest_pass import GuestSessions
-from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
 from fipop.metrics.exposition import Metrics
@@ -48,16 +47,12 @@ class Listener:
 
     on_change: Callable[[Resource, Any], None] = lambda _resource, _change: None
     on_loss: Callable[[], None] = lambda: None
-    on_free: Callable[[str, Address, bool], None] = lambda _space, _address, _claim_failed: None
 
     def changed(self, resource: Resource, change: Any) -> None:
         self.on_change(resource, change)
 
     def lost_unseen(self) -> None:
         self.on_loss()
-
-    def freed(self, space: str, address: Address, *, claim_failed: bool) -> None:
-        self.on_free(space, address, claim_failed)
 
 
 @dataclass

@@ -5,12 +5,11 @@ import sys
 from collections import Counter
 from random import Random
 from types import FrameType
-from typing import Any, Self, cast
+from typing import Self
 
 from fipop.kube.resources import FLOATING_IP_RANGES
-from fipop.metrics.exposition import Metrics
-from fipop.operator.queues import Key, Kind, build_queues
-from fipop.runtime.workqueue import RetryAfter
+from fipop.operator.queues import Key, Kind, WorkQueues
+from fipop.runtime.workqueue import RetryAfter, WorkQueue
 from tests.harness.small_operator import SmallOperator, leading
 from tests.harness.virtual_time import in_virtual_time
 
@@ -73,7 +72,9 @@ async def test_in_a_burst_all_ranges_are_counted_once_a_second_and_written_as_of
         operator.add_range(f"range-{number}", f"10.{number}.0.0/24")
     await operator.start()
     operator.manager.end()
-    queues = build_queues(Metrics(lambda: cast("Any", None), version="0"), Random(1))
+    objects = WorkQueue[Key](name="objects", random=Random(1))
+    guests = WorkQueue[str](name="guests", random=Random(1))
+    queues = WorkQueues(objects=objects, checks=objects, passes=guests, installs=guests)
     term, rounds = operator.build_manager(queues), Counter[str]()
 
     async def reconcile(key: Key) -> RetryAfter | None:
@@ -83,7 +84,7 @@ async def test_in_a_burst_all_ranges_are_counted_once_a_second_and_written_as_of
         return await term.reconcile(key)
 
     term.begin()
-    working = asyncio.create_task(queues.objects.run(reconcile, concurrency=4))
+    working = asyncio.create_task(objects.run(reconcile, concurrency=4))
     for number in range(200):  # in two seconds
         address = f"10.{number % 50}.0.{1 + number // 50}"
         operator.reserve(address, NEW, range_name=f"range-{number % 50}")

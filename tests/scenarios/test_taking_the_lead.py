@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
 from fipop.metrics.exposition import Metrics
+from fipop.operator.addresses.waiting import find_waiting
 from fipop.operator.queues import Key, Kind, build_queues
 from fipop.operator.startup import adopt_all, find_all
 from fipop.runtime.workqueue import RetryAfter
@@ -161,9 +162,9 @@ async def test_a_new_term_knows_nothing_of_who_waited_in_the_one_before() -> Non
     operator.ask(A)
     operator.ask(B)
     await operator.settle()
-    assert len(operator.manager.waiting.find_all()) == 1
+    assert len(find_waiting(operator.cache)) == 1
     operator.manager.end()
     (waiting,) = {A, B} - operator.holders(X)
     operator.give_up(waiting)
     await operator.start()
-    assert operator.manager.waiting.find_all() == []
+    assert find_waiting(operator.cache) == []

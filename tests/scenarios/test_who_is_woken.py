@@ -129,14 +129,19 @@ CASES: list[tuple[str, Callable[[SmallOperator], Any], set[str]]] = [
         {f"floatingip {WAITING}", RANGES},
     ),
     (
-        "a held reservation that is deleted: its owner, those that wait for the address, and the ranges",
+        "a held reservation that is deleted: its owner, those that wait, and the ranges",
         lambda operator: operator.remove_reservation(f"default.{X}"),
         {f"floatingip {SERVED}", f"floatingip {WAITING}", RANGES},
     ),
     (
-        "an address that is free again, and that WAITING cannot have",
+        "a reservation in quarantine that is deleted: its former owner, those that wait, and the ranges",
         lambda operator: operator.remove_reservation(f"default.{Y}"),
-        {f"floatingip {LEFT}", RANGES},
+        {f"floatingip {LEFT}", f"floatingip {WAITING}", RANGES},
+    ),
+    (
+        "a spec that names an address in quarantine: its reservation, which may be offered",
+        lambda operator: operator.ask_for_another(WAITING, Y),
+        {f"floatingip {WAITING}", f"reservation default.{Y}", RANGES},
     ),
     (
         "a held reservation without a floating IP: it is checked",
@@ -171,7 +176,7 @@ CASES: list[tuple[str, Callable[[SmallOperator], Any], set[str]]] = [
         {"guest c-new", RANGES},
     ),
     (
-        "a reservation that names another owner: both, those that wait for it, the ranges; and it is checked",
+        "a reservation that names another owner: both, those that wait, the ranges; and it is checked",
         lambda operator: operator.reserve(X, LEFT, range_name="pool"),
         {
             *(f"floatingip {each}" for each in (SERVED, LEFT, WAITING)),

@@ -15,18 +15,19 @@ from datetime import datetime, timedelta
 from fipop.api.models import Reservation
 from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
 from fipop.ipam.addresses import format_address
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import FindCarriers, address_of
 from fipop.operator.addresses.waiting import (
-    WaitingFloatingIPs,
+    find_asking,
     request_floating_ip,
+    request_lacking,
     request_reservation,
-    request_waiting,
 )
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_visit
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.claims import read_addresses
 from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory
 
@@ -64,7 +65,6 @@ class QuarantineReconciler:
     guard: ReleaseGuard
     begin_check: Callable[[], FindCarriers]
     """Begins a check: it asks each guest cluster once, for all addresses. Raises FipopError if one cannot be asked."""
-    waiting: WaitingFloatingIPs
     queues: WorkQueues
     _carriers: dict[str, str] = field(default_factory=dict)
     _gone_since: dict[str, datetime] = field(default_factory=dict)
@@ -74,12 +74,21 @@ class QuarantineReconciler:
         return self._carriers.get(name)
 
     def watches(self, event: Event) -> Iterator[Request]:
-        """Yield the reservations that an event may make ownerless, or whose quarantine it may end."""
-        new = event.change.new
+        """Yield the reservations that an event may make ownerless, whose quarantine it may end, or that it names."""
+        old, new = event.change.old, event.change.new
         if event.resource == FLOATING_IP_RESERVATIONS and new is not None:
             has_owner = new.is_held and self.cache.floating_ips.get(*new.owner.key) is not None
             if not has_owner:
                 yield request_reservation(new)
+        if (
+            event.resource == FLOATING_IPS
+            and new is not None
+            and (old is None or old.ipaddress != new.ipaddress)
+        ):
+            for address in read_addresses(new.ipaddress.split(",")):
+                for reservation in self.cache.reservations_at(address):
+                    if not reservation.is_held:
+                        yield request_reservation(reservation)  # it may be offered
         for guest_id in event.guest_ids:
             # A guest that is gone uses nothing, one that is back can be asked.
             for reservation in self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):
@@ -121,7 +130,7 @@ class QuarantineReconciler:
         left = [each for each in due if not await self._free(each, find_carriers)]
         if not left:
             return None
-        is_awaited = any(self.waiting.find_by_name(address_of(each)) for each in left)
+        is_awaited = any(find_asking(self.cache, address_of(each)) for each in left)
         most = MAX_AWAITED_CHECK_SECONDS if is_awaited else MAX_CHECK_SECONDS
         overdue = min(self._overdue_seconds(each) for each in left)
         return RetryAfter(min(most, max(MIN_CHECK_SECONDS, overdue)))
@@ -185,7 +194,7 @@ class QuarantineReconciler:
         It is offered to the only one that carries it and waits for it.
         """
         address, guest_id = address_of(reservation), reservation.owner.namespace
-        waiting = self.waiting.find_by_name(address)
+        waiting = find_asking(self.cache, address)
         try:
             others = dict.fromkeys(each.namespace for each in waiting if each.namespace != guest_id)
             carriers = dict(await find_carriers(reservation, others))
@@ -211,7 +220,7 @@ class QuarantineReconciler:
                 extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
             )
             # The conditions of those that wait name what uses the address.
-            self.queues.add(request_visit(guest_id), *request_waiting(self.waiting.find_all()))
+            self.queues.add(request_visit(guest_id), *request_lacking(self.cache))
         return carrier
 
     async def _is_ours_again(self, reservation: Reservation) -> bool:

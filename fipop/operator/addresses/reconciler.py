@@ -15,7 +15,6 @@ from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPStatus, Reservation
 from fipop.api.rendering import render_floating_ip_status
 from fipop.errors import ApiConflictError, ApiError, FipopError
-from fipop.ipam.addresses import Address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
@@ -35,23 +34,22 @@ from fipop.operator.addresses.ranges import is_respecified
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import Facts
 from fipop.operator.addresses.waiting import (
-    WaitingFloatingIPs,
     request_floating_ip,
     request_floating_ips_of,
+    request_lacking,
     request_reservation,
-    request_waiting,
 )
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import BY_RANGE, ClusterCache
-from fipop.state.claims import Claim, read_addresses
+from fipop.state.claims import Claim
 
 logger = logging.getLogger(__name__)
 
 CONTENTION_SECONDS = 0.1
-FAILED_CLAIM_SECONDS = 5.0
-"""Until others try for an address whose claim failed: what refused that one may refuse them all."""
+WAITING_SECONDS = 60.0
+"""How soon one that lacks something is decided on again: an address may be free though no reservation went."""
 MAX_STEPS = 24
 """More than any round needs: candidates that others took meanwhile cost one each."""
 
@@ -95,7 +93,6 @@ class FloatingIPReconciler:
     cache: ClusterCache
     reservation_store: ReservationStore
     facts: FactSource
-    waiting: WaitingFloatingIPs
     queues: WorkQueues
     reporter: Reporter
     _written: dict[tuple[str, str], _SpecWrite] = field(default_factory=dict)
@@ -112,34 +109,12 @@ class FloatingIPReconciler:
         elif event.resource == FLOATING_IP_RANGES and is_respecified(change):
             for each in cache.floating_ips.by_index(BY_RANGE, change.latest.name):
                 yield request_floating_ip(cache, each.meta.key)
-            yield from request_waiting(self.waiting.find_all())
+            yield from request_lacking(cache)
         elif event.resource == FLOATING_IP_RESERVATIONS:
             for key in {side.owner.key for side in (change.old, change.new) if side is not None}:
                 yield request_floating_ip(cache, key)
-            yield from self._find_concerned(change)
-
-    def _find_concerned(self, change: Change[Reservation]) -> Iterator[Request]:
-        """Yield those that wait for an address which is free or another's now, or in quarantine: they report that."""
-        old, new = change.old, change.new
-        if old is None or (
-            new is not None and (new.is_held, new.range, new.owner) == (old.is_held, old.range, old.owner)
-        ):
-            return
-        for address in read_addresses([old.address]):
-            yield from request_waiting(self.waiting.find_for(address, old.owner.namespace))
-        left = self.cache.ranges.get("", old.range)
-        if left is not None and left.address_space != old.space:
-            yield from request_waiting(self.waiting.find_all())  # it may have been the last that kept it shut
-
-    def watches_freed(self, address: Address, *, claim_failed: bool) -> Iterator[Request]:
-        """Yield those that wait for an address that is free though no reservation went.
-
-        After a failed claim (`claim_failed`) they wait: where all claims fail, waiting floating IPs would wake each
-        other in a circle. The one whose claim failed is tried again by its own back-off.
-        """
-        is_trying_again = self.cache.allocations.is_trying_again
-        concerned = (each for each in self.waiting.find_for(address) if not is_trying_again(each.meta.key))
-        yield from request_waiting(concerned, FAILED_CLAIM_SECONDS if claim_failed else 0.0)
+            if _may_free(change):
+                yield from request_lacking(cache)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
@@ -184,9 +159,8 @@ class FloatingIPReconciler:
         if wait.is_settled:
             # A claim that is still open was made for a wish that is no more.
             self.cache.allocations.cancel_claims(floating_ip.meta.key)
-        is_waiting = bool(wait.blockers) or not wait.is_settled
-        self.queues.add(*self.waiting.record(floating_ip, is_waiting=is_waiting))
-        return RetryAfter(wait.seconds) if wait.seconds is not None else None
+        seconds = WAITING_SECONDS if wait.blockers and wait.seconds is None else wait.seconds
+        return RetryAfter(seconds) if seconds is not None else None
 
     async def _take(self, step: Step, floating_ip: FloatingIP) -> None:
         """Take a step; ApiError where its request failed, ApiConflictError where the object is another by now."""
@@ -249,3 +223,14 @@ class FloatingIPReconciler:
             self.cache.forget(FLOATING_IPS, known)
         found = self.cache.floating_ips.get(*key)
         return found.resource_version if found is not None else None
+
+
+def _may_free(change: Change[Reservation]) -> bool:
+    """Return whether those that wait may have the address now, or another one of the former owner's share.
+
+    Or they report that it is another's, or in quarantine. A range that it kept from assigning addresses may assign now.
+    """
+    old, new = change.old, change.new
+    return old is not None and (
+        new is None or (new.is_held, new.range, new.owner.key) != (old.is_held, old.range, old.owner.key)
+    )

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from random import SystemRandom
 
-from fipop.api.models import FloatingIP
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
@@ -24,6 +23,7 @@ from fipop.operator.guests.tasks import (
     GuestAddresses,
     WritePermits,
     collect_addresses,
+    find_needs,
     judge_urgency,
     reported_releases,
 )
@@ -68,7 +68,7 @@ class PassController:
         change = event.change
         if event.resource != FLOATING_IPS:
             return
-        if change.new is None or _find_needs(change.old) != _find_needs(change.new):
+        if change.new is None or find_needs(change.old) != find_needs(change.new):
             yield request_visit(change.latest.namespace)
 
     async def visit(self, guest_id: str, *, may_run_helm: bool = False) -> RetryAfter | None:
@@ -256,28 +256,6 @@ class PassController:
 
     def _now(self) -> float:
         return self.guests.client.server_now().timestamp()
-
-
-def _find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
-    """Return all that a visit of its guest takes from a floating IP; None if it takes nothing."""
-    if floating_ip is None:
-        return None
-    status = floating_ip.status
-    removal = status.guest.removal if status.guest is not None else None
-    if not status.addresses and removal is None:
-        return None
-    return (
-        floating_ip.uid,
-        status.addresses,
-        removal,
-        floating_ip.service_namespace,
-        floating_ip.allow_share,
-        floating_ip.interface,
-        floating_ip.update_config_map,
-        floating_ip.paused,
-        floating_ip.ignored_claims,
-        floating_ip.cluster,
-    )
 
 
 def schedule_next(

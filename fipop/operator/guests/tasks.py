@@ -46,6 +46,28 @@ class GuestAddresses:
         return all(granted.issuperset(each.status.addresses) for each in self.floating_ips)
 
 
+def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
+    """Return all that a visit of its guest cluster takes from a floating IP; None if it takes nothing."""
+    if floating_ip is None:
+        return None
+    status = floating_ip.status
+    removal = status.guest.removal if status.guest is not None else None
+    if not status.addresses and removal is None:
+        return None
+    return (
+        floating_ip.uid,
+        status.addresses,
+        removal,
+        floating_ip.service_namespace,
+        floating_ip.allow_share,
+        floating_ip.interface,
+        floating_ip.update_config_map,
+        floating_ip.paused,
+        floating_ip.ignored_claims,
+        floating_ip.cluster,
+    )
+
+
 def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
     """Collect the addresses of a guest cluster."""
     floating_ips = tuple(served_floating_ips(cache, guest))

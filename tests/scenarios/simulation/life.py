@@ -8,6 +8,8 @@ from typing import Any
 
 from fipop.ipam.addresses import Address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.operator.addresses.reconciler import WAITING_SECONDS
+from fipop.operator.queues import Kind
 from tests.harness.ends import unsettled
 from tests.harness.memory import Json, Key, Memory
 from tests.harness.stored import Owner, condition, is_held, of_kind, owner_of, slot_of, slots_named_by
@@ -32,6 +34,7 @@ class Simulation:
     memory: Memory = field(default_factory=Memory)
     operators: list[SimulatedOperator] = field(default_factory=list)
     people: People = field(init=False)
+    _written_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.people = People(
@@ -42,6 +45,7 @@ class Simulation:
             edits=self.edits,
             asks_for=self._asks_for if self.size == 1 else None,
         )
+        self.memory.listeners.append(self._note_write)
         self.people.begin()
         self.operators = [
             SimulatedOperator(self.memory, self.chance, trouble=self.trouble) for _ in range(self.size)
@@ -72,10 +76,22 @@ class Simulation:
             possible = self._steps()
             if possible:
                 self.chance.choice(possible)()
-            elif any(operator.timers for operator in self.operators):
+            elif self._may_go_on():
                 self._pass_a_second()
             else:
                 return
+
+    def _may_go_on(self) -> bool:
+        """Return whether more may happen by itself: whoever waits on asks again and again, and changes nothing."""
+        timers = [key for operator in self.operators for key in operator.timers]
+        is_asked_again = self._now() <= self._written_at + WAITING_SECONDS + 1.0
+        return bool(timers) and (is_asked_again or any(key.kind is not Kind.FLOATING_IP for key in timers))
+
+    def _note_write(self, _change: object) -> None:
+        self._written_at = self._now()
+
+    def _now(self) -> float:
+        return self.memory.now.timestamp()
 
     def _shared(self) -> list[str]:
         """Addresses of one range that two hold, each in another space: they are of one network.

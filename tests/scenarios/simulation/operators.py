@@ -137,7 +137,4 @@ class SimulatedOperator:
             for each in controllers:
                 self._queues.add(*each.watches(Event(resource, change)))
 
-        self.cache.listener = Listener(
-            on_change=enqueue,
-            on_free=lambda space, address, failed: manager.freed(space, address, claim_failed=failed),
-        )
+        self.cache.listener = Listener(on_change=enqueue)

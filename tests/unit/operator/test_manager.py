@@ -1,7 +1,5 @@
 """Durations of several rooms that only work together, and what is forgotten when objects are gone."""
 
-from typing import cast
-
 import pytest
 
 from fipop.deadlines import GUEST_WRITE_SECONDS
@@ -10,7 +8,6 @@ from fipop.kube.resources import FLOATING_IPS, MANAGEMENT_CLUSTERS, PROVISIONING
 from fipop.runtime.leader_election import LeaseTimes
 from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
-from tests.harness.terms import Pending
 
 A, X = "c-m-a", "10.0.0.10"
 PROVISIONING = (PROVISIONING_CLUSTERS.plural, WORKSPACE, f"cluster-{A}")
@@ -61,20 +58,6 @@ async def test_a_guest_that_only_one_of_its_objects_is_left_of_is_remembered() -
     assert operator.quarantined() == {f"default.{X}"}
 
 
-def count_visits(operator: SmallOperator) -> list[str]:
-    """Return the guests to visit as they are requested, also if one is requested again between two writes."""
-    passes, found = cast("Pending", operator.manager.queues.passes), []
-
-    def take(_verb: str) -> None:
-        found.extend(passes.keys)
-        passes.keys.clear()
-
-    take("")
-    found.clear()
-    operator.client.on_commit = take
-    return found
-
-
 async def test_a_floating_ip_that_moves_has_its_guest_visited_once() -> None:
     """Its old address is released after its status was written, which is no reason for a second visit."""
     operator = SmallOperator()
@@ -84,13 +67,14 @@ async def test_a_floating_ip_that_moves_has_its_guest_visited_once() -> None:
     await operator.start()
     operator.ask(A)
     await operator.settle()
-    visited = count_visits(operator)
+    operator.take_visits()
+    visited: list[str] = []
+    operator.client.on_commit = lambda _verb: visited.extend(operator.take_visits())
     operator.ask_for_range(A, "other")
     await operator.settle()
     await operator.pass_time(60)
-    operator.client.on_commit("")
     assert operator.held() == {"default.10.9.0.10": A}
-    assert visited == [A]
+    assert [*visited, *operator.take_visits()] == [A]
 
 
 async def test_a_guest_whose_floating_ip_is_deleted_during_its_last_round_is_visited() -> None:
@@ -99,15 +83,14 @@ async def test_a_guest_whose_floating_ip_is_deleted_during_its_last_round_is_vis
     operator.add_guest(A)
     await operator.start()
     key = (FLOATING_IPS.plural, A, "web")
-    passes = cast("Pending", operator.manager.queues.passes)
 
     def give_up_when_told(_verb: str) -> None:
         if (operator.memory.objects.get(key) or {}).get("status"):
-            passes.keys.clear()
+            operator.take_visits()
             operator.give_up(A)
 
     operator.client.on_commit = give_up_when_told
     operator.ask(A)
     await operator.settle()
     assert operator.quarantined() == {f"default.{X}"}
-    assert list(passes.keys) == [A]
+    assert operator.take_visits() == [A]

@@ -11,7 +11,6 @@ from fipop.api.parsing import parse_reservation
 from fipop.errors import ApiConflictError, GuestUnreadableError
 from fipop.kube.resources import FLOATING_IPS
 from fipop.operator.addresses.quarantine import GUARDED_RETRY_SECONDS, QuarantineReconciler
-from fipop.operator.addresses.waiting import WaitingFloatingIPs
 from fipop.operator.queues import Kind
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
@@ -22,7 +21,6 @@ from tests.harness.objects import (
     build_range,
     build_reservation,
     cache_of,
-    floating_ip,
 )
 from tests.harness.terms import Pending, queues_of
 
@@ -88,7 +86,6 @@ class World:
         self.may_release = True
         self.carrier: str | Exception | None = None
         self.other: str | None = None
-        self.waiting = WaitingFloatingIPs(cache=self.cache)
         self.objects, self.visits = Pending(), Pending()
         self.store.cache, self.store.live = self.cache, live
         self.reconciler = QuarantineReconciler(
@@ -98,7 +95,6 @@ class World:
             gate=AllocationGate(lambda *_: False, is_shut=False),
             guard=Guard(self),  # type: ignore[arg-type]
             begin_check=lambda: self._look,
-            waiting=self.waiting,
             queues=queues_of(self.objects, self.visits),
         )
 
@@ -112,7 +108,9 @@ class World:
 
     def wait(self, name: str) -> None:
         """Have a floating IP of another guest wait for an address."""
-        list(self.waiting.record(floating_ip(name, namespace="c-m-2"), is_waiting=True))
+        conditions = [{"type": "Allocated", "status": "False", "reason": "RangeFull"}]
+        status: Json = {"observedGeneration": 1, "conditions": conditions}
+        self.cache.observe(FLOATING_IPS, build_floating_ip(name, namespace="c-m-2", status=status))
 
     @property
     def cleaned(self) -> list[str]:
