@@ -121,7 +121,7 @@ class PassController:
             return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
         if guest.paused or any(each.paused for each in addresses.floating_ips):
-            self.departures.note(state.removal, None)
+            self.departures.note(state, None)
             return None
         if state.schedule is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
@@ -140,6 +140,10 @@ class PassController:
             leaving=leaving,
             may_run_helm=may_run_helm,
         )
+        if visit.installs:
+            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before. Also if
+            # the guest cannot be reached: a removal that was confirmed is over.
+            state.removal = ReleaseRemoval()
         began = time.monotonic()
         observation, retry_seconds = await self._try(visit)
         self.metrics.observe_pass(time.monotonic() - began, success=bool(observation.reachable))
@@ -172,9 +176,6 @@ class PassController:
         state = visit.state
         deep = time.monotonic() - visit.schedule.deep_at >= DEEP_CHECK_SECONDS
         task = self._build_task(visit, kubeconfig)
-        if task.opted_in:
-            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before.
-            state.removal = ReleaseRemoval()
         self.guests.under_way[task.guest_id] = task.granted
         report = await self.sessions.run_pass(
             task,
@@ -186,7 +187,7 @@ class PassController:
         )
         self._note_rollout(visit, report)
         if task.leaving:
-            self.departures.note(state.removal, report.has_ours)
+            self.departures.note(state, report.has_ours)
         if report.awaits_helm:
             self.queues.add(Request(Key(Kind.INSTALL, "", task.guest_id), judge_urgency(task, report)))
         retry = self._record(visit, report, deep=deep)
@@ -234,7 +235,7 @@ class PassController:
         if visit.installs:
             self.rollout.note(visit.state, report)
         elif report is None:
-            self.departures.note(visit.state.removal, None)
+            self.departures.note(visit.state, None)
 
     def _record(self, visit: _Visit, report: PassReport, *, deep: bool) -> float | None:
         """Count and log how a pass ended; return in how many seconds the next is due, None: at the interval."""
