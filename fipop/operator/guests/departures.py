@@ -77,16 +77,17 @@ class Departures:
         """Whether a guest's releases may be uninstalled now: so many at once as a wave of a rollout has at most."""
         settings, guests = self.configuration.settings, self._find_candidates()
         removals = {each.id: self.guests.state(each.id).removal for each in guests}
-        leaving = {each.id: removals[each.id] for each in guests if self.is_leaving(each)}
-        is_one = guest_id in leaving and Removal.PENDING in self._recorded(guest_id)
-        if not (is_one and leaving[guest_id].has_ours and all(each.was_asked for each in leaving.values())):
+        leaving = frozenset(removals[each.id] for each in guests if self.is_leaving(each))
+        removal = removals.pop(guest_id, None)
+        if removal is None or removal not in leaving or Removal.PENDING not in self._recorded(guest_id):
+            return False
+        if not (removal.has_ours and all(each.was_asked for each in leaving)):
             return False  # who is left at once is known when all were looked at
         fleet = len(leaving) + sum(
             settings.kubevip_guest_install.includes(opted_in=each.opted_in) for each in guests
         )
         unconfirmed = min(MOST_UNCONFIRMED, max(1, math.ceil(fleet / 10)))
-        removal = removals.pop(guest_id)
-        if removal not in self.confirmation.permitted(frozenset(leaving.values()), most=unconfirmed):
+        if removal not in self.confirmation.permitted(leaving, most=unconfirmed):
             return False
         most = max(1, settings.kubevip_rollout_max_concurrency.of(fleet))
         others = sum(each.is_under_way for each in removals.values())

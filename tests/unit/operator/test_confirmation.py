@@ -175,7 +175,7 @@ class ConfirmationMachine(RuleBasedStateMachine):
         return one not in self.history[-1].waiting or self.confirms(value, one)
 
     def confirms(self, value: str, one: int) -> bool:
-        """Whether a value is the number of the last event, which counted one, and was set after it for the first time."""
+        """Whether a value is the number of the last event, which counted one, and was set after that event."""
         events = [index for index, each in enumerate(self.history) if each.is_event]
         since = self.history[events[-1] :] if events else []
         reported = since[0].waiting if since else frozenset()
