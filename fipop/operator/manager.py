@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -35,7 +34,8 @@ from fipop.operator.addresses.reconciler import FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.waiting import find_waiting, request_floating_ip, request_floating_ips_of
 from fipop.operator.configuration import Configuration
-from fipop.operator.guests.departures import Departures, find_candidates, find_records
+from fipop.operator.confirmation import Confirmation
+from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.operator.guests.passes import PassController
 from fipop.operator.guests.reported import ClaimScope, GuestReader, ReportedAddresses
@@ -101,9 +101,7 @@ class Manager:
         self.guests = guests = GuestDirectory(
             cache=cache, client=client, on_drop=lambda guest: metrics.forget_guest(guest.cluster_name)
         )
-        self.reporter = EventReporter(
-            guests=guests, events=events, configuration=configuration, metrics=metrics
-        )
+        self.reporter = EventReporter(guests=guests, events=events, metrics=metrics)
         scope = ClaimScope(guests)
         self.gate = AllocationGate(scope.could_serve)
         reader = GuestReader(guests=guests, sessions=sessions)
@@ -130,11 +128,14 @@ class Manager:
         # Releases in guests
         self.departures = Departures(
             configuration=configuration,
-            guests=partial(find_candidates, guests),
-            recorded=partial(find_records, guests),
-            confirmed=partial(self.reporter.confirmed, names.ANNOTATION_CONFIRM_REMOVE),
-            tell=self.reporter.report_mass_removal,
-            state=guests.state,
+            guests=guests,
+            confirmation=Confirmation(
+                configuration=configuration,
+                annotation=names.ANNOTATION_CONFIRM_REMOVE,
+                reason="MassRemovalWithheld",
+                message="Removal of releases from {count} guest clusters is withheld: they were opted out at the same "
+                "time.",
+            ),
         )
         self.rollout = RolloutController(
             store=RolloutStore(client=client, namespace=namespace),
@@ -150,8 +151,13 @@ class Manager:
         self.mass_release = ReleaseGuard(
             cache=cache,
             guests=guests,
-            confirmed=partial(self.reporter.confirmed, names.ANNOTATION_CONFIRM_RELEASE),
-            tell=self.reporter.report_mass_release,
+            confirmation=Confirmation(
+                configuration=configuration,
+                annotation=names.ANNOTATION_CONFIRM_RELEASE,
+                reason="MassReleaseWithheld",
+                message="Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are "
+                "not.",
+            ),
             monotonic=cache.monotonic,
         )
         self.quarantine = QuarantineReconciler(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPStatus, Removal, Reservation
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
 from fipop.kube.resources import FLOATING_IPS
@@ -13,23 +12,19 @@ from fipop.metrics.exposition import Metrics
 from fipop.operator.addresses.facts import bind_guest
 from fipop.operator.addresses.range_selection import describe_mismatch
 from fipop.operator.addresses.status import REMOVAL_PENDING, own_releases
-from fipop.operator.configuration import Configuration
 from fipop.operator.guests.discovery import reference_to_cluster
 from fipop.operator.guests.reported import MAX_CLAIMS
 from fipop.state.guests import GuestDirectory
 
 logger = logging.getLogger(__name__)
 
-_AGAIN = " The annotation of an earlier loss is still set: remove it first."
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventReporter:
-    """Reports by events of objects and of kube-fip-config, by log lines and by counts."""
+    """Reports by events of objects, by log lines and by counts."""
 
     guests: GuestDirectory
     events: EventRecorder
-    configuration: Configuration
     metrics: Metrics
 
     def report_allocated(self, floating_ip: FloatingIP, reservation: Reservation) -> None:
@@ -73,25 +68,6 @@ class EventReporter:
             "Guest cluster uses too many unowned addresses", extra={"guest": guest_id, "ignored": count}
         )
         self.events.record(reference_to_cluster(guest), EventType.WARNING, "TooManyClaims", message)
-
-    def report_mass_release(self, count: int) -> None:
-        """Report that a mass release is withheld, and how to confirm it."""
-        message = f"Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are not."
-        self._withhold("MassReleaseWithheld", message, names.ANNOTATION_CONFIRM_RELEASE, count)
-
-    def report_mass_removal(self, count: int) -> None:
-        """Report that the removal from many guests is withheld, and how to confirm it."""
-        message = f"Removal of releases from {count} guest clusters is withheld: they were opted out at the same time."
-        self._withhold("MassRemovalWithheld", message, names.ANNOTATION_CONFIRM_REMOVE, count)
-
-    def _withhold(self, reason: str, message: str, annotation: str, count: int) -> None:
-        message += f' Check that, then set annotation {annotation}: "{count}" here.'
-        self.configuration.complain(reason, message + (_AGAIN if self.confirmed(annotation) == count else ""))
-
-    def confirmed(self, annotation: str) -> int:
-        """Return the number that an admin confirmed by an annotation; 0 if there is none."""
-        text = self.configuration.annotations.get(annotation, "")
-        return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _reference(floating_ip: FloatingIP) -> ObjectReference:

@@ -49,9 +49,12 @@ class PassSchedule:
     """The Unix time of the last whole pass; None before it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReleaseRemoval:
-    """What is known about the removal of the releases of a guest cluster that was opted out."""
+    """What is known about the removal of the releases of a guest cluster that was opted out.
+
+    Each removal has a record of its own, and equals no other: a confirmation is one of this record.
+    """
 
     was_asked: bool = False
     """Whether a pass of this process tried to find out whether it has releases of ours."""
@@ -59,8 +62,6 @@ class ReleaseRemoval:
     """Whether it has; None while that is unknown."""
     is_under_way: bool = False
     """Whether its releases may be uninstalled now."""
-    is_confirmed: bool = False
-    """Whether an admin confirmed the removal from so many guest clusters that this is one of."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -24,6 +24,7 @@ from fipop.operator.addresses.waiting import (
     request_lacking,
     request_reservation,
 )
+from fipop.operator.confirmation import Confirmation
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_visit
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
@@ -50,7 +51,8 @@ MAX_NAMED = 3
 """So many guests that carry an address a message names."""
 
 LEAST_SUSPICIOUS = 10
-SUSPICIOUS_SHARE = 0.1
+"""The most addresses lost unseen that are released without a confirmation, or a tenth of those held if more."""
+
 COUNT_SECONDS = 2.0
 
 
@@ -235,47 +237,29 @@ class QuarantineReconciler:
         return False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ReleaseGuard:
-    """Counts the held addresses whose floating IP vanished unseen while its cluster is still there.
+    """Finds the held addresses whose floating IP vanished unseen while its cluster is still there.
 
-    `confirmed` returns the number that an admin confirmed on kube-fip-config; `tell` reports the count as an event.
-    A confirmation holds for the loss that was reported with that number, and for no later one. Counting walks over
-    all reservations, so a count serves for a while; `monotonic` is this process's clock, in seconds.
+    It permits the release of a few of them, and of those that an administrator confirmed. An address that is held
+    again is another object, as its reservation says since when. Finding them walks over all reservations, so what was
+    found serves for a while; `monotonic` is this process's clock, in seconds.
     """
 
     cache: ClusterCache
     guests: GuestDirectory
-    confirmed: Callable[[], int]
-    tell: Callable[[int], None]
+    confirmation: Confirmation
     monotonic: Callable[[], float] = time.monotonic
-    _told: int = 0
-    _used: int = 0
-    """The confirmation that served for a loss that is over; the same words for a later one are not meant for it."""
     _counted_at: float = float("-inf")
-    _counted: tuple[int, int] = (0, 0)
+    _lost: frozenset[Reservation] = frozenset()
+    _permitted: frozenset[Hashable] = frozenset()
 
     def may_release(self, reservation: Reservation) -> bool:
         """Return whether a reservation whose owner is not in the store can be released."""
-        if not self._is_suspicious(reservation):
+        if not self._is_lost(reservation):
             return True
-        suspicious, held = self._count()
-        confirmed = self._confirmed()
-        if are_few(suspicious, held):
-            if self._told and self._told == confirmed:
-                self._used = confirmed
-            self._told = 0
-            return True
-        if self._told and suspicious <= self._told == confirmed:
-            return True
-        if suspicious != self._told:
-            self._told = suspicious
-            if suspicious != confirmed:
-                logger.error(
-                    "Release of many addresses is withheld", extra={"ownerless": suspicious, "held": held}
-                )
-                self.tell(suspicious)
-        return suspicious == confirmed
+        self._count()
+        return reservation in self._permitted
 
     def count_again(self) -> None:
         """Forget the last count: a list has just shown that objects are gone."""
@@ -283,27 +267,21 @@ class ReleaseGuard:
 
     def withheld(self) -> int:
         """Return how many addresses wait for a confirmation."""
-        if not self._told:
-            return 0
-        suspicious, held = self._count()
-        return 0 if are_few(suspicious, held) or suspicious == self._confirmed() else suspicious
+        if self._lost:
+            self._count()
+        return len(self._lost) - len(self._permitted)
 
-    def _confirmed(self) -> int:
-        """Return the confirmed number; 0 if it has served already and was not removed since."""
-        number = self.confirmed()
-        if number != self._used:
-            self._used = 0
-        return 0 if number == self._used else number
+    def _count(self) -> None:
+        """Find all addresses that were lost unseen, and which of them can be released."""
+        if self.monotonic() < self._counted_at + COUNT_SECONDS:
+            return
+        held = [each for each in self.cache.reservations.all() if each.is_held]
+        self._lost = frozenset(each for each in held if self._is_lost(each))
+        most = max(LEAST_SUSPICIOUS, len(held) // 10)
+        self._permitted = self.confirmation.permitted(self._lost, most=most)
+        self._counted_at = self.monotonic()
 
-    def _count(self) -> tuple[int, int]:
-        """Count the suspicious ones, and all that are held."""
-        if self.monotonic() >= self._counted_at + COUNT_SECONDS:
-            held = [each for each in self.cache.reservations.all() if each.is_held]
-            self._counted = sum(1 for each in held if self._is_suspicious(each)), len(held)
-            self._counted_at = self.monotonic()
-        return self._counted
-
-    def _is_suspicious(self, reservation: Reservation) -> bool:
+    def _is_lost(self, reservation: Reservation) -> bool:
         owner = reservation.owner
         return (
             reservation.is_held
@@ -311,8 +289,3 @@ class ReleaseGuard:
             and self.cache.floating_ips.get(*owner.key) is None
             and self.guests.exists(owner.namespace)
         )
-
-
-def are_few(suspicious: int, held: int) -> bool:
-    """Whether so many at once, of so many in all, are no reason to ask people: ten, or a tenth."""
-    return suspicious <= max(LEAST_SUSPICIOUS, SUSPICIOUS_SHARE * held)

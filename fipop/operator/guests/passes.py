@@ -103,7 +103,7 @@ class PassController:
             return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
         if guest.paused or any(each.paused for each in addresses.floating_ips):
-            self.departures.note(state.removal, None)
+            self.departures.note(state, None)
             return None
         if state.schedule.deep_at is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
@@ -112,6 +112,10 @@ class PassController:
                 # Its kubeconfig and its token come with it, one after the other.
                 return RetryAfter(FIRST_PASS_SECONDS)
         task = self._build_task(state, guest, addresses, leaving=leaving, may_run_helm=may_run_helm)
+        if task.opted_in:
+            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before. Also if
+            # the guest cannot be reached: a removal that was confirmed is over.
+            state.removal = ReleaseRemoval()
         began = time.monotonic()
         observation, retry_seconds = await self._try(state, task)
         self.metrics.observe_pass(time.monotonic() - began, success=bool(observation.reachable))
@@ -177,9 +181,6 @@ class PassController:
     async def _pass_over(self, state: GuestState, task: GuestTask) -> tuple[GuestObservation, float | None]:
         guest_id = task.guest.id
         deep = self._now() - (state.schedule.deep_at or 0.0) >= DEEP_CHECK_SECONDS
-        if task.opted_in:
-            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before.
-            state.removal = ReleaseRemoval()
 
         def observe_now(report: PassReport) -> GuestObservation:
             return observe(report, task, self.permits.contested(guest_id))
@@ -194,7 +195,7 @@ class PassController:
         )
         self._note_rollout(state, task, report)
         if task.leaving:
-            self.departures.note(state.removal, report.has_ours)
+            self.departures.note(state, report.has_ours)
         if report.awaits_helm:
             self.queues.add(Request(Key(Kind.INSTALL, "", guest_id), judge_urgency(task, report)))
         retry = self._record(state, task, report, deep=deep)
@@ -206,7 +207,7 @@ class PassController:
         if task.opted_in:
             self.rollout.note(state, report)
         elif report is None:
-            self.departures.note(state.removal, None)
+            self.departures.note(state, None)
 
     def _record(self, state: GuestState, task: GuestTask, report: PassReport, *, deep: bool) -> float | None:
         """Count and log how a pass ended; return in how many seconds the next is due, None: at the interval."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fipop.api import names
 from fipop.operator.reporting import EventReporter
 from fipop.rancher.matching import Guest
 from fipop.state.guests import GuestDirectory
 from tests.harness.objects import build_range, cache_of, floating_ip, reservation
-from tests.harness.terms import FakeConfiguration
 
 
 class Events:
@@ -29,9 +27,7 @@ class Metrics:
         self.counted.append(result)
 
 
-def build(
-    *, networks: tuple[str, ...] = (), known: bool = True
-) -> tuple[EventReporter, Events, Metrics, FakeConfiguration]:
+def build(*, networks: tuple[str, ...] = (), known: bool = True) -> tuple[EventReporter, Events, Metrics]:
     cache = cache_of(
         ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": "default/vlan10"})]
     )
@@ -42,39 +38,28 @@ def build(
     guests = cast(
         "GuestDirectory", SimpleNamespace(cache=cache, known=lambda _guest_id: guest if known else None)
     )
-    events, metrics, configuration = Events(), Metrics(), FakeConfiguration()
+    events, metrics = Events(), Metrics()
     reporter = EventReporter(
         guests=guests,
         events=events,
-        configuration=configuration,
         metrics=metrics,
     )
-    return reporter, events, metrics, configuration
+    return reporter, events, metrics
 
 
 def test_an_allocation_is_counted_and_one_for_a_guest_that_is_bound_to_nothing_is_no_mismatch() -> None:
-    reporter, events, metrics, _ = build(networks=("default/vlan20",))
+    reporter, events, metrics = build(networks=("default/vlan20",))
     reporter.report_allocated(floating_ip(), reservation("10.0.0.1"))
     assert (metrics.counted, events.recorded) == (["allocated"], [])
 
 
 def test_a_guest_that_claims_more_addresses_than_count_is_told() -> None:
-    reporter, events, _, _ = build()
+    reporter, events, _ = build()
     reporter.report_over_limit("c-m-1", 9)
     ((name, reason, message),) = events.recorded
     assert (name, reason) == ("demo", "TooManyClaims")
     assert "c-m-1" in message
     assert "9" in message
-    reporter, events, _, _ = build(known=False)
+    reporter, events, _ = build(known=False)
     reporter.report_over_limit("c-m-1", 9)
     assert events.recorded == [], "it is gone"
-
-
-def test_a_withheld_release_is_confirmed_by_the_number_that_is_told() -> None:
-    reporter, _, _, configuration = build()
-    assert reporter.confirmed(names.ANNOTATION_CONFIRM_RELEASE) == 0
-    reporter.report_mass_release(30)
-    assert configuration.complaints == ["MassReleaseWithheld"]
-    for text, number in (("30", 30), ("", 0), ("-1", 0), ("٣", 0), ("30 ", 0)):
-        configuration.annotations["kubefip.k8s.binbash.org/confirm-release"] = text
-        assert reporter.confirmed(names.ANNOTATION_CONFIRM_RELEASE) == number

@@ -1,42 +1,94 @@
 """Guests that are left: few at once, and many only when people say so."""
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 
 from fipop.api.models import Removal
+from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
+from fipop.operator.confirmation import Confirmation
 from fipop.operator.guests.departures import Departures
 from fipop.rancher.matching import Guest
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.settings.values import Amount, GuestInstall
-from fipop.state.guests import GuestState
+from fipop.state.cache import ClusterCache
+from fipop.state.guests import GuestDirectory, ReleaseRemoval
+from tests.harness.objects import build_floating_ip
 from tests.harness.rollout_world import guest_of
 from tests.harness.small_operator import SmallOperator
+from tests.harness.terms import FakeConfiguration
 
 REMOVING = replace(DEFAULTS, kubevip_guest_remove=True, kubevip_rollout_max_concurrency=Amount(100))
 
 
 class Fleet:
+    """Guest clusters as they are known, with a floating IP each; those that leave wait for the removal."""
+
     def __init__(self, staying: int, leaving: int, settings: Settings = REMOVING) -> None:
-        self.settings = settings
-        self.guests: list[Guest] = [guest_of(f"stays-{number}") for number in range(staying)]
-        self.guests += [replace(guest_of(f"leaves-{number}"), opted_in=False) for number in range(leaving)]
-        self.confirmed, self.told = 0, list[int]()
-        self.records: dict[str, Removal] = {}
-        self.states: defaultdict[str, GuestState] = defaultdict(GuestState)
+        self.configuration = FakeConfiguration(settings=settings)
+        self.configuration.on_complaint = lambda _reason, message: self.told.append(message)
+        self.told: list[str] = []
+        self.directory = GuestDirectory(cache=ClusterCache(), client=None)  # type: ignore[arg-type] # asked for nothing
         self.departures = Departures(
-            configuration=self,  # type: ignore[arg-type] # it has settings
-            guests=lambda: self.guests,
-            recorded=lambda guest_id: frozenset({self.records.get(guest_id, Removal.PENDING)}),
+            configuration=self.configuration,  # type: ignore[arg-type] # it has settings and annotations
+            guests=self.directory,
+            confirmation=Confirmation(
+                configuration=self.configuration,  # type: ignore[arg-type]
+                annotation="confirm",
+                reason="Withheld",
+                message="{count} wait.",
+            ),
             is_listed=True,
-            confirmed=lambda: self.confirmed,
-            tell=self.told.append,
-            state=self.states.__getitem__,
         )
+        self.add(*(f"stays-{number}" for number in range(staying)))
+        self.add(*(f"leaves-{number}" for number in range(leaving)), opted_in=False)
+
+    @property
+    def guests(self) -> list[Guest]:
+        return [state.guest for _, state in self.directory.states() if state.guest is not None]
+
+    @property
+    def counts(self) -> list[int]:
+        """What the events counted."""
+        return [int(each.split()[0]) for each in self.told]
+
+    def add(self, *guest_ids: str, opted_in: bool = True) -> None:
+        for guest_id in guest_ids:
+            metadata = {
+                "namespace": "fleet-default",
+                "name": guest_id,
+                "uid": guest_id,
+                "resourceVersion": "1",
+            }
+            cluster = {"metadata": metadata, "spec": {}, "status": {"clusterName": guest_id}}
+            self.directory.cache.observe(PROVISIONING_CLUSTERS, cluster)
+            self.change(guest_id, opted_in=opted_in)
+            self.record(guest_id, Removal.PENDING)
+
+    def change(self, guest_id: str, **changes: bool) -> None:
+        """Have a guest cluster known with other properties."""
+        state = self.directory.state(guest_id)
+        state.guest = replace(state.guest or guest_of(guest_id), **changes)
+
+    def record(self, guest_id: str, removal: Removal) -> None:
+        status = {"guest": {"cluster": guest_id, "removal": removal.value}}
+        floating_ip = build_floating_ip("web", namespace=guest_id, status=status)
+        self.directory.cache.observe(FLOATING_IPS, floating_ip)
+
+    def remove(self, *guest_ids: str) -> None:
+        """Have guest clusters gone from Rancher."""
+        for guest_id in guest_ids:
+            cluster = self.directory.cache.clusters.get("fleet-default", guest_id)
+            assert cluster is not None
+            self.directory.cache.forget(PROVISIONING_CLUSTERS, cluster)
+            self.directory.drop(guest_id)
+
+    def confirm(self, number: int | None) -> None:
+        """Set the annotation, or remove it."""
+        self.configuration.annotations = {} if number is None else {"confirm": str(number)}
 
     def note(self, guest_id: str, has_ours: bool | None) -> None:
-        self.departures.note(self.states[guest_id].removal, has_ours)
+        self.departures.note(self.directory.state(guest_id), has_ours)
 
     def look(self, has_ours: bool | None = True) -> None:
         for each in self.guests:
@@ -60,19 +112,21 @@ def test_a_few_guests_are_left_once_all_that_may_leave_were_looked_at() -> None:
     assert fleet.removable() == []
     fleet.look()
     assert fleet.removable() == ["leaves-0", "leaves-1", "leaves-2"]
-    assert fleet.told == []
+    assert fleet.counts == []
 
 
 def test_guests_whose_opting_out_is_still_to_be_recorded_count_and_lose_nothing() -> None:
     """Statuses are written one after the other: the first ones must not pass as a few."""
     fleet = Fleet(0, 12)
     fleet.look()
-    fleet.records = {f"leaves-{number}": Removal.ON_OPT_OUT for number in range(2, 12)}
+    for number in range(2, 12):
+        fleet.record(f"leaves-{number}", Removal.ON_OPT_OUT)
     assert fleet.removable() == []
-    assert fleet.told == [12]
+    assert fleet.counts == [12]
     fleet = Fleet(50, 3)
     fleet.look()
-    fleet.records = {"leaves-0": Removal.ON_OPT_OUT, "leaves-1": Removal.DONE}
+    fleet.record("leaves-0", Removal.ON_OPT_OUT)
+    fleet.record("leaves-1", Removal.DONE)
     assert fleet.removable() == ["leaves-2"]
 
 
@@ -88,7 +142,7 @@ def test_a_guest_that_was_never_reached_counts_as_one_that_loses_something() -> 
     fleet.look(None)
     fleet.note("leaves-7", True)
     assert fleet.removable() == []
-    assert fleet.told == [12]
+    assert fleet.counts == [12]
 
 
 def test_a_withheld_removal_does_not_leak_while_guests_are_out_of_reach_in_turns() -> None:
@@ -100,7 +154,7 @@ def test_a_withheld_removal_does_not_leak_while_guests_are_out_of_reach_in_turns
         for number in range(first, first + 10):
             fleet.note(f"leaves-{number}", True)
         assert fleet.removable() == []
-    assert fleet.told == [60]
+    assert fleet.counts == [60]
 
 
 async def test_after_a_restart_nothing_is_removed_before_every_guest_is_known() -> None:
@@ -112,10 +166,10 @@ async def test_after_a_restart_nothing_is_removed_before_every_guest_is_known() 
     guests, departures = operator.manager.guests, operator.manager.departures
     departures.is_listed = True
     await guests.discover("c-m-0")
-    departures.note(guests.state("c-m-0").removal, True)
+    departures.note(guests.state("c-m-0"), True)
     assert not departures.may_remove("c-m-0")
     for other in ("c-m-1", "c-m-2"):
-        departures.note(guests.state(other).removal, False)
+        departures.note(guests.state(other), False)
     assert departures.may_remove("c-m-0")
 
 
@@ -124,10 +178,10 @@ def test_more_than_few_lose_nothing_until_their_number_is_confirmed() -> None:
     fleet = Fleet(0, 40)
     fleet.look()
     assert fleet.removable() == []
-    assert fleet.told == [40]
-    fleet.confirmed = 39
+    assert fleet.counts == [40]
+    fleet.confirm(39)
     assert fleet.removable() == []
-    fleet.confirmed = 40
+    fleet.confirm(40)
     assert len(fleet.removable()) == 40
     fleet.note("leaves-0", False)
     assert len(fleet.removable()) == 39, "the confirmation holds for the rest of them"
@@ -137,13 +191,14 @@ def test_a_confirmation_does_not_hold_for_guests_that_come_later() -> None:
     fleet = Fleet(0, 40)
     fleet.look()
     fleet.removable()
-    fleet.confirmed = 40
+    fleet.confirm(40)
     assert len(fleet.removable()) == 40
     fleet.look(False)
-    fleet.guests = [replace(guest_of(f"later-{number}"), opted_in=False) for number in range(30)]
+    fleet.remove(*(each.id for each in fleet.guests))
+    fleet.add(*(f"later-{number}" for number in range(30)), opted_in=False)
     fleet.look()
     assert fleet.removable() == []
-    assert fleet.told == [40, 30]
+    assert fleet.counts == [40, 30]
 
 
 def test_a_confirmation_that_served_is_none_for_a_later_removal_of_as_many_guests() -> None:
@@ -151,29 +206,28 @@ def test_a_confirmation_that_served_is_none_for_a_later_removal_of_as_many_guest
     fleet = Fleet(0, 40)
     fleet.look()
     fleet.removable()
-    fleet.confirmed = 40
+    fleet.confirm(40)
     assert len(fleet.removable()) == 40
     fleet.look(False)
-    for each in fleet.guests:
-        del fleet.states[each.id]
+    for _, state in fleet.directory.states():
+        state.removal = ReleaseRemoval()
     assert fleet.removable() == []
     fleet.look()
     assert fleet.removable() == []
-    assert fleet.told == [40, 40]
-    fleet.confirmed = 0
+    assert fleet.counts == [40, 40]
+    fleet.confirm(None)
     assert fleet.removable() == []
-    fleet.confirmed = 40
+    fleet.confirm(40)
     assert len(fleet.removable()) == 40
 
 
 def test_an_older_number_confirms_nothing_when_so_many_are_left_of_those_that_leave() -> None:
     fleet = Fleet(0, 60)
     fleet.look()
-    fleet.confirmed = 20
+    fleet.confirm(20)
     assert fleet.removable() == []
     for number in range(54):
-        fleet.guests[number] = replace(fleet.guests[number], opted_in=True)
-        del fleet.states[fleet.guests[number].id]
+        fleet.change(f"leaves-{number}", opted_in=True)
         few = 60 - number - 1 <= 6
         assert len(fleet.removable()) == (6 if few else 0)
 
@@ -181,12 +235,12 @@ def test_an_older_number_confirms_nothing_when_so_many_are_left_of_those_that_le
 def test_a_number_that_stood_there_before_the_process_began_confirms_nothing() -> None:
     fleet = Fleet(20, 40)
     fleet.look()
-    fleet.confirmed = 40
+    fleet.confirm(40)
     assert fleet.removable() == []
-    assert fleet.told == [40]
-    fleet.confirmed = 0
+    assert fleet.counts == [40]
+    fleet.confirm(None)
     assert fleet.removable() == []
-    fleet.confirmed = 40
+    fleet.confirm(40)
     assert len(fleet.removable()) == 40
 
 
@@ -196,15 +250,16 @@ def test_a_confirmation_holds_for_those_that_were_told_of_where_fewer_leave_by_n
     fleet = Fleet(20, 40)
     fleet.look()
     assert fleet.removable() == []
-    fleet.confirmed = 40
-    fleet.guests[-1] = replace(guest_of("another"), opted_in=False)
+    fleet.confirm(40)
+    fleet.remove("leaves-39")
+    fleet.add("another", opted_in=False)
     fleet.look()
     assert fleet.removable() == []
-    assert fleet.told == [40, 40]
-    fleet.confirmed = 0
+    assert fleet.counts == [40, 40]
+    fleet.confirm(None)
     fleet.removable()
-    fleet.confirmed = 40
-    fleet.guests = fleet.guests[:-1]
+    fleet.confirm(40)
+    fleet.remove("another")
     assert len(fleet.removable()) == 39
 
 
@@ -222,17 +277,17 @@ def test_more_than_ten_guests_or_a_tenth_of_those_with_releases_are_withheld(
         fleet = Fleet(fleet_size - few - 1, few + 1)
         fleet.look()
         assert fleet.removable() == []
-        assert fleet.told == [few + 1]
+        assert fleet.counts == [few + 1]
 
 
 def test_those_that_leave_meanwhile_count_together_with_the_few_that_are_being_left() -> None:
     fleet = Fleet(54, 6)
     fleet.look()
     assert len(fleet.removable()) == 6
-    fleet.guests += [replace(guest_of("leaves-6"), opted_in=False)]
+    fleet.add("leaves-6", opted_in=False)
     fleet.look()
     assert len(fleet.removable()) == 7
-    fleet.guests += [replace(guest_of("leaves-7"), opted_in=False)]
+    fleet.add("leaves-7", opted_in=False)
     fleet.look()
     assert fleet.removable() == []
 
@@ -253,13 +308,14 @@ def test_nobody_is_left_while_no_good_value_of_an_option_is_known() -> None:
     fleet.look()
     assert not any(map(fleet.departures.is_leaving, fleet.guests))
     assert fleet.removable() == []
-    fleet.settings = REMOVING
+    fleet.configuration.settings = REMOVING
     assert fleet.removable() == ["leaves-0", "leaves-1"]
 
 
 def test_who_is_paused_or_deleted_is_not_left() -> None:
     fleet = Fleet(0, 2)
-    fleet.guests = [replace(fleet.guests[0], paused=True), replace(fleet.guests[1], deleting=True)]
+    fleet.change("leaves-0", paused=True)
+    fleet.change("leaves-1", deleting=True)
     assert not any(map(fleet.departures.is_leaving, fleet.guests))
 
 
@@ -268,4 +324,30 @@ def test_with_the_option_that_disables_all_every_guest_leaves() -> None:
     for each in fleet.guests:
         fleet.note(each.id, True)
     assert fleet.removable() == []
-    assert fleet.told == [12]
+    assert fleet.counts == [12]
+
+
+def test_a_confirmation_ends_with_the_releases_and_holds_for_none_that_are_installed_later() -> None:
+    """Nothing asked between: all of them are gone, and are there again under the same names and records."""
+    fleet = Fleet(0, 40)
+    fleet.look()
+    fleet.removable()
+    fleet.confirm(40)
+    assert len(fleet.removable()) == 40
+    fleet.confirm(None)
+    fleet.look(False)
+    fleet.look()
+    assert fleet.removable() == []
+    assert fleet.counts == [40, 40]
+
+
+def test_those_that_were_confirmed_lose_their_releases_beside_many_that_were_not() -> None:
+    fleet = Fleet(0, 20)
+    fleet.look()
+    fleet.removable()
+    fleet.confirm(20)
+    assert len(fleet.removable()) == 20
+    fleet.add(*(f"later-{number}" for number in range(30)), opted_in=False)
+    fleet.look()
+    assert fleet.removable() == sorted(f"leaves-{number}" for number in range(20))
+    assert fleet.counts == [20, 30]
