@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from fipop.api.parsing import parse_meta
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
@@ -56,7 +57,7 @@ class KeysFollower:
             if found is not None and self._problems.get(key) != problem:
                 logger.warning("Key is invalid", extra={"key": key, "problem": problem})
                 self._events.record(
-                    reference_to(CONFIG_MAPS, dict(found)), EventType.WARNING, "KeyInvalid", problem
+                    reference_to(CONFIG_MAPS, parse_meta(found)), EventType.WARNING, "KeyInvalid", problem
                 )
         self._problems = problems
         self._take(self.keys)

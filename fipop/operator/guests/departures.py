@@ -52,7 +52,9 @@ class Departures:
         if settings.unknown_options:
             return False
         stays = (
-            settings.kubevip_guest_install.includes(opted_in=guest.opted_in) or guest.deleting or guest.paused
+            settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
+            or guest.deleting
+            or guest.cluster.paused
         )
         if not (settings.kubevip_guest_remove and self.is_listed) or stays:
             return False
@@ -90,7 +92,7 @@ class Departures:
         if not (is_one and leaving[guest_id].has_ours and all(each.was_asked for each in leaving.values())):
             return False  # who is left at once is known when all were looked at
         fleet = len(leaving) + sum(
-            settings.kubevip_guest_install.includes(opted_in=each.opted_in) for each in guests
+            settings.kubevip_guest_install.includes(opted_in=each.cluster.opted_in) for each in guests
         )
         if not self._are_confirmed(leaving, fleet):
             return False

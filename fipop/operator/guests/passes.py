@@ -120,7 +120,7 @@ class PassController:
             state.schedule = state.observation = None
             return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
-        if guest.paused or any(each.paused for each in addresses.floating_ips):
+        if guest.cluster.paused or any(each.paused for each in addresses.floating_ips):
             self.departures.note(state.removal, None)
             return None
         if state.schedule is None:
@@ -136,7 +136,7 @@ class PassController:
             schedule=state.schedule,
             guest=guest,
             addresses=addresses,
-            installs=bool(addresses.floating_ips) and install.includes(opted_in=guest.opted_in),
+            installs=bool(addresses.floating_ips) and install.includes(opted_in=guest.cluster.opted_in),
             leaving=leaving,
             may_run_helm=may_run_helm,
         )
@@ -247,7 +247,7 @@ class PassController:
             deep=deep,
             now=self.guests.client.server_now(),
             monotonic=time.monotonic(),
-            created=guest.created,
+            created=guest.cluster.meta.created,
         )
         if report.error is not None:
             fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
@@ -282,7 +282,7 @@ class PassController:
         return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
     def _age_seconds(self, guest: Guest) -> float:
-        return (self.guests.client.server_now() - guest.created).total_seconds()
+        return (self.guests.client.server_now() - guest.cluster.meta.created).total_seconds()
 
 
 def schedule_next(

@@ -163,7 +163,7 @@ class ClaimScope:
         """
         known, now = self.guests.known(guest_id), self.guests.glimpse(guest_id, of_any_kind=True)
         if known and now:
-            return replace(known, labels=now.labels)
+            return replace(known, cluster=now.cluster)
         return known or now or self.guests.state(guest_id).report.guest
 
     def reaches(self, ranges: Iterable[FloatingIPRange], reservation: Reservation) -> bool:

@@ -11,6 +11,7 @@ from fipop.rancher.matching import Guest
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.settings.values import Amount, GuestInstall
 from fipop.state.guests import GuestState
+from tests.harness.guests import build_guest, change_cluster
 from tests.harness.rollout_world import guest_of
 from tests.harness.small_operator import SmallOperator
 
@@ -21,7 +22,7 @@ class Fleet:
     def __init__(self, staying: int, leaving: int, settings: Settings = REMOVING) -> None:
         self.settings = settings
         self.guests: list[Guest] = [guest_of(f"stays-{number}") for number in range(staying)]
-        self.guests += [replace(guest_of(f"leaves-{number}"), opted_in=False) for number in range(leaving)]
+        self.guests += [build_guest(f"leaves-{number}") for number in range(leaving)]
         self.confirmed, self.told = 0, list[int]()
         self.records: dict[str, Removal] = {}
         self.states: defaultdict[str, GuestState] = defaultdict(GuestState)
@@ -40,7 +41,7 @@ class Fleet:
 
     def look(self, has_ours: bool | None = True) -> None:
         for each in self.guests:
-            if not each.opted_in:
+            if not each.cluster.opted_in:
                 self.note(each.id, has_ours)
 
     def removable(self) -> list[str]:
@@ -140,7 +141,7 @@ def test_a_confirmation_does_not_hold_for_guests_that_come_later() -> None:
     fleet.confirmed = 40
     assert len(fleet.removable()) == 40
     fleet.look(False)
-    fleet.guests = [replace(guest_of(f"later-{number}"), opted_in=False) for number in range(30)]
+    fleet.guests = [build_guest(f"later-{number}") for number in range(30)]
     fleet.look()
     assert fleet.removable() == []
     assert fleet.told == [40, 30]
@@ -172,7 +173,7 @@ def test_an_older_number_confirms_nothing_when_so_many_are_left_of_those_that_le
     fleet.confirmed = 20
     assert fleet.removable() == []
     for number in range(54):
-        fleet.guests[number] = replace(fleet.guests[number], opted_in=True)
+        fleet.guests[number] = guest_of(fleet.guests[number].id)
         del fleet.states[fleet.guests[number].id]
         few = 60 - number - 1 <= 6
         assert len(fleet.removable()) == (6 if few else 0)
@@ -197,7 +198,7 @@ def test_a_confirmation_holds_for_those_that_were_told_of_where_fewer_leave_by_n
     fleet.look()
     assert fleet.removable() == []
     fleet.confirmed = 40
-    fleet.guests[-1] = replace(guest_of("another"), opted_in=False)
+    fleet.guests[-1] = build_guest("another")
     fleet.look()
     assert fleet.removable() == []
     assert fleet.told == [40, 40]
@@ -229,10 +230,10 @@ def test_those_that_leave_meanwhile_count_together_with_the_few_that_are_being_l
     fleet = Fleet(54, 6)
     fleet.look()
     assert len(fleet.removable()) == 6
-    fleet.guests += [replace(guest_of("leaves-6"), opted_in=False)]
+    fleet.guests += [build_guest("leaves-6")]
     fleet.look()
     assert len(fleet.removable()) == 7
-    fleet.guests += [replace(guest_of("leaves-7"), opted_in=False)]
+    fleet.guests += [build_guest("leaves-7")]
     fleet.look()
     assert fleet.removable() == []
 
@@ -259,7 +260,7 @@ def test_nobody_is_left_while_no_good_value_of_an_option_is_known() -> None:
 
 def test_who_is_paused_or_deleted_is_not_left() -> None:
     fleet = Fleet(0, 2)
-    fleet.guests = [replace(fleet.guests[0], paused=True), replace(fleet.guests[1], deleting=True)]
+    fleet.guests = [change_cluster(fleet.guests[0], paused=True), replace(fleet.guests[1], deleting=True)]
     assert not any(map(fleet.departures.is_leaving, fleet.guests))
 
 
