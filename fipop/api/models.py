@@ -51,7 +51,7 @@ class Meta:
         return self.namespace, self.name
 
 
-class _Named:
+class Named:
     """What the store asks of every projection, answered from `meta`."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class _Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FloatingIPRange(_Named):
+class FloatingIPRange(Named):
     """A pool of addresses that fipop assigns to guest clusters of one network."""
 
     meta: Meta
@@ -152,7 +152,7 @@ class FloatingIPStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FloatingIP(_Named):
+class FloatingIP(Named):
     """An address for the ingress of one guest."""
 
     meta: Meta
@@ -200,7 +200,7 @@ class PastOwner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation(_Named):
+class Reservation(Named):
     """The ledger's entry of one address: held while `quarantined_until` is None, else in quarantine."""
 
     meta: Meta

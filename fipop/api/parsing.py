@@ -28,10 +28,11 @@ from fipop.api.models import (
     SearchOrder,
 )
 from fipop.ipam.addresses import FamilyPolicy
-from fipop.jsons import as_mapping
+from fipop.jsons import as_mapping, as_text
 
 E = TypeVar("E", bound=StrEnum)
 
+_MAX_VERSION_DIGITS = 20  # a uint64
 _FAMILIES = {"IPv4": 4, "IPv6": 6}
 
 
@@ -42,7 +43,7 @@ def parse_meta(obj: Mapping[str, Any]) -> Meta:
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata.get("name") or ""),
         uid=str(metadata.get("uid") or ""),
-        resource_version=_integer(metadata.get("resourceVersion"), 0),
+        resource_version=_version(metadata.get("resourceVersion")),
         generation=_integer(metadata.get("generation"), 0),
         created=parse_time(metadata.get("creationTimestamp")) or EPOCH,
         deleting="deletionTimestamp" in metadata,
@@ -201,6 +202,11 @@ def _enum(kind: type[E], value: object, default: E) -> E:
         return kind(str(value))
     except ValueError:
         return default
+
+
+def _version(value: object) -> int:
+    text = as_text(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_VERSION_DIGITS else 0
 
 
 def _integer(value: object, default: int) -> int:

@@ -8,6 +8,7 @@ from functools import partial
 from random import SystemRandom
 from typing import Any
 
+from fipop.api.parsing import parse_meta
 from fipop.cloudprovider.ledger import NAME as LEDGER_NAME
 from fipop.cloudprovider.ledger import NAMESPACE as LEDGER_NAMESPACE
 from fipop.cloudprovider.options import KubevipOptions
@@ -98,7 +99,7 @@ class KubevipMode:
         for key, problem in problems.items():
             if found is not None and self._problems.get(key) != problem:
                 logger.warning("Key is invalid", extra={"key": key, "problem": problem})
-                about = reference_to(CONFIG_MAPS, dict(found))
+                about = reference_to(CONFIG_MAPS, parse_meta(found))
                 self._events.record(about, EventType.WARNING, "KeyInvalid", problem)
         self._problems = problems
         if self._term is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from fipop.api.models import Meta
 from fipop.errors import ApiAlreadyExistsError, FipopError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -44,15 +45,14 @@ class ObjectReference:
     uid: str | None = None
 
 
-def reference_to(resource: Resource, body: Json) -> ObjectReference:
-    """Return the reference to an object that was read."""
-    metadata = body["metadata"]
+def reference_to(resource: Resource, meta: Meta) -> ObjectReference:
+    """Return the reference to an object of a kind."""
     return ObjectReference(
         api_version=resource.api_version,
         kind=resource.kind,
-        name=metadata["name"],
-        namespace=metadata.get("namespace"),
-        uid=metadata.get("uid"),
+        name=meta.name,
+        namespace=meta.namespace or None,
+        uid=meta.uid or None,
     )
 
 

@@ -362,4 +362,5 @@ class Manager:
 
     def _is_newborn(self, guest: Guest) -> bool:
         """Whether Rancher made a guest's machines in this term: they use nothing yet. Imported ones may be older."""
-        return not guest.imported and self._began is not None and guest.created > self._began
+        cluster, began = guest.cluster, self._began
+        return not cluster.is_imported and began is not None and cluster.meta.created > began

@@ -6,13 +6,12 @@ import logging
 from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, FloatingIPStatus, Removal, Reservation
-from fipop.kube.events import EventRecorder, EventType, ObjectReference
-from fipop.kube.resources import FLOATING_IPS
+from fipop.kube.events import EventRecorder, EventType, reference_to
+from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
 from fipop.metrics.exposition import Metrics
 from fipop.operator.addresses.facts import bind_guest
 from fipop.operator.addresses.range_selection import describe_mismatch
 from fipop.operator.addresses.status import REMOVAL_PENDING, own_releases
-from fipop.operator.guests.discovery import reference_to_cluster
 from fipop.operator.guests.reported import MAX_CLAIMS
 from fipop.state.guests import GuestDirectory
 
@@ -35,21 +34,22 @@ class EventReporter:
         message = describe_mismatch(self.guests.cache, guest, reservation.range)
         if message is None:
             return
-        self.events.record(_reference(floating_ip), EventType.WARNING, "NetworkMismatch", message)
+        about = reference_to(FLOATING_IPS, floating_ip.meta)
+        self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
 
     def report_removal(self, floating_ip: FloatingIP, written: FloatingIPStatus) -> None:
         """Report by an event that releases of a guest are to be removed, or are gone: when the status records it."""
         before, after = floating_ip.status.guest, written.guest
-        releases = own_releases(before)
+        releases, about = own_releases(before), reference_to(FLOATING_IPS, floating_ip.meta)
         if before is None or after is None or before.removal is after.removal or not releases:
             return
         cluster = f'from guest cluster "{after.cluster}", which was opted out while kubevipGuestRemove is on'
         if after.removal is Removal.PENDING:
             message = f"Uninstalling {releases} {cluster}. To keep them, opt the cluster in again."
-            self.events.record(_reference(floating_ip), EventType.WARNING, REMOVAL_PENDING, message)
+            self.events.record(about, EventType.WARNING, REMOVAL_PENDING, message)
         elif after.removal is Removal.DONE:
             message = f"Uninstalled {releases} {cluster}."
-            self.events.record(_reference(floating_ip), EventType.NORMAL, "ReleasesRemoved", message)
+            self.events.record(about, EventType.NORMAL, "ReleasesRemoved", message)
 
     def report_blocked(self, reason: str) -> None:
         """Count a floating IP that did not get all that it asks for."""
@@ -67,14 +67,5 @@ class EventReporter:
         logger.warning(
             "Guest cluster uses too many unowned addresses", extra={"guest": guest_id, "ignored": count}
         )
-        self.events.record(reference_to_cluster(guest), EventType.WARNING, "TooManyClaims", message)
-
-
-def _reference(floating_ip: FloatingIP) -> ObjectReference:
-    return ObjectReference(
-        api_version=FLOATING_IPS.api_version,
-        kind=FLOATING_IPS.kind,
-        name=floating_ip.name,
-        namespace=floating_ip.namespace,
-        uid=floating_ip.uid,
-    )
+        about = reference_to(PROVISIONING_CLUSTERS, guest.cluster.meta)
+        self.events.record(about, EventType.WARNING, "TooManyClaims", message)

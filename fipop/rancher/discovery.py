@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import TypeAlias
 
-from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
 from fipop.backoff import Backoff
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS
 from fipop.rancher.credentials import parse_credential
@@ -25,7 +23,6 @@ from fipop.rancher.objects import (
     MalformedField,
     ManagementCluster,
     NamespaceInfo,
-    ObjectRef,
     ProvisioningCluster,
     credential_ref,
     object_ref,
@@ -38,36 +35,15 @@ MAX_RETRY_SECONDS = 30.0
 _BACKOFF = Backoff(first_seconds=NEW_GUEST_RETRY_SECONDS, limit_seconds=MAX_RETRY_SECONDS)
 
 
-class Missing(StrEnum):
-    """Which link is not there yet."""
-
-    CLUSTER_NAME = "ClusterName"
-    MANAGEMENT = "ManagementCluster"
-    PROVIDER = "Provider"
-    NAMESPACE = "Namespace"
-    MACHINE_CONFIG = "HarvesterConfig"
-    CREDENTIAL = "CloudCredential"
-    HARVESTER = "HarvesterCluster"
-
-
-class NotAGuestReason(StrEnum):
-    """Why a cluster of Rancher never gets a floating IP."""
-
-    LOCAL = "LocalCluster"
-    HARVESTER = "HarvesterCluster"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A link is missing: the object `name`, "" where its name is not known.
+    """A link is missing.
 
     `needs_retry`: it must be asked for again, no event of the guest's own objects will tell; its age counts from
     `created`, the time of the provisioning Cluster. `guest` is there when passes can serve the guest all the same
     (a credential deleted long after the guest was made must not stop them), but no range can be chosen for it.
     """
 
-    what: Missing
-    name: str
     message: str
     created: datetime
     needs_retry: bool = False
@@ -76,9 +52,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotAGuest:
-    """The cluster is none of ours."""
-
-    reason: NotAGuestReason
+    """The cluster never gets a floating IP: it is Rancher's own, or a Harvester cluster."""
 
 
 Discovery: TypeAlias = Guest | Waiting | NotAGuest
@@ -100,15 +74,6 @@ class Links:
     is_unknown_kind: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Infrastructure:
-    """What a guest stands on, as its range is chosen by."""
-
-    on_harvester: bool
-    harvester_cluster_name: str | None = None
-    networks: tuple[str, ...] = ()
-
-
 def choose_cluster(
     clusters: Iterable[ProvisioningCluster], management: ManagementCluster | None
 ) -> ProvisioningCluster | None:
@@ -122,10 +87,9 @@ def choose_cluster(
         clusters,
         key=lambda each: (
             each.namespace != workspace,
-            each.deleting,
-            each.created,
-            each.namespace,
-            each.name,
+            each.meta.deleting,
+            each.meta.created,
+            each.meta.key,
         ),
         default=None,
     )
@@ -149,57 +113,51 @@ async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
     settled = _settle_without_requests(links)
     if settled is not None:
         return settled
-    infrastructure = await _look_up_infrastructure(reader, links)
-    if not isinstance(infrastructure, Waiting):
-        return _build_guest(links, infrastructure)
-    known = links.known
-    if known is not None and known.cluster_uid == links.cluster.uid:
+    guest, known = _build_guest(links), links.known
+    found = await _resolve_harvester(reader, links, guest)
+    if isinstance(found, Guest):
+        return found
+    if known is not None and known.cluster.uid == guest.cluster.uid:
         # A Secret that is gone or refused now says nothing against what it said.
-        before = _Infrastructure(
-            on_harvester=known.on_harvester,
-            harvester_cluster_name=known.harvester_cluster_name,
-            networks=known.networks,
-        )
-        return _build_guest(links, before)
-    guest = _build_guest(links, _Infrastructure(on_harvester=True))
+        return replace(guest, harvester_cluster_name=known.harvester_cluster_name, networks=known.networks)
     # Of a cluster on its way out, what Rancher has taken away already never comes back.
-    return guest if links.cluster.deleting else replace(infrastructure, guest=guest)
+    return guest if guest.cluster.meta.deleting else replace(found, guest=guest)
 
 
-def glimpse_guest(links: Links) -> Guest | Waiting | NotAGuest:
+def glimpse_guest(links: Links) -> Discovery:
     """Resolve what needs no request: how a guest is reached, not what it stands on."""
-    on_harvester = links.cluster.harvester_pool is not None
-    return _settle_without_requests(links) or _build_guest(links, _Infrastructure(on_harvester=on_harvester))
+    return _settle_without_requests(links) or _build_guest(links)
 
 
 def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     cluster, management = links.cluster, links.management
     if cluster.cluster_name == "local" or (management is not None and management.is_internal):
-        return NotAGuest(reason=NotAGuestReason.LOCAL)
+        return NotAGuest()
     # Rancher's pages label an imported Harvester before anything has connected to it. Later the label says nothing: on
     # a guest that is served, it would make its addresses look as if nobody carried them.
     unfound = management is None or not (management.provider or links.is_unknown_kind)
     labelled = unfound and cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
     if labelled or (management is not None and management.is_harvester):
-        return NotAGuest(reason=NotAGuestReason.HARVESTER)
+        return NotAGuest()
     name = cluster.cluster_name
     if not name:
-        return _wait(links, Missing.CLUSTER_NAME, "", "Rancher has not named the cluster's namespace yet")
-    if cluster.deleting:
+        return _wait(links, "Rancher has not named the cluster's namespace yet")
+    if cluster.meta.deleting:
         return None
     if management is None:
-        return _wait(links, Missing.MANAGEMENT, name, f"management Cluster {name} does not exist")
+        return _wait(links, f"management Cluster {name} does not exist")
     if cluster.is_imported and not (management.provider or links.is_unknown_kind):
         return wait_for_provider(links)
     if links.namespace is None:
-        return _wait(links, Missing.NAMESPACE, name, f"namespace {name} does not exist")
+        return _wait(links, f"namespace {name} does not exist")
     return None
 
 
-async def _look_up_infrastructure(reader: LinkReader, links: Links) -> _Infrastructure | Waiting:
+async def _resolve_harvester(reader: LinkReader, links: Links, guest: Guest) -> Guest | Waiting:
+    """Return the guest cluster with the Harvester cluster and the networks of its machines, if it is on one."""
     pool = links.cluster.harvester_pool
     if pool is None:
-        return _Infrastructure(on_harvester=False)
+        return guest
     networks = await _get_networks(reader, links, pool)
     if isinstance(networks, Waiting):
         return networks
@@ -208,77 +166,57 @@ async def _look_up_infrastructure(reader: LinkReader, links: Links) -> _Infrastr
         return harvester_id
     if harvester_id is None:
         # An external Harvester: not in Rancher, hence without a name; ranges with a selector can serve.
-        return _Infrastructure(on_harvester=True, networks=networks)
+        return replace(guest, networks=networks)
     harvester = links.find_management(harvester_id)
     if harvester is None or not harvester.display_name:
         message = f"the Harvester cluster {harvester_id} is not in Rancher"
-        return _wait(links, Missing.HARVESTER, harvester_id, message, needs_retry=True)
-    return _Infrastructure(
-        on_harvester=True, harvester_cluster_name=harvester.display_name, networks=networks
-    )
+        return _wait(links, message, needs_retry=True)
+    return replace(guest, harvester_cluster_name=harvester.display_name, networks=networks)
 
 
 async def _get_networks(reader: LinkReader, links: Links, pool: MachinePool) -> tuple[str, ...] | Waiting:
     ref = object_ref(links.cluster.namespace, pool.config_name)
     if ref is None:
-        return _wait(links, Missing.MACHINE_CONFIG, "", "the machine pool names no HarvesterConfig")
+        return _wait(links, "the machine pool names no HarvesterConfig")
     networks = await reader.read(HARVESTER_CONFIGS, ref, parse_harvester_networks)
     if isinstance(networks, Unreadable):
-        return _wait(links, Missing.MACHINE_CONFIG, ref.name, networks.message, needs_retry=True)
+        return _wait(links, networks.message, needs_retry=True)
     if isinstance(networks, MalformedField):
         message = f"the {networks.field} of HarvesterConfig {ref.namespace}/{ref.name} {networks.reason}"
-        return _wait(links, Missing.MACHINE_CONFIG, ref.name, message, needs_retry=True)
+        return _wait(links, message, needs_retry=True)
     return networks
 
 
 async def _get_harvester_id(reader: LinkReader, links: Links, pool: MachinePool) -> str | Waiting | None:
     ref = credential_ref(pool.credential or links.cluster.credential, links.cluster.namespace)
     if ref is None:
-        return _wait(links, Missing.CREDENTIAL, "", "the cluster names no cloud credential")
+        return _wait(links, "the cluster names no cloud credential")
     harvester_id = await reader.read(SECRETS, ref, parse_credential)
     if isinstance(harvester_id, Unreadable):
-        return _wait(links, Missing.CREDENTIAL, ref.name, harvester_id.message, needs_retry=True)
+        return _wait(links, harvester_id.message, needs_retry=True)
     return harvester_id
 
 
 def wait_for_provider(links: Links) -> Waiting:
     """Wait until it is known what an imported cluster is; once it is ready, only time and its nodes tell."""
-    message, name = (
-        "Rancher has not detected the provider of the imported cluster yet",
-        links.cluster.cluster_name,
-    )
+    message = "Rancher has not detected the provider of the imported cluster yet"
     is_ready = links.management is not None and links.management.ready_since is not None
-    return _wait(links, Missing.PROVIDER, name, message, needs_retry=is_ready)
+    return _wait(links, message, needs_retry=is_ready)
 
 
-def _wait(links: Links, what: Missing, name: str, message: str, *, needs_retry: bool = False) -> Waiting:
-    created = links.cluster.created
-    return Waiting(what=what, name=name, message=message, created=created, needs_retry=needs_retry)
+def _wait(links: Links, message: str, *, needs_retry: bool = False) -> Waiting:
+    return Waiting(message=message, created=links.cluster.meta.created, needs_retry=needs_retry)
 
 
-def _build_guest(links: Links, infrastructure: _Infrastructure) -> Guest:
+def _build_guest(links: Links) -> Guest:
+    """Build a guest cluster of which it is not resolved what it stands on."""
     cluster, management, namespace = links.cluster, links.management, links.namespace
     return Guest(
-        id=cluster.cluster_name,
-        cluster_namespace=cluster.namespace,
-        cluster_name=cluster.name,
-        cluster_uid=cluster.uid,
-        created=cluster.created,
-        labels=cluster.labels,
-        opted_in=cluster.opted_in,
+        cluster=cluster,
         connected=management is not None and management.connected,
-        paused=cluster.paused,
-        deleting=cluster.deleting
+        deleting=cluster.meta.deleting
         or management is None
-        or management.deleting
+        or management.meta.deleting
         or namespace is None
         or namespace.terminating,
-        wants_floating_ip=cluster.wants_floating_ip,
-        imported=cluster.is_imported,
-        on_harvester=infrastructure.on_harvester,
-        harvester_cluster_name=infrastructure.harvester_cluster_name,
-        networks=infrastructure.networks,
-        kubeconfig_secret=ObjectRef(
-            namespace=cluster.namespace, name=f"{cluster.name}{KUBECONFIG_SECRET_SUFFIX}"
-        ),
     )

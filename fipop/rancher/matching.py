@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from fipop.api.models import FloatingIPRange
-from fipop.rancher.objects import ObjectRef
+from fipop.rancher.objects import ProvisioningCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """A guest cluster with all that its links say.
+    """A guest cluster: its provisioning Cluster, and what its links say."""
 
-    `id` is the name of its management Cluster and of the namespace of its floating IPs.
-    `harvester_cluster_name` is the display name of the Harvester cluster under it; None where it is not on
-    Harvester, or on one that Rancher does not know. `networks` are those of its control-plane machines.
-    `imported`: it was not made by Rancher, and lives on, with its address, when it is removed from there.
-    """
-
-    id: str
-    cluster_namespace: str
-    cluster_name: str
-    cluster_uid: str
-    created: datetime
-    labels: Mapping[str, str]
-    opted_in: bool
+    cluster: ProvisioningCluster
     connected: bool
-    paused: bool
+    """Whether Rancher is connected to it."""
     deleting: bool
-    wants_floating_ip: bool
-    imported: bool
-    on_harvester: bool
-    harvester_cluster_name: str | None
-    networks: tuple[str, ...]
-    kubeconfig_secret: ObjectRef
+    """Whether one of its objects in Rancher is being deleted, or is gone."""
+    harvester_cluster_name: str | None = None
+    """The display name of the Harvester cluster under it; None if there is none, or Rancher does not know it."""
+    networks: tuple[str, ...] = ()
+    """The networks of its control-plane machines."""
+
+    @property
+    def id(self) -> str:
+        """The name of its management Cluster, and of the namespace of its floating IPs."""
+        return self.cluster.cluster_name
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of its provisioning Cluster, by which it is shown."""
+        return self.cluster.name
+
+    @property
+    def on_harvester(self) -> bool:
+        """Whether its machines are Harvester's."""
+        return self.cluster.harvester_pool is not None
 
 
 class NoRange(StrEnum):
@@ -82,13 +84,13 @@ def fits_guest(each: FloatingIPRange, guest: Guest, *, on_any_harvester: bool = 
         return False
     wanted = each.match_labels or {}
     return is_allowed(each, guest) and all(
-        guest.labels.get(label) == value for label, value in wanted.items()
+        guest.cluster.labels.get(label) == value for label, value in wanted.items()
     )
 
 
 def is_allowed(each: FloatingIPRange, guest: Guest) -> bool:
     """Whether the admin lets a range serve a guest, also where it is named."""
-    names = (each.allowed_workspaces, guest.cluster_namespace), (each.allowed_clusters, guest.cluster_name)
+    names = (each.allowed_workspaces, guest.cluster.namespace), (each.allowed_clusters, guest.cluster_name)
     return all(not allowed or name in allowed for allowed, name in names)
 
 

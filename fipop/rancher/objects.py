@@ -1,7 +1,7 @@
 """Rancher's objects as values: of each only what decides something, so that its refreshes change nothing.
 
 `parse_*` read what the API server serves and never fail, whatever a stranger wrote there: what is missing or
-of another type counts as absent. `resource_version` does not take part in comparisons.
+of another type counts as absent. Neither the version nor the generation takes part in comparisons.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
-from fipop.api.models import EPOCH
+from fipop.api.models import Meta, Named
+from fipop.api.parsing import parse_meta
 from fipop.jsons import JsonView, as_mapping, as_text
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
@@ -24,7 +25,6 @@ PROVIDER_HARVESTER = "harvester"
 
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
 
-_MAX_VERSION_DIGITS = 20  # a uint64
 OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -52,19 +52,14 @@ class MachinePool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProvisioningCluster:
+class ProvisioningCluster(Named):
     """provisioning.cattle.io/v1 Cluster; `cluster_name`, "" until Rancher writes it, is the guest's id.
 
     One without rkeConfig `is_imported`: Rancher did not make its machines, or not through this object (the mirrors
     of older clusters, named as their management Cluster, and of the local one).
     """
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: int = field(compare=False)
-    created: datetime
-    deleting: bool
+    meta: Meta
     labels: Mapping[str, str]
     paused: bool
     wants_floating_ip: bool
@@ -94,14 +89,10 @@ class ProvisioningCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementCluster:
+class ManagementCluster(Named):
     """management.cattle.io/v3 Cluster: `name` is an id, `display_name` what people and ranges call it."""
 
-    namespace: str = ""
-    name: str
-    uid: str
-    resource_version: int = field(compare=False)
-    deleting: bool
+    meta: Meta
     display_name: str
     workspace: str
     provider: str
@@ -116,13 +107,10 @@ class ManagementCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceInfo:
+class NamespaceInfo(Named):
     """A Namespace, of which only its being there and its going matter."""
 
-    namespace: str = ""
-    name: str
-    uid: str
-    resource_version: int = field(compare=False)
+    meta: Meta
     terminating: bool
 
 
@@ -141,12 +129,7 @@ def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
     annotations = _texts(meta.get("annotations"))
     rke_config = spec.get("rkeConfig")
     return ProvisioningCluster(
-        namespace=as_text(meta.get("namespace")),
-        name=as_text(meta.get("name")),
-        uid=as_text(meta.get("uid")),
-        resource_version=_version(meta),
-        created=parse_time(meta.get("creationTimestamp")) or EPOCH,
-        deleting=bool(meta.get("deletionTimestamp")),
+        meta=_parse_meta(obj),
         labels=_texts(meta.get("labels")),
         paused=names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED)) is True,
         wants_floating_ip=names.parse_go_bool(annotations.get(names.ANNOTATION_FLOATING_IP)) is not False,
@@ -162,31 +145,22 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
     meta = as_mapping(obj.get("metadata"))
     spec = as_mapping(obj.get("spec"))
     status = as_mapping(obj.get("status"))
-    name = as_text(meta.get("name"))
     return ManagementCluster(
-        name=name,
-        uid=as_text(meta.get("uid")),
-        resource_version=_version(meta),
-        deleting=bool(meta.get("deletionTimestamp")),
+        meta=_parse_meta(obj),
         display_name=as_text(spec.get("displayName")),
         workspace=as_text(spec.get("fleetWorkspaceName")),
         provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
         connected=_condition(status.get("conditions"), "Connected") is not None,
         ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
-        is_internal=name == "local" or spec.get("internal") is True,
+        is_internal=meta.get("name") == "local" or spec.get("internal") is True,
     )
 
 
 def parse_namespace(obj: JsonView) -> NamespaceInfo:
     """Read a Namespace."""
-    meta = as_mapping(obj.get("metadata"))
+    meta = _parse_meta(obj)
     phase = as_mapping(obj.get("status")).get("phase")
-    return NamespaceInfo(
-        name=as_text(meta.get("name")),
-        uid=as_text(meta.get("uid")),
-        resource_version=_version(meta),
-        terminating=bool(meta.get("deletionTimestamp")) or phase == "Terminating",
-    )
+    return NamespaceInfo(meta=meta, terminating=meta.deleting or phase == "Terminating")
 
 
 def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | MalformedField:
@@ -231,6 +205,11 @@ def object_ref(namespace: str, name: str) -> ObjectRef | None:
     return ObjectRef(namespace=namespace, name=name) if OBJECT_NAME.fullmatch(name) else None
 
 
+def _parse_meta(obj: JsonView) -> Meta:
+    """Read the metadata without the generation: that of a management Cluster rises whenever Rancher refreshes it."""
+    return replace(parse_meta(obj), generation=0)
+
+
 def _parse_pools(items: object) -> tuple[MachinePool, ...]:
     pools = (as_mapping(item) for item in items) if isinstance(items, list) else ()
     return tuple(
@@ -252,8 +231,3 @@ def _condition(conditions: object, kind: str) -> JsonView | None:
 
 def _texts(value: object) -> dict[str, str]:
     return {key: item for key, item in as_mapping(value).items() if isinstance(item, str)}
-
-
-def _version(meta: JsonView) -> int:
-    text = as_text(meta.get("resourceVersion"))
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_VERSION_DIGITS else 0

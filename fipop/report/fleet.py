@@ -93,7 +93,7 @@ def report_guests(
 def _report(snapshot: ClusterSnapshot, found: FloatingIP) -> FloatingIPReport:
     guest = found.status.guest
     is_provisioning = not (guest and guest.reachable) and any(
-        snapshot.now - each.created < PROVISIONING_GRACE
+        snapshot.now - each.meta.created < PROVISIONING_GRACE
         for each in snapshot.cache.guest_clusters(found.namespace)
     )
     return FloatingIPReport(

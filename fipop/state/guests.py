@@ -92,13 +92,9 @@ class GuestState:
     """The guest cluster as its links were resolved last; None before that."""
     is_resolved: bool = False
     """Whether all links were resolved, those to its Harvester cluster and network too. If not, passes can serve it."""
-    announced: Guest | None = None
-    """The guest cluster as it was when its floating IPs and passes were enqueued for it last."""
-    missing: str | None = None
-    """The name of the object that is missing to resolve its links; "" if the name is not known."""
+    announced: Discovery | None = None
+    """What was found when its floating IPs and passes were enqueued for it last."""
     failed_lookups: int = 0
-    is_unserved: bool = False
-    """Whether no range is meant for it: a changed range may be."""
     observation: GuestObservation | None = None
     """What the last pass found; None before the first one."""
     schedule: PassSchedule = field(default_factory=PassSchedule)
@@ -262,14 +258,6 @@ class GuestDirectory:
     def all(self) -> tuple[Guest, ...]:
         """Return all known guest clusters, by id."""
         return tuple(state.guest for _, state in self.states() if state.guest is not None)
-
-    def unserved(self) -> list[str]:
-        """Return the guest clusters that no range is meant for, by id."""
-        return sorted(guest_id for guest_id, state in self._states.items() if state.is_unserved)
-
-    def waiting_for(self, name: str) -> list[str]:
-        """Return the guest clusters that wait for an object of that name, which is none of their own, by id."""
-        return sorted(guest_id for guest_id, state in self._states.items() if state.missing == name)
 
     def exists(self, guest_id: str) -> bool:
         """Whether a cluster object of a guest is left: then it may still run, with its addresses."""

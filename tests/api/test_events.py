@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import pytest_asyncio
 
+from fipop.api.parsing import parse_meta
 from fipop.kube.client import KubeClient, connection_from_kubeconfig
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS, EVENTS, FLOATING_IP_RANGES
@@ -44,7 +45,10 @@ async def test_an_event_shows_in_kubectl_describe(kube, management, namespace):
     made = await kube.create(CONFIG_MAPS, {"metadata": {"name": "one", "namespace": namespace}})
     async with running(EventRecorder(kube)) as recorder:
         recorder.record(
-            reference_to(CONFIG_MAPS, made), EventType.WARNING, "BadValue", 'metricsPort "x" is no port'
+            reference_to(CONFIG_MAPS, parse_meta(made)),
+            EventType.WARNING,
+            "BadValue",
+            'metricsPort "x" is no port',
         )
     told = await management.kubectl("describe", "configmap", "one", "-n", namespace)
     assert "Warning" in told

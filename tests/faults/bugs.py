@@ -250,12 +250,12 @@ BUGS = (
         "/floatingips/c-m-steady01/both/conditions: ['Allocated=True Allocated', 'GuestConfigured=False Guest",
         Edit(
             scope="read_kubeconfig",
-            before="secret = guest.kubeconfig_secret",
+            before='secret = f"{namespace}/{name}"',
             after=(
                 "kept = read_kubeconfig.__dict__.setdefault('kept', {})\n"
                 "if guest.id in kept:\n"
                 "    return kept[guest.id]\n"
-                "secret = guest.kubeconfig_secret"
+                'secret = f"{namespace}/{name}"'
             ),
         ),
         Edit(

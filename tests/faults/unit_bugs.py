@@ -229,6 +229,13 @@ UNIT_BUGS = (
         "test_a_label_that_its_owner_can_set_hides_nothing_that_a_served_guest_uses",
     ),
     _unit_bug(
+        "asked-before-resolved",
+        "what a guest carries counts before it is known which Harvester cluster it is on",
+        Edit(scope="GuestScan._resolve", before="await self.guests.discover(guest_id)", after="pass"),
+        "scenarios/test_first_scan.py",
+        "test_a_report_counts_in_no_range_of_another_harvester_though_its_floating_ips_have_ranges",
+    ),
+    _unit_bug(
         "short-scan",
         "a leader that takes over waits for guests for 5 seconds",
         Edit(scope="GuestScan._begin", before="self._now() + SCAN_SECONDS", after="self._now() + 5.0"),

@@ -10,11 +10,12 @@ options, and copied for each test, because building it costs more than most test
 import asyncio
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from fipop.api.models import ReleaseStatus
+from fipop.api.names import LABEL_OPT_IN
 from fipop.errors import ApiConflictError, ChartError, HelmError, HelmFailure
 from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role
 from fipop.guest.helm.targets import Target
@@ -26,38 +27,20 @@ from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.plan import Notice
 from fipop.operator.rollout.progress import RolloutState, parse_state, render_state
 from fipop.rancher.matching import Guest
-from fipop.rancher.objects import ObjectRef
 from fipop.runtime.workqueue import Priority
 from fipop.settings.options import DEFAULTS, Settings, parse_settings, settings_data
 from fipop.state.cache import ClusterCache
 from tests.harness.every_guest import EveryGuest
+from tests.harness.guests import START, build_guest, change_cluster
 
 STEP_SECONDS = 4.0
 HELM_SECONDS = 2.0
 PASS_SECONDS = 20.0
 """The interval of passes, where the gate does not ask for sooner ones."""
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def guest_of(name: str, *, created: datetime = START) -> Guest:
-    return Guest(
-        id=name,
-        cluster_namespace="fleet-default",
-        cluster_name=name,
-        cluster_uid=name,
-        created=created,
-        labels={},
-        opted_in=True,
-        connected=True,
-        paused=False,
-        deleting=False,
-        wants_floating_ip=True,
-        imported=False,
-        on_harvester=False,
-        harvester_cluster_name=None,
-        networks=(),
-        kubeconfig_secret=ObjectRef(namespace="fleet-default", name=f"{name}-kubeconfig"),
-    )
+    return build_guest(name, name=name, created=created, labels={LABEL_OPT_IN: "true"})
 
 
 @dataclass(slots=True)
@@ -195,7 +178,7 @@ class World:
     # What the controller asks for
 
     def fleet(self) -> Mapping[str, Guest]:
-        return {name: each for name, each in self.links.items() if not each.paused}
+        return {name: each for name, each in self.links.items() if not each.cluster.paused}
 
     def add(self, request: Request) -> None:
         self.guests[request.key.name].due_at = 0.0
@@ -254,7 +237,7 @@ class World:
 
     def _pass(self, name: str, guest: FakeGuest) -> None:
         link = self.links.get(name)
-        if link is None or link.paused:
+        if link is None or link.cluster.paused:
             return
         if self.now < max(guest.due_at, guest.helm_until):
             return
@@ -341,10 +324,10 @@ class World:
         return guest.is_ready and "unready" not in {self.bad.get(guest.current(role)) for role in Role}
 
     def pause(self, name: str) -> None:
-        self.links[name] = replace(self.links[name], paused=True)
+        self.links[name] = change_cluster(self.links[name], paused=True)
 
     def resume(self, name: str) -> None:
-        self.links[name] = replace(self.links[name], paused=False)
+        self.links[name] = change_cluster(self.links[name], paused=False)
 
     def join(self, name: str) -> None:
         self.links[name] = guest_of(name, created=datetime.fromtimestamp(self.now, UTC))
@@ -352,7 +335,7 @@ class World:
 
     def label_canary(self, name: str) -> None:
         labels = {"kubefip.k8s.binbash.org/canary": "true"}
-        self.links[name] = replace(self.links[name], labels=labels)
+        self.links[name] = change_cluster(self.links[name], labels=labels)
 
 
 _settled: dict[tuple[int, tuple[tuple[str, str], ...]], World] = {}

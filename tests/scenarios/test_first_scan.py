@@ -223,6 +223,21 @@ async def test_what_a_guest_carries_of_a_range_that_fits_it_is_kept_though_its_f
             assert operator.quarantined() == {f"default.{X}"}
 
 
+@in_virtual_time
+async def test_a_report_counts_in_no_range_of_another_harvester_though_its_floating_ips_have_ranges() -> None:
+    """It was not resolved before its answer was taken in: it could be on any Harvester cluster then."""
+    operator = build(B, C, harvester="north")
+    operator.put_on_harvester(B, "south")
+    operator.put_on_harvester(C, "north")
+    serve_elsewhere(operator, B)
+    operator.carried.services[B] = X
+    operator.ask(C)
+    async with leading(operator):
+        await go_on(operator, 1)
+        assert operator.holders(X) == {C}
+        assert operator.quarantined() == set()
+
+
 # What changes while guests are asked
 
 

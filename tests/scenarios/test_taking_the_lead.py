@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from random import Random
-from types import SimpleNamespace
 from typing import Any, cast
 
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, Resource
@@ -60,12 +59,11 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
             visited.add(key.name)
         return None
 
-    reader = term.reported.reader
-    discover, looked = reader.can_be_asked, asyncio.Event()
+    looked = asyncio.Event()
 
-    async def discover_after_passes(guest_id: str) -> bool:
+    async def scan_after_passes() -> None:
         await wait_idle(queues.passes)
-        return await discover(guest_id)
+        await term.scan.run()
 
     async def reconcile(key: Key) -> RetryAfter | None:
         if key.kind is Kind.GUEST:
@@ -78,16 +76,13 @@ async def test_every_guest_is_visited_after_a_start_though_passes_and_looks_come
         looked.set()
         go_on()
 
-    term.reported.reader = SimpleNamespace(  # type: ignore[assignment]
-        can_be_asked=discover_after_passes, read_in_use=reader.read_in_use
-    )
     term.scan.opened = open_the_gate
     term.begin()
     term.enqueue_all()
     tasks = [
         asyncio.create_task(queues.objects.run(reconcile, concurrency=4)),
         asyncio.create_task(queues.passes.run(visit, concurrency=128)),
-        asyncio.create_task(term.scan.run()),
+        asyncio.create_task(scan_after_passes()),
     ]
     try:
         with contextlib.suppress(TimeoutError):

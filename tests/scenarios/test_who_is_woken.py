@@ -164,6 +164,18 @@ CASES: list[tuple[str, Callable[[SmallOperator], Any], set[str]]] = [
         {"guest c-harvester-1", f"guest {ON_HARVESTER}", RANGES},
     ),
     (
+        "a Harvester cluster that is new in Rancher: the guests on any Harvester cluster, and the same ranges",
+        lambda operator: operator.memory.put(
+            NEW,
+            {
+                "metadata": {"name": NEW[2]},
+                "spec": {"displayName": "new"},
+                "status": {"provider": "harvester"},
+            },
+        ),
+        {"guest c-new", f"guest {ON_HARVESTER}", RANGES},
+    ),
+    (
         "a Harvester cluster that is removed: the ranges",
         lambda operator: operator.memory.remove(HARVESTER),
         {"guest c-harvester-1", RANGES},

@@ -40,7 +40,9 @@ class Departures:
         if settings.unknown_options:
             return False
         stays = (
-            settings.kubevip_guest_install.includes(opted_in=guest.opted_in) or guest.deleting or guest.paused
+            settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
+            or guest.deleting
+            or guest.cluster.paused
         )
         if not (settings.kubevip_guest_remove and self.is_listed) or stays:
             return False
@@ -84,7 +86,7 @@ class Departures:
         if not (removal.has_ours and all(each.was_asked for each in leaving)):
             return False  # who is left at once is known when all were looked at
         fleet = len(leaving) + sum(
-            settings.kubevip_guest_install.includes(opted_in=each.opted_in) for each in guests
+            settings.kubevip_guest_install.includes(opted_in=each.cluster.opted_in) for each in guests
         )
         unconfirmed = min(MOST_UNCONFIRMED, max(1, math.ceil(fleet / 10)))
         if removal not in self.confirmation.permitted(leaving, most=unconfirmed):

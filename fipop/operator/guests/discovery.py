@@ -10,7 +10,7 @@ from typing import Any
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.jsons import Json
-from fipop.kube.events import EventRecorder, EventType, ObjectReference
+from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IPS,
@@ -45,29 +45,32 @@ class GuestReconciler:
     """Is called with every guest cluster that is new or changed."""
 
     def find_changed(self, resource: Resource, change: Change[Any]) -> tuple[str, ...]:
-        """Return the guests that a change in Rancher may change: its own, and those that wait for the object."""
+        """Return the guests that a change in Rancher may change: its own, and those on a Harvester cluster."""
         if resource == PROVISIONING_CLUSTERS:
             sides = (change.old, change.new)
             return tuple(sorted({side.cluster_name for side in sides if side is not None} - {""}))
         name = change.latest.name
         if resource == MANAGEMENT_CLUSTERS:
-            return (name, *self.guests.waiting_for(name), *self._find_renamed(change))
+            return (name, *self._find_on_harvester(change))
         if resource == NAMESPACES and self.guests.cache.guest_clusters(name):
             return (name,)
         return ()
 
-    def _find_renamed(self, change: Change[ManagementCluster]) -> tuple[str, ...]:
-        """Return the guests on a Harvester cluster that was renamed in Rancher, as far as that is known."""
+    def _find_on_harvester(self, change: Change[ManagementCluster]) -> tuple[str, ...]:
+        """Return the guests on any Harvester cluster, if one is new, or has another name: they may be on that one."""
         old, new = change.old, change.new
-        if old is None or new is None or old.display_name == new.display_name:
+        if new is None or not new.is_harvester:
             return ()
-        return tuple(each.id for each in self.guests.all() if each.harvester_cluster_name == old.display_name)
+        if old is not None and old.is_harvester and old.display_name == new.display_name:
+            return ()
+        return tuple(each.id for each in self.guests.all() if each.on_harvester)
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guests that an event may change, or that may get a floating IP now."""
         change, guest_ids = event.change, list(event.guest_ids)
         if event.resource == FLOATING_IP_RANGES and is_respecified(change):
-            guest_ids += self.guests.unserved()
+            known = self.guests.all()
+            guest_ids += [each.id for each in known if needs_floating_ip(self.guests.cache, each)]
         elif event.resource == FLOATING_IPS and change.new is None:
             guest_ids.append(change.latest.namespace)
         for guest_id in guest_ids:
@@ -80,15 +83,13 @@ class GuestReconciler:
             return None
         state = self.guests.state(guest_id)
         guest = found.guest if isinstance(found, Waiting) else found
-        is_complete_now = guest is found and state.missing is not None
-        state.missing = found.name if isinstance(found, Waiting) else None
-        if guest is not None and (guest != state.announced or is_complete_now):
-            state.announced = guest
+        is_news, state.announced = found != state.announced, found
+        if is_news and guest is not None:
             self.learned(guest)
         if isinstance(found, Waiting):
             return self._wait(guest_id, state, found)
         state.failed_lookups = 0
-        await self._serve(state, found)
+        await self._serve(found)
         return None
 
     def _wait(self, guest_id: str, state: GuestState, waiting: Waiting) -> RetryAfter | None:
@@ -100,8 +101,7 @@ class GuestReconciler:
         state.failed_lookups += 1
         return RetryAfter(delay)
 
-    async def _serve(self, state: GuestState, guest: Guest) -> None:
-        state.is_unserved = False
+    async def _serve(self, guest: Guest) -> None:
         creates = self.configuration.settings.may_create_floating_ips
         if not (creates and needs_floating_ip(self.guests.cache, guest)):
             return
@@ -109,12 +109,11 @@ class GuestReconciler:
         if choice:
             await self._create(guest, next((each.name for each, why in choice if why is None), ""))
             return
-        state.is_unserved = True
         if guest.on_harvester:
             harvester = guest.harvester_cluster_name or "(not in Rancher)"
             networks = ", ".join(guest.networks) or "(none)"
             self.events.record(
-                reference_to_cluster(guest),
+                reference_to(PROVISIONING_CLUSTERS, guest.cluster.meta),
                 EventType.WARNING,
                 "NoMatchingRange",
                 f'Guest cluster "{guest.cluster_name}" gets no FloatingIP: no FloatingIPRange serves Harvester cluster '
@@ -141,7 +140,7 @@ class GuestReconciler:
 
 def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:
     """Return whether a guest cluster wants a floating IP and has none."""
-    return guest.wants_floating_ip and not (guest.deleting or cache.floating_ips_of(guest.id))
+    return guest.cluster.wants_floating_ip and not (guest.deleting or cache.floating_ips_of(guest.id))
 
 
 def build_floating_ip(guest: Guest) -> Json:
@@ -159,14 +158,3 @@ def build_floating_ip(guest: Guest) -> Json:
         },
         "spec": {},
     }
-
-
-def reference_to_cluster(guest: Guest) -> ObjectReference:
-    """Return the provisioning Cluster of a guest as the object of an event."""
-    return ObjectReference(
-        api_version=PROVISIONING_CLUSTERS.api_version,
-        kind=PROVISIONING_CLUSTERS.kind,
-        name=guest.cluster_name,
-        namespace=guest.cluster_namespace,
-        uid=guest.cluster_uid,
-    )

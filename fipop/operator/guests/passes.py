@@ -102,7 +102,7 @@ class PassController:
             state.schedule, state.observation = PassSchedule(), None
             return None
         # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
-        if guest.paused or any(each.paused for each in addresses.floating_ips):
+        if guest.cluster.paused or any(each.paused for each in addresses.floating_ips):
             self.departures.note(state, None)
             return None
         if state.schedule.deep_at is None:
@@ -136,7 +136,7 @@ class PassController:
         may_run_helm: bool,
     ) -> GuestTask:
         settings = self.configuration.settings
-        includes = settings.kubevip_guest_install.includes(opted_in=guest.opted_in)
+        includes = settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
         opted_in = bool(addresses.floating_ips) and includes
         gate = self.rollout.gate(guest) if opted_in else ReleaseGate()
 
@@ -219,7 +219,7 @@ class PassController:
             report,
             deep=deep,
             now=self.guests.client.server_now(),
-            created=guest.created,
+            created=guest.cluster.meta.created,
         )
         if report.error is not None:
             fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
@@ -253,7 +253,7 @@ class PassController:
         return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
     def _age_seconds(self, guest: Guest) -> float:
-        return (self.guests.client.server_now() - guest.created).total_seconds()
+        return (self.guests.client.server_now() - guest.cluster.meta.created).total_seconds()
 
     def _now(self) -> float:
         return self.guests.client.server_now().timestamp()

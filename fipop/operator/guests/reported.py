@@ -71,15 +71,6 @@ class GuestReader:
     sessions: GuestSessions
     _probes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PROBING))
 
-    async def can_be_asked(self, guest_id: str) -> bool:
-        """Return whether Rancher is connected to a guest cluster: without a request if its floating IPs have ranges."""
-        floating_ips = self.guests.cache.floating_ips_of(guest_id)
-        if not (floating_ips and all(each.range or each.status.range for each in floating_ips)):
-            # What a range is chosen by is known before the first round over a floating IP, whose status says so.
-            await self.guests.discover(guest_id)
-        guest = self.guests.glimpse(guest_id, of_any_kind=True)
-        return guest is not None and guest.connected
-
     async def is_harvester(self, guest: Guest) -> bool:
         """Return whether the nodes are Harvester's; True also if they cannot be listed, or MAX_PROBING lists run."""
         if self._probes.locked():
@@ -163,7 +154,7 @@ class ClaimScope:
         """
         known, now = self.guests.known(guest_id), self.guests.glimpse(guest_id, of_any_kind=True)
         if known and now:
-            return replace(known, labels=now.labels)
+            return replace(known, cluster=now.cluster)
         return known or now or self.guests.state(guest_id).report.guest
 
     def reaches(self, ranges: Iterable[FloatingIPRange], reservation: Reservation) -> bool:

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import partial
 
 from fipop.errors import FipopError
 from fipop.operator.guests.reported import ReportedAddresses
@@ -17,8 +17,6 @@ from fipop.state.gate import AllocationGate
 from fipop.state.guests import GuestDirectory, GuestReport
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 SCAN_SECONDS = 60.0
 """The longest time that new addresses wait for a guest cluster."""
@@ -34,10 +32,8 @@ LATE_SECONDS = 0.5
 """The time between the connection of a guest cluster and the question: its kubeconfigs come one after the other."""
 GATHER_SECONDS = 0.2
 """The longest time for which answers are gathered that are taken in together."""
-RESOLVE_SECONDS = 2.0
-"""After this time the links of guest clusters are resolved that have not answered: other ranges need not wait then."""
-RESOLVE_CONCURRENCY = 20
 SCAN_CONCURRENCY = 320
+"""The most guest clusters that are resolved or asked at the same time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +62,6 @@ class GuestScan:
     _open: frozenset[str] = frozenset()
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SCAN_CONCURRENCY))
-    _resolve_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RESOLVE_CONCURRENCY))
 
     def require_rescan(self) -> None:
         """Assign nothing new before all guest clusters were asked: the ledger may lack what they use.
@@ -236,15 +231,17 @@ class GuestScan:
                 self._asking[guest_id] = asyncio.create_task(self._ask(guest_id))
 
     async def _ask(self, guest_id: str) -> None:
-        found, reader, report = None, self.reported.reader, self.reported.report_of(guest_id)
-        async with asyncio.TaskGroup() as group:
-            resolving = group.create_task(self._resolve_slow(guest_id))
-            async with self._slots:
-                is_connected = await self._retry(lambda: reader.can_be_asked(guest_id))
+        found, is_connected, report = None, True, self.reported.report_of(guest_id)
+        try:
+            is_connected = await self._resolve(guest_id)
             if is_connected:
                 async with self._slots:  # in line behind all that are to be resolved
-                    found = await self._retry(lambda: reader.read_in_use(guest_id))
-            resolving.cancel()
+                    read = partial(self.reported.reader.read_in_use, guest_id)
+                    found = await retry_passing(read, self.reported.backoff)
+        except FipopError as error:
+            logger.info("Could not scan guest cluster", extra={"guest": guest_id, "error": str(error)})
+        except Exception:
+            logger.exception("Scan of guest cluster crashed", extra={"guest": guest_id})
         del self._asking[guest_id]
         # If it went meanwhile, its answer is taken in all the same.
         if found is not None:
@@ -252,7 +249,7 @@ class GuestScan:
         if report is not self.reported.report_of(guest_id) and self.guests.exists(guest_id):
             self._due[guest_id] = self._now()  # another one came back under its id
         # When one connects later, `note_guest` is called. What one answered since the last scan of all stays in force.
-        if is_connected is False or report.is_fresh:
+        if not is_connected or report.is_fresh:
             self._heard[guest_id] = report
         else:
             soon = max(AGAIN_SECONDS, len(self.gate.awaited) / AGAIN_RATE)
@@ -261,23 +258,18 @@ class GuestScan:
             )
         self._wake.set()
 
-    async def _resolve_slow(self, guest_id: str) -> None:
-        """Resolve the links of a guest cluster that answers slowly: ranges of other Harvesters do not wait for it."""
-        await asyncio.sleep(RESOLVE_SECONDS)
-        async with self._resolve_slots:
-            if guest_id in self.gate.awaited and not self.guests.is_resolved(guest_id):
-                await self._retry(lambda: self.guests.discover(guest_id))
-                self._wake.set()
+    async def _resolve(self, guest_id: str) -> bool:
+        """Resolve the links of a guest cluster, and return whether Rancher is connected to it.
 
-    async def _retry(self, step: Callable[[], Awaitable[T]]) -> T | None:
-        """Do a step until our API server lets us; None if something else is in the way."""
-        try:
-            return await retry_passing(step, self.reported.backoff)
-        except FipopError as error:
-            logger.info("Could not scan guest cluster", extra={"error": str(error)})
-        except Exception:
-            logger.exception("Scan of guest cluster crashed")
-        return None
+        Ranges of other Harvester clusters do not wait for its answer then, which does not count there. If the links
+        cannot be read, it is asked all the same, and may be on any Harvester cluster.
+        """
+        async with self._slots:
+            with contextlib.suppress(FipopError):
+                await self.guests.discover(guest_id)
+        self._wake.set()
+        guest = self.guests.glimpse(guest_id, of_any_kind=True)
+        return guest is not None and guest.connected
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

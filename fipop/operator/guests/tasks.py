@@ -163,10 +163,10 @@ def find_fleet(guests: GuestDirectory, settings: Settings) -> dict[str, Guest]:
     return {
         guest.id: guest
         for guest in guests.all()
-        if install.includes(opted_in=guest.opted_in) and _is_served(guests.cache, guest)
+        if install.includes(opted_in=guest.cluster.opted_in) and _is_served(guests.cache, guest)
     }
 
 
 def _is_served(cache: ClusterCache, guest: Guest) -> bool:
     served = served_floating_ips(cache, guest)
-    return bool(served) and not (guest.paused or any(each.paused for each in served))
+    return bool(served) and not (guest.cluster.paused or any(each.paused for each in served))

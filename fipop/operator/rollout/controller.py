@@ -234,8 +234,8 @@ class RolloutController:
         return {
             guest_id: replace(
                 health,
-                canary=fleet[guest_id].labels.get(names.LABEL_CANARY) == "true",
-                joined=fleet[guest_id].created.timestamp() > state.started_at,
+                canary=fleet[guest_id].cluster.labels.get(names.LABEL_CANARY) == "true",
+                joined=fleet[guest_id].cluster.meta.created.timestamp() > state.started_at,
                 at_target=state.target in health.targets,
             )
             for guest_id, health in found.items()

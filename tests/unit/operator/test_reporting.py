@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from fipop.operator.reporting import EventReporter
-from fipop.rancher.matching import Guest
 from fipop.state.guests import GuestDirectory
+from tests.harness.guests import build_guest
 from tests.harness.objects import build_range, cache_of, floating_ip, reservation
 
 
@@ -31,10 +31,7 @@ def build(*, networks: tuple[str, ...] = (), known: bool = True) -> tuple[EventR
     cache = cache_of(
         ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": "default/vlan10"})]
     )
-    guest = cast(
-        "Guest",
-        SimpleNamespace(networks=networks, cluster_name="demo", cluster_namespace="fleet", cluster_uid="u"),
-    )
+    guest = build_guest(networks=networks)
     guests = cast(
         "GuestDirectory", SimpleNamespace(cache=cache, known=lambda _guest_id: guest if known else None)
     )

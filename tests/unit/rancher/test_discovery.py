@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,7 @@ from fipop.jsons import JsonView
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
 from fipop.rancher.discovery import (
     Links,
-    Missing,
     NotAGuest,
-    NotAGuestReason,
     Waiting,
     choose_cluster,
     discover_guest,
@@ -24,7 +23,7 @@ from fipop.rancher.link_reader import LinkReader
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     ManagementCluster,
-    ObjectRef,
+    ProvisioningCluster,
     parse_management_cluster,
     parse_namespace,
     parse_provisioning_cluster,
@@ -93,24 +92,15 @@ def rancher(examples: Examples) -> Rancher:
 
 
 async def test_all_links_give_a_guest_with_two_requests(rancher: Rancher) -> None:
-    assert await rancher.guest() == Guest(
-        id="c-m-4xk8q2vz",
-        cluster_namespace="fleet-default",
-        cluster_name="demo",
-        cluster_uid="00000000-0000-0000-0000-000000000001",
-        created=CREATED,
-        labels={"kube-vip": "true", "environment": "test"},
-        opted_in=True,
+    guest = await rancher.guest()
+    assert guest == Guest(
+        cluster=parse_provisioning_cluster(rancher.cluster),
         connected=True,
-        paused=False,
         deleting=False,
-        wants_floating_ip=True,
-        imported=False,
-        on_harvester=True,
         harvester_cluster_name="harv1",
         networks=("default/vlan10",),
-        kubeconfig_secret=ObjectRef(namespace="fleet-default", name="demo-kubeconfig"),
     )
+    assert (guest.id, guest.cluster_name, guest.on_harvester) == ("c-m-4xk8q2vz", "demo", True)
     assert rancher.asked == [
         (HARVESTER_CONFIGS.kind, "fleet-default", "nc-demo-pool1-x2k8v"),
         (SECRETS.kind, "cattle-global-data", "cc-7zqhx"),
@@ -144,8 +134,7 @@ async def test_a_mirror_of_an_older_cluster_is_an_imported_guest(
 
     guest = await rancher.guest()
 
-    assert (guest.id, guest.cluster_name, guest.imported) == ("c-k7p2d", "c-k7p2d", True)
-    assert guest.kubeconfig_secret == ObjectRef(namespace="fleet-default", name="c-k7p2d-kubeconfig")
+    assert (guest.id, guest.cluster_name, guest.cluster.is_imported) == ("c-k7p2d", "c-k7p2d", True)
 
 
 async def test_an_id_of_any_form_makes_a_guest(rancher: Rancher) -> None:
@@ -160,21 +149,19 @@ async def test_an_id_of_any_form_makes_a_guest(rancher: Rancher) -> None:
 
 async def test_local_is_never_a_guest(rancher: Rancher) -> None:
     rancher.cluster["status"]["clusterName"] = "local"
-    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(reason=NotAGuestReason.LOCAL)
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest()
 
     assert rancher.management is not None
     rancher.cluster["status"]["clusterName"] = "c-m-4xk8q2vz"
     rancher.management["spec"]["internal"] = True
-    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(reason=NotAGuestReason.LOCAL)
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest()
 
 
 async def test_a_harvester_cluster_is_never_a_guest(examples: Examples, rancher: Rancher) -> None:
     rancher.cluster = examples.mirror
     rancher.cluster["status"]["clusterName"] = "c-m-9hb2c7rr"
     rancher.management = examples.harvester
-    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(
-        reason=NotAGuestReason.HARVESTER
-    )
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest()
 
 
 async def test_an_imported_harvester_is_no_guest_before_it_ever_connected(
@@ -184,12 +171,10 @@ async def test_an_imported_harvester_is_no_guest_before_it_ever_connected(
     rancher.management = examples.harvester
     rancher.management["metadata"].pop("labels")
     rancher.management["status"] = {}
-    assert (await rancher.waiting()).what is Missing.PROVIDER
+    assert "provider" in (await rancher.waiting()).message
 
     rancher.cluster["metadata"]["labels"] = {"provider.cattle.io": "harvester"}
-    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest(
-        reason=NotAGuestReason.HARVESTER
-    )
+    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest()
 
 
 async def test_a_label_makes_no_harvester_of_a_guest_that_rancher_knows_better(rancher: Rancher) -> None:
@@ -202,25 +187,24 @@ async def test_a_label_makes_no_harvester_of_a_guest_that_rancher_knows_better(r
 async def test_what_is_watched_and_missing_is_waited_for_without_asking(rancher: Rancher) -> None:
     rancher.namespace = None
     waiting = await rancher.waiting()
-    assert (waiting.what, waiting.name, waiting.needs_retry) == (Missing.NAMESPACE, "c-m-4xk8q2vz", False)
+    assert (waiting.message, waiting.needs_retry) == ("namespace c-m-4xk8q2vz does not exist", False)
 
     rancher.management = None
     waiting = await rancher.waiting()
-    assert (waiting.what, waiting.name, waiting.needs_retry) == (Missing.MANAGEMENT, "c-m-4xk8q2vz", False)
+    assert (waiting.message, waiting.needs_retry) == ("management Cluster c-m-4xk8q2vz does not exist", False)
 
     del rancher.cluster["status"]
     waiting = await rancher.waiting()
-    assert (waiting.what, waiting.created, waiting.needs_retry) == (Missing.CLUSTER_NAME, CREATED, False)
+    assert "has not named" in waiting.message
+    assert (waiting.created, waiting.needs_retry) == (CREATED, False)
 
     assert waiting.guest is None
     assert rancher.asked == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "what"), [("HarvesterConfig", Missing.MACHINE_CONFIG), ("Secret", Missing.CREDENTIAL)]
-)
+@pytest.mark.parametrize("kind", ["HarvesterConfig", "Secret"])
 async def test_what_is_only_got_and_missing_or_refused_is_asked_for_again(
-    rancher: Rancher, kind: str, what: Missing
+    rancher: Rancher, kind: str
 ) -> None:
     rancher.refused = {kind}
     refused = await rancher.waiting()
@@ -229,8 +213,7 @@ async def test_what_is_only_got_and_missing_or_refused_is_asked_for_again(
     rancher.objects = {key: obj for key, obj in rancher.objects.items() if key[0] != kind}
     missing = await rancher.waiting()
 
-    assert (refused.what, refused.needs_retry) == (what, True)
-    assert (missing.what, missing.needs_retry) == (what, True)
+    assert (refused.needs_retry, missing.needs_retry) == (True, True)
     assert f"cannot read {kind} " in refused.message
     assert missing.message.startswith(f"{kind} ")
 
@@ -243,7 +226,7 @@ async def test_a_guest_whose_credential_was_deleted_long_ago_is_served_but_gets_
     guest = (await rancher.waiting()).guest
 
     assert guest is not None
-    assert (guest.id, guest.connected, guest.opted_in) == ("c-m-4xk8q2vz", True, True)
+    assert (guest.id, guest.connected, guest.cluster.opted_in) == ("c-m-4xk8q2vz", True, True)
     assert (guest.on_harvester, guest.harvester_cluster_name, guest.networks) == (True, None, ())
 
 
@@ -252,16 +235,17 @@ async def test_what_was_known_holds_when_its_source_is_gone(rancher: Rancher) ->
     rancher.objects = {}
     rancher.cluster["metadata"]["labels"]["kube-vip"] = "false"
 
-    assert await rancher.guest() == replace(
-        rancher.known, opted_in=False, labels={"kube-vip": "false", "environment": "test"}
-    )
+    guest = await rancher.guest()
+    assert guest == replace(rancher.known, cluster=parse_provisioning_cluster(rancher.cluster))
+    assert (guest.cluster.opted_in, guest.harvester_cluster_name) == (False, "harv1")
 
 
 async def test_what_was_known_of_another_cluster_of_that_name_does_not_hold(rancher: Rancher) -> None:
-    rancher.known = replace(await rancher.guest(), cluster_uid="of-its-predecessor")
+    rancher.known = await rancher.guest()
+    rancher.cluster["metadata"]["uid"] = "of-its-successor"
     rancher.objects = {}
 
-    assert (await rancher.waiting()).what is Missing.MACHINE_CONFIG
+    assert "HarvesterConfig" in (await rancher.waiting()).message
 
 
 async def test_malformed_network_info_is_waited_for_and_not_quoted(rancher: Rancher) -> None:
@@ -269,7 +253,7 @@ async def test_malformed_network_info_is_waited_for_and_not_quoted(rancher: Ranc
 
     waiting = await rancher.waiting()
 
-    assert (waiting.what, waiting.needs_retry) == (Missing.MACHINE_CONFIG, True)
+    assert waiting.needs_retry
     assert "is not JSON" in waiting.message
     assert "hunter2" not in waiting.message
 
@@ -278,21 +262,26 @@ async def test_malformed_network_info_is_waited_for_and_not_quoted(rancher: Ranc
 async def test_a_reference_that_no_object_can_have_makes_no_request(rancher: Rancher, name: str) -> None:
     rancher.cluster["spec"]["cloudCredentialSecretName"] = name
     waiting = await rancher.waiting()
-    assert (waiting.what, waiting.needs_retry) == (Missing.CREDENTIAL, False)
+    assert ("names no cloud credential" in waiting.message, waiting.needs_retry) == (True, False)
 
     rancher.cluster["spec"]["rkeConfig"]["machinePools"][1]["machineConfigRef"]["name"] = name
     waiting = await rancher.waiting()
-    assert (waiting.what, waiting.needs_retry) == (Missing.MACHINE_CONFIG, False)
+    assert ("names no HarvesterConfig" in waiting.message, waiting.needs_retry) == (True, False)
 
     assert [kind for kind, _, _ in rancher.asked] == ["HarvesterConfig"]
 
 
-async def test_a_harvester_that_rancher_does_not_know_yet_is_waited_for_by_name(rancher: Rancher) -> None:
+async def test_a_harvester_that_rancher_does_not_know_yet_is_waited_for_and_asked_for_again(
+    rancher: Rancher,
+) -> None:
     rancher.harvester = None
 
     waiting = await rancher.waiting()
 
-    assert (waiting.what, waiting.name) == (Missing.HARVESTER, "c-m-9hb2c7rr")
+    assert (waiting.message, waiting.needs_retry) == (
+        "the Harvester cluster c-m-9hb2c7rr is not in Rancher",
+        True,
+    )
 
 
 async def test_an_external_harvester_has_no_name_and_its_guest_waits_for_nothing(rancher: Rancher) -> None:
@@ -340,9 +329,13 @@ async def test_an_api_server_that_does_not_answer_is_an_error_and_not_a_missing_
 def test_of_several_clusters_that_claim_a_guest_the_one_of_its_workspace_is_it(examples: Examples) -> None:
     management = parse_management_cluster(examples.management)
     real = parse_provisioning_cluster(examples.cluster)
-    older = replace(real, namespace="tenant", created=datetime(2020, 1, 1, tzinfo=UTC))
-    leftover = replace(real, name="before", created=datetime(2019, 1, 1, tzinfo=UTC), deleting=True)
-    younger = replace(real, name="another", created=datetime(2027, 1, 1, tzinfo=UTC))
+
+    def like_it(year: int, **meta: Any) -> ProvisioningCluster:
+        return replace(real, meta=replace(real.meta, created=datetime(year, 1, 1, tzinfo=UTC), **meta))
+
+    older = like_it(2020, namespace="tenant")
+    leftover = like_it(2019, name="before", deleting=True)
+    younger = like_it(2027, name="another")
 
     assert choose_cluster([older, leftover, younger, real], management) == real
     assert choose_cluster([older, leftover], management) == leftover

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,29 +11,15 @@ from hypothesis import strategies as st
 
 from fipop.api.models import FloatingIPRange, Meta
 from fipop.rancher.matching import Guest, NoRange, is_meant_for, is_on_network, match_ranges
-from fipop.rancher.objects import ObjectRef
+from tests.harness.guests import HARVESTER_POOL, START, build_guest
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-GUEST = Guest(
-    id="c-m-4xk8q2vz",
-    cluster_namespace="fleet-default",
-    cluster_name="demo",
-    cluster_uid="1",
-    created=START,
+GUEST = build_guest(
     labels={"environment": "test", "site": "north"},
-    opted_in=True,
-    connected=True,
-    paused=False,
-    deleting=False,
-    wants_floating_ip=True,
-    imported=False,
-    on_harvester=True,
+    pools=(HARVESTER_POOL,),
     harvester_cluster_name="harv1",
     networks=("default/vlan10",),
-    kubeconfig_secret=ObjectRef(namespace="fleet-default", name="demo-kubeconfig"),
 )
-ELSEWHERE = replace(GUEST, on_harvester=False, harvester_cluster_name=None, networks=())
+ELSEWHERE = build_guest(labels=GUEST.cluster.labels)
 
 
 def pool(name: str, *, age: int = 0, full: bool = False, **fields: Any) -> FloatingIPRange:

@@ -57,13 +57,13 @@ class TestProvisioningCluster:
         )
         assert cluster.uid == "00000000-0000-0000-0000-000000000001"
         assert cluster.resource_version == 4711
-        assert cluster.created == datetime(2026, 8, 20, 8, tzinfo=UTC)
+        assert cluster.meta.created == datetime(2026, 8, 20, 8, tzinfo=UTC)
         assert cluster.credential == "cattle-global-data:cc-7zqhx"
         assert cluster.labels == {"kube-vip": "true", "environment": "test"}
         assert cluster.opted_in
         assert cluster.wants_floating_ip
         assert not cluster.paused
-        assert not cluster.deleting
+        assert not cluster.meta.deleting
         assert not cluster.is_imported
 
     def test_the_control_plane_pool_speaks_for_the_guest_wherever_it_stands(self, examples: Examples) -> None:
@@ -144,7 +144,7 @@ class TestProvisioningCluster:
         obj["metadata"]["deletionTimestamp"] = "2026-08-21T08:00:00Z"
 
         assert parse_provisioning_cluster(obj) != parse_provisioning_cluster(examples.cluster)
-        assert parse_provisioning_cluster(obj).deleting
+        assert parse_provisioning_cluster(obj).meta.deleting
 
 
 class TestManagementCluster:
@@ -160,11 +160,12 @@ class TestManagementCluster:
         assert cluster.connected
         assert not cluster.is_harvester
         assert not cluster.is_internal
-        assert not cluster.deleting
+        assert not cluster.meta.deleting
 
     def test_the_refresh_of_connected_every_15_seconds_changes_nothing(self, examples: Examples) -> None:
         after = examples.management
         after["metadata"]["resourceVersion"] = "5000"
+        after["metadata"]["generation"] = 17
         after["status"]["conditions"][1]["lastUpdateTime"] = "2026-08-20T08:05:15Z"
 
         assert parse_management_cluster(after) == parse_management_cluster(examples.management)

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,8 +7,8 @@ from fipop.ipam.addresses import parse_address
 from fipop.operator.addresses.range_selection import choose_for_guest, find_range
 from fipop.operator.addresses.values import Blocker, Request
 from fipop.rancher.matching import Guest
-from fipop.rancher.objects import ObjectRef
 from fipop.state.cache import ClusterCache
+from tests.harness.guests import HARVESTER_POOL, build_guest
 from tests.harness.objects import (
     build_range,
     build_reservation,
@@ -19,24 +18,7 @@ from tests.harness.objects import (
     reservation,
 )
 
-GUEST = Guest(
-    id="c-m-1",
-    cluster_namespace="fleet-default",
-    cluster_name="demo",
-    cluster_uid="uid-demo",
-    created=datetime(2026, 1, 1, tzinfo=UTC),
-    labels={},
-    opted_in=False,
-    connected=True,
-    paused=False,
-    deleting=False,
-    wants_floating_ip=True,
-    imported=False,
-    on_harvester=True,
-    harvester_cluster_name="harvester",
-    networks=("default/vlan10",),
-    kubeconfig_secret=ObjectRef(namespace="fleet-default", name="demo-kubeconfig"),
-)
+GUEST = build_guest(pools=(HARVESTER_POOL,), harvester_cluster_name="harvester", networks=("default/vlan10",))
 
 
 def serving(name: str, iprange: str, network: str | None = None, **fields: Any) -> dict[str, Any]:

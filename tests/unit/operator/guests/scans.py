@@ -1,12 +1,19 @@
 """A look at guests that a test plays."""
 
 import asyncio
+import itertools
 import time
 
 from fipop.backoff import Backoff
 from fipop.errors import FipopError, GuestUnreadableError
 from fipop.guest.in_use import InUseAddresses, addresses_in
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, PROVISIONING_CLUSTERS
+from fipop.kube.resources import (
+    FLOATING_IP_RESERVATIONS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.guests.reported import ClaimScope, ReportedAddresses
 from fipop.operator.guests.scan import GuestScan
@@ -28,7 +35,7 @@ class Looking:
         self.api = Reservations()
         self.opened = asyncio.Event()
         self.carried = carried
-        self.unconnected: set[str] = set()
+        self._versions = itertools.count(5)
         self.looked_at: list[str] = []
         self.troubles: list[FipopError] = []
         for guest_id in carried:
@@ -47,7 +54,7 @@ class Looking:
             gate=AllocationGate(scope.could_serve, adopted=True),
             reported=ReportedAddresses(
                 guests=guests,
-                reader=self,  # type: ignore[arg-type] # the two calls that a scan makes
+                reader=self,  # type: ignore[arg-type] # the call that a scan makes
                 reservation_store=ReservationStore(
                     client=self.api,  # type: ignore[arg-type] # the four calls that a store makes
                     known=cache,
@@ -68,11 +75,8 @@ class Looking:
         if self.troubles:
             raise self.troubles.pop(0)
 
-    async def can_be_asked(self, guest_id: str) -> bool:
-        self._trouble()
-        return guest_id not in self.unconnected
-
     async def read_in_use(self, guest_id: str) -> InUseAddresses:
+        self._trouble()
         self.looked_at.append(guest_id)
         value = self.carried[guest_id]
         if value is None:
@@ -101,14 +105,27 @@ class Looking:
 
     def add(self, guest_id: str) -> None:
         """Have a guest in Rancher."""
-        metadata = {"name": guest_id, "namespace": "fleet-default", "uid": guest_id, "resourceVersion": "5"}
-        cluster = {"metadata": metadata, "spec": {}, "status": {"clusterName": guest_id}}
-        self.cache.observe(PROVISIONING_CLUSTERS, cluster)
+        self._observe(NAMESPACES, guest_id)
+        self._observe(PROVISIONING_CLUSTERS, guest_id, "fleet-default", status={"clusterName": guest_id})
+        self.connect(guest_id)
+
+    def connect(self, guest_id: str, *, connected: bool = True) -> None:
+        """Have Rancher connected to a guest, or not."""
+        conditions = [{"type": "Connected", "status": str(connected)}]
+        self._observe(MANAGEMENT_CLUSTERS, guest_id, status={"provider": "rke2", "conditions": conditions})
+
+    def _observe(self, resource: Resource, name: str, namespace: str = "", **parts: Json) -> None:
+        version = str(next(self._versions))
+        metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": version}
+        self.cache.observe(resource, {"metadata": metadata, "spec": {}, **parts})
 
     def remove(self, guest_id: str) -> None:
         """Take a guest out of Rancher: nobody answers for it any more."""
         (cluster,) = self.cache.guest_clusters(guest_id)
+        management = self.cache.management.get("", guest_id)
+        assert management is not None
         self.cache.forget(PROVISIONING_CLUSTERS, cluster)
+        self.cache.forget(MANAGEMENT_CLUSTERS, management)
         self.scan.guests.drop(guest_id)
         self.scan.note_guest(guest_id)
         self.carried[guest_id] = None

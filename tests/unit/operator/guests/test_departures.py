@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fipop.api.models import Removal
+from fipop.api.names import LABEL_OPT_IN
 from fipop.kube.resources import FLOATING_IPS, PROVISIONING_CLUSTERS
 from fipop.operator.confirmation import Confirmation
 from fipop.operator.guests.departures import Departures
@@ -13,6 +14,7 @@ from fipop.settings.options import DEFAULTS, Settings
 from fipop.settings.values import Amount, GuestInstall
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory, ReleaseRemoval
+from tests.harness.guests import change_cluster
 from tests.harness.objects import build_floating_ip
 from tests.harness.rollout_world import guest_of
 from tests.harness.small_operator import SmallOperator
@@ -65,10 +67,13 @@ class Fleet:
             self.change(guest_id, opted_in=opted_in)
             self.record(guest_id, Removal.PENDING)
 
-    def change(self, guest_id: str, **changes: bool) -> None:
+    def change(
+        self, guest_id: str, *, opted_in: bool = False, deleting: bool = False, paused: bool = False
+    ) -> None:
         """Have a guest cluster known with other properties."""
-        state = self.directory.state(guest_id)
-        state.guest = replace(state.guest or guest_of(guest_id), **changes)
+        labels = {LABEL_OPT_IN: "true"} if opted_in else {}
+        guest = change_cluster(guest_of(guest_id), labels=labels, paused=paused)
+        self.directory.state(guest_id).guest = replace(guest, deleting=deleting)
 
     def record(self, guest_id: str, removal: Removal) -> None:
         status = {"guest": {"cluster": guest_id, "removal": removal.value}}
@@ -92,7 +97,7 @@ class Fleet:
 
     def look(self, has_ours: bool | None = True) -> None:
         for each in self.guests:
-            if not each.opted_in:
+            if not each.cluster.opted_in:
                 self.note(each.id, has_ours)
 
     def removable(self) -> list[str]:

@@ -8,17 +8,17 @@ import pytest
 from fipop.api import names
 from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
 from fipop.operator.guests.discovery import GuestReconciler
-from fipop.rancher.discovery import Discovery, Missing, Waiting
+from fipop.rancher.discovery import Discovery, Waiting
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import DEFAULTS
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.every_guest import EveryGuest
+from tests.harness.guests import HARVESTER_POOL, build_guest
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, cache_of
 from tests.harness.recorded_events import RecordedEvents
-from tests.harness.rollout_world import guest_of
 
 ID = "c-m-1"
-GUEST = replace(guest_of(ID), wants_floating_ip=True, deleting=False, on_harvester=False)
+GUEST = build_guest(ID)
 ANYWHERE = build_range("pool", "10.0.0.0/24", clusterSelector={"matchLabels": {}})
 
 
@@ -81,7 +81,7 @@ async def test_a_new_guest_gets_its_floating_ip_once() -> None:
 
 @pytest.mark.parametrize("changes", [{"deleting": True}, {"wants_floating_ip": False}])
 async def test_who_is_not_to_have_one_gets_none(changes: dict[str, bool]) -> None:
-    world = World(replace(GUEST, **changes))
+    world = World(build_guest(ID, **changes))
     await world.round()
     assert world.made == []
 
@@ -110,30 +110,24 @@ async def test_what_somebody_made_or_what_goes_is_no_failure(error: Exception) -
 async def test_who_no_range_serves_waits_and_is_told_of_on_harvester(
     on_harvester: bool, events: list[str]
 ) -> None:
-    world = World(replace(GUEST, on_harvester=on_harvester), ranges=[])
+    world = World(build_guest(ID, pools=(HARVESTER_POOL,) if on_harvester else ()), ranges=[])
     await world.round()
-    assert (world.guests.unserved(), world.events) == ([ID], events)
+    assert (world.made, world.events) == ([], events)
 
 
 async def test_a_link_that_no_event_tells_of_is_asked_for_again_the_rarer_the_older_the_guest() -> None:
-    missing = Waiting(
-        what=next(iter(Missing)), name="secret", message="there is no Secret", created=NOW, needs_retry=True
-    )
+    missing = Waiting(message="there is no Secret", created=NOW, needs_retry=True)
     world = World(missing)
     assert await world.round() == RetryAfter(3.0)
-    assert world.guests.waiting_for("secret") == [ID]
     world.found = replace(missing, created=NOW - timedelta(days=1))
     delays = [await world.round() for _ in range(6)]
     assert delays[-1] == RetryAfter(30.0)
     world.found = replace(missing, needs_retry=False)
     assert await world.round() is None, "an event will tell"
-    world.found = GUEST
-    await world.round()
-    assert world.guests.waiting_for("secret") == []
 
 
 async def test_passes_may_serve_who_waits_for_a_link_that_a_range_needs() -> None:
-    world = World(Waiting(what=next(iter(Missing)), name="x", message="m", created=NOW, guest=GUEST))
+    world = World(Waiting(message="m", created=NOW, guest=GUEST))
     await world.round()
     assert world.learned == [ID]
     assert world.made == []

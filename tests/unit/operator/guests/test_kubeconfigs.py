@@ -9,14 +9,14 @@ import pytest
 from fipop.errors import ApiForbiddenError
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from tests.harness.answering_client import AnsweringClient
-from tests.harness.rollout_world import guest_of
+from tests.harness.guests import build_guest
 
-GUEST = replace(guest_of("c-m-1"), connected=True)
+GUEST = build_guest()
 
 
 def client(answer: object) -> Any:
     async def get(_resource: object, name: str, *, namespace: str) -> object:
-        assert (namespace, name) == (GUEST.kubeconfig_secret.namespace, GUEST.kubeconfig_secret.name)
+        assert (namespace, name) == ("fleet-default", "demo-kubeconfig")
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -42,4 +42,4 @@ async def test_who_is_not_connected_is_not_asked_for() -> None:
 async def test_what_is_missing_is_told_with_the_name_of_the_secret(answer: object) -> None:
     with pytest.raises(KubeconfigMissingError) as caught:
         await read_kubeconfig(client(answer), GUEST)
-    assert caught.value.secret == f"{GUEST.kubeconfig_secret.namespace}/{GUEST.kubeconfig_secret.name}"
+    assert caught.value.secret == "fleet-default/demo-kubeconfig"

@@ -16,10 +16,10 @@ from tests.unit.operator.guests.scans import Looking, pool_world
 
 async def test_a_guest_that_connects_after_the_first_look_is_looked_at_then(looking: type[Looking]) -> None:
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
-    start.unconnected.add("c-m-1")
+    start.connect("c-m-1", connected=False)
     await start.first()
     assert start.quarantined() == set()
-    start.unconnected.clear()
+    start.connect("c-m-1")
     start.scan.note_guest("c-m-1", may_carry=True)
     await start.comes_to_quarantine("default.10.0.0.8")
     assert start.scan.gate.looked, "the others need not wait for it"
@@ -69,15 +69,15 @@ async def test_doubt_that_comes_up_during_a_look_leaves_the_gate_closed_for_anot
 ) -> None:
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
     asked: list[bool] = []
-    discover = start.can_be_asked
+    look = start.read_in_use
 
-    async def discover_and_doubt(guest_id: str) -> bool:
+    async def look_and_doubt(guest_id: str) -> InUseAddresses:
         asked.append(start.scan.gate.looked)
         if len(asked) == 1:
             start.scan.require_rescan()
-        return await discover(guest_id)
+        return await look(guest_id)
 
-    start.can_be_asked = discover_and_doubt
+    start.read_in_use = look_and_doubt  # type: ignore[method-assign]
     await start.first()
     assert asked == [False, False]
     assert start.scan.gate.looked
@@ -101,9 +101,9 @@ async def test_a_guest_that_connects_while_a_range_changes_is_looked_at_all_the_
     looking: type[Looking],
 ) -> None:
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32"})
-    start.unconnected.add("c-m-1")
+    start.connect("c-m-1", connected=False)
     await start.first()
-    start.unconnected.clear()
+    start.connect("c-m-1")
     start.scan.note_guest("c-m-1", may_carry=True)
     start.scan.note_range("pool")
     await start.comes_to_quarantine("default.10.0.0.8")
@@ -111,7 +111,7 @@ async def test_a_guest_that_connects_while_a_range_changes_is_looked_at_all_the_
 
 async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(looking: type[Looking]) -> None:
     start = looking(pool_world(), {"c-m-1": "10.0.0.8/32", "c-m-2": "10.7.0.9/32"})
-    start.unconnected.add("c-m-1")
+    start.connect("c-m-1", connected=False)
     await start.first()
     hangs, answers = asyncio.Event(), asyncio.Event()
     look = start.read_in_use
@@ -123,7 +123,7 @@ async def test_a_range_that_changes_does_not_wait_for_a_late_guest_that_hangs(lo
         return await look(guest_id)
 
     start.read_in_use = look_late
-    start.unconnected.clear()
+    start.connect("c-m-1")
     start.scan.note_guest("c-m-1", may_carry=True)
     await asyncio.wait_for(hangs.wait(), 30)
     start.cache.observe(FLOATING_IP_RANGES, build_range("later", "10.7.0.0/24"))
@@ -180,7 +180,7 @@ async def test_what_a_guest_that_cannot_be_asked_was_seen_to_carry_is_kept_from_
     start = await holding(looking)
     start.carried["c-m-1"] = None
     if not connected:
-        start.unconnected.add("c-m-1")
+        start.connect("c-m-1", connected=False)
     start.free("default.10.0.0.7")
     await start.change_range()
     assert start.quarantined() == {"default.10.0.0.7"}
@@ -254,6 +254,7 @@ async def test_a_guest_that_goes_while_it_is_looked_at_is_not_remembered(looking
     await start.first()
     await start.comes_to_quarantine("default.10.0.0.8")
     start.read_in_use = look
+    start.add("c-m-1")
     start.carried["c-m-1"] = "10.0.0.9/32"
     start.scan.note_guest("c-m-1", may_carry=True)
     await start.comes_to_quarantine("default.10.0.0.9")
