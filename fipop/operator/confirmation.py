@@ -30,7 +30,7 @@ class Confirmation:
     _reported: frozenset[Hashable] = frozenset()
     """The objects of the last event; empty if nothing waits."""
     _void: str = ""
-    """The value of the annotation that confirms nothing: it was there before the last event, or it has served."""
+    """The value of the annotation that confirms nothing: it was there before the last event."""
 
     def permitted(self, objects: frozenset[Hashable], *, most: int) -> frozenset[Hashable]:
         """Return those of `objects` that can go on now: up to `most` without a confirmation, or what is confirmed."""
@@ -44,7 +44,7 @@ class Confirmation:
             return objects
         is_confirmed = value == str(len(self._reported)) and value != self._void
         if is_confirmed and waiting <= self._reported:
-            self._confirmed, self._reported, self._void = objects, frozenset(), value
+            self._confirmed, self._reported = objects, frozenset()
             return objects
         if waiting != self._reported:
             self._reported, self._void = waiting, value

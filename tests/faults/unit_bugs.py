@@ -364,7 +364,7 @@ UNIT_BUGS = (
         Edit(
             scope="Departures.may_remove",
             before="self.is_leaving(each)",
-            after="self.is_leaving(each) and self.state(each.id).removal.has_ours",
+            after="self.is_leaving(each) and removals[each.id].has_ours",
         ),
         "unit/operator/guests/test_departures.py",
         "test_a_guest_that_was_never_reached_counts_as_one_that_loses_something",
