@@ -6,7 +6,7 @@ The addresses in an overlap are the older range's alone, whichever range counts 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from fipop import errors
 from fipop.errors import IpamError
@@ -15,15 +15,13 @@ from fipop.ipam.allocator import AddressPool, Allocator, OwnerT, RangeUsage, Usa
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.pool import Pool
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range(AddressPool):
     """A pool of the space that was read from `source`. A draining range assigns nothing."""
 
     source: Pool
-    created: datetime = _EPOCH
+    created: datetime
     draining: bool = False
 
     @property
@@ -35,9 +33,16 @@ class Range(AddressPool):
 class RangeAllocator(Allocator[OwnerT, Range]):
     """The ranges of one address space, and the users of its addresses."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._conflicts: dict[str, tuple[str, ...]] = {}
+        """By range, until a range changes: whoever counts all ranges would compare each with each."""
+
     def conflicts(self, name: str) -> tuple[str, ...]:
         """Return the names of the older ranges, oldest first, that take addresses away from a range."""
-        return tuple(older.name for older in self._older(self.pool(name)))
+        if name not in self._conflicts:
+            self._conflicts[name] = tuple(older.name for older in self._older(self.pool(name)))
+        return self._conflicts[name]
 
     def count(self, name: str) -> RangeUsage:
         """Count a range exactly, in constant time. Raises: RangeUnknownError."""
@@ -90,6 +95,7 @@ class RangeAllocator(Allocator[OwnerT, Range]):
         return sorted((each for each in older if each.overlaps(younger)), key=lambda each: each.age)
 
     def _drop_free_lists(self, changed: Range) -> None:
+        self._conflicts.clear()
         for each in (changed, *self._pools.values()):
             if each.overlaps(changed):
                 super()._drop_free_lists(each)

@@ -377,6 +377,7 @@ def test_an_overlap_opens_up_when_the_older_range_goes() -> None:
         make_range("10.0.0.0/29", name="young"), make_range("10.0.0.4/30", name="old", age_days=2)
     )
     held = claim(allocator, "old", V4, "a")
+    assert allocator.conflicts("young") == ("old",)
     allocator.remove_pool("old")
     assert allocator.conflicts("young") == ()
     assert len(claim_all(allocator, "young")) == 7
