@@ -19,6 +19,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 import netaddr
 
 from bench.results import describe_machine, write_section
+from fipop.api.models import EPOCH
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.allocator import AddressUser, Reason
 from fipop.ipam.pool import parse_pool
@@ -85,7 +86,7 @@ def picks_of_churn() -> list[int]:
 def make_allocator(text: str) -> RangeAllocator[str]:
     allocator: RangeAllocator[str] = RangeAllocator()
     pool = parse_pool(text, skip_end_ips=True)
-    allocator.set_pool(Range(name="lan", addresses=pool.addresses, source=pool))
+    allocator.set_pool(Range(name="lan", addresses=pool.addresses, source=pool, created=EPOCH))
     allocator.count("lan")
     return allocator
 
