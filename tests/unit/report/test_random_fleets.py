@@ -10,7 +10,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -310,9 +310,7 @@ def assert_metrics_agree(world: World, told: dict[str, Any]) -> None:
         floating_ips=[newer(each) for each in world.floating_ips],
         reservations=[newer(each) for each in world.reservations],
     )
-    snapshot = build_snapshot(
-        cache, None, leading=True, bad_options=0, predecessor_runs=False, last_answer=None
-    )
+    snapshot = replace(build_snapshot(cache, None), leading=True)
     text = Metrics(lambda: snapshot, version="1").render().decode()
     for family in text_string_to_metric_families(text):
         if family.name != "fipop_range_addresses":
