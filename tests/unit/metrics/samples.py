@@ -1,16 +1,14 @@
 """A fleet whose metrics are looked at."""
 
 from dataclasses import replace
-from typing import Any
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.models import EPOCH, FloatingIPRange, Meta
+from fipop.api.models import FloatingIPRange, Meta
 from fipop.ipam.addresses import Family
 from fipop.ipam.allocator import RangeUsage, Usage
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
-from fipop.rancher.matching import Guest
-from fipop.rancher.objects import ObjectRef
+from tests.harness.guests import build_guest
 
 
 def usage_of(ipv4: Usage, ipv6: Usage) -> RangeUsage:
@@ -32,32 +30,18 @@ RANGE = RangeSample(
 
 
 GUEST = GuestSample(
-    guest=Guest(
-        id="c-m-4xk8q2vz",
-        cluster_namespace="fleet-default",
-        cluster_name="demo",
-        cluster_uid="c-1",
-        created=EPOCH,
-        labels={},
-        opted_in=True,
-        connected=True,
-        paused=False,
-        deleting=False,
-        wants_floating_ip=False,
-        imported=False,
-        on_harvester=True,
-        harvester_cluster_name="harv1",
-        networks=(),
-        kubeconfig_secret=ObjectRef(namespace="fleet-default", name="demo-kubeconfig"),
-    ),
+    guest=build_guest("c-m-4xk8q2vz", harvester_cluster_name="harv1"),
     reachable=True,
     last_pass=1.5e9,
 )
 
 
-def another_guest(**fields: Any) -> GuestSample:
-    """Return the guest with other fields."""
-    return replace(GUEST, guest=replace(GUEST.guest, **fields))
+def another_guest(
+    guest_id: str = "c-m-4xk8q2vz", cluster_name: str = "demo", harvester_cluster_name: str = "harv1"
+) -> GuestSample:
+    """Return the guest under other names."""
+    guest = build_guest(guest_id, name=cluster_name, harvester_cluster_name=harvester_cluster_name)
+    return replace(GUEST, guest=guest)
 
 
 FLEET = FleetSnapshot(

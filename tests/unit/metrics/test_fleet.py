@@ -155,7 +155,7 @@ def test_namesakes_of_two_workspaces_share_a_series_that_is_up_only_if_both_are(
         ((None, True), "1.0"),
     ):
         guests = tuple(
-            replace(another_guest(id=f"c-m-{number}"), reachable=up) for number, up in enumerate(states)
+            replace(another_guest(f"c-m-{number}"), reachable=up) for number, up in enumerate(states)
         )
         fleet.snapshot = replace(FLEET, guests=guests)
         assert fleet.lines("kubefipoperator_guestcluster_status") == [

@@ -144,7 +144,7 @@ async def test_after_the_stop_nothing_listens(served: Served, client: aiohttp.Cl
 async def test_a_scrape_of_thousands_of_guests_costs_the_loop_milliseconds() -> None:
     """Rendering takes a second. If the loop did it, no pass, no probe and no renewal of the lease would happen."""
     fleet = Fleet()
-    guests = [another_guest(id=f"c-m-{n:08}", cluster_name=f"cluster-{n}") for n in range(2000)]
+    guests = [another_guest(f"c-m-{n:08}", cluster_name=f"cluster-{n}") for n in range(2000)]
     fleet.snapshot = replace(FLEET, guests=tuple(guests))
     for guest in guests:
         for event in GuestEvent:
