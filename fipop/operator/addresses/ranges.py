@@ -28,7 +28,7 @@ from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
 
 COUNT_SECONDS = 1.0
-"""How long changes are gathered until the ranges are counted: a range is written at most once in this time."""
+"""How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
 RECOUNT_SECONDS = 60.0
 """How soon they are counted without a change: a claim that fails causes none, and counts until then."""
 
@@ -47,14 +47,14 @@ class RangeReconciler:
     queues: WorkQueues
 
     def watches(self, event: Event) -> Iterator[Request]:
-        """Yield a count of the ranges if an event may change the status of one."""
+        """Yield a count of the ranges if an event may change the status of one: at once if a range was edited."""
         change = event.change
         sides = [side for side in (change.old, change.new) if side is not None]
-        if (
-            event.resource in {FLOATING_IPS, FLOATING_IP_RESERVATIONS}
-            or (event.resource == FLOATING_IP_RANGES and is_respecified(change))
+        if event.resource == FLOATING_IP_RANGES and is_respecified(change):
+            yield request_count(0.0)
+        elif event.resource in {FLOATING_IPS, FLOATING_IP_RESERVATIONS} or (
             # Whether the Harvester cluster of a range is in Rancher.
-            or (event.resource == MANAGEMENT_CLUSTERS and any(map(may_be_harvester, sides)))
+            event.resource == MANAGEMENT_CLUSTERS and any(map(may_be_harvester, sides))
         ):
             yield request_count()
 

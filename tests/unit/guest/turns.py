@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from fipop.api.names import LABEL_OPT_IN
 from fipop.guest.helm.charts import ChartIdentity, Role, wanted_releases
 from fipop.guest.helm.releases import ReleaseRecord, ReleaseState, build_labels, parse_record
 from fipop.guest.helm_turn import HelmTurn
@@ -16,7 +17,7 @@ from fipop.guest.release_ownership import build_scope, is_removable
 from fipop.guest.workloads import Workload
 from fipop.kube.client import Listing
 from fipop.settings.options import DEFAULTS
-from tests.harness.rollout_world import guest_of
+from tests.harness.guests import build_guest
 from tests.harness.tasks import build_task
 from tests.unit.guest.conftest import CHART, NOW, release_secret
 
@@ -151,7 +152,7 @@ class Turn:
         self.turn = HelmTurn(
             task=build_task(
                 opted_in=True,
-                guest=replace(guest_of("c-m-a"), cluster_name="demo"),
+                guest=build_guest("c-m-a", name="demo", labels={LABEL_OPT_IN: "true"}),
                 gate=gate or ReleaseGate(),
                 memory=self.notes,
                 may_run_helm=may_run_helm,
