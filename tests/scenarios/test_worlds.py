@@ -25,6 +25,7 @@ async def live(chance: Random) -> list[str]:
     return await world.rest()
 
 
+@pytest.mark.timeout(900)
 @settings(max_examples=200)
 @given(seed=seeds)
 def test_in_no_world_has_an_address_two_owners_or_does_a_restart_change_who_holds_what(seed: int) -> None:
@@ -32,7 +33,7 @@ def test_in_no_world_has_an_address_two_owners_or_does_a_restart_change_who_hold
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @settings(max_examples=2_000)
 @given(seed=seeds)
 def test_in_none_of_many_worlds_has_an_address_two_owners_or_does_a_restart_change_anything(
