@@ -8,9 +8,10 @@ comes to follows from all of its users: so the state never depends on the order 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.api.models import FloatingIP, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.allocator import AddressUser, Reason
@@ -29,43 +30,30 @@ class _Use(NamedTuple):
 _Uses = frozenset[_Use]
 
 
+@dataclass(slots=True)
 class Allocations:
     """Who uses which address, and what the ranges can still assign."""
 
-    def __init__(self, *, is_inherited: Callable[[FloatingIP], bool] = lambda _floating_ip: False) -> None:
-        self._is_inherited = is_inherited
-        self.ranges = RangeIndex()
-        self._floating_ips: dict[OwnerKey, tuple[FloatingIP, _Uses]] = {}
-        self._open: dict[tuple[OwnerKey, Family], Claim] = {}
+    is_inherited: Callable[[FloatingIP], bool]
+    ranges: RangeIndex = field(default_factory=RangeIndex)
+    _floating_ips: dict[OwnerKey, _Uses] = field(default_factory=dict)
+    _open: dict[tuple[OwnerKey, Family], Claim] = field(default_factory=dict)
 
     # What changed
-
-    def range_changed(self, old: FloatingIPRange | None, new: FloatingIPRange | None) -> None:
-        """Enter, change or forget a range; what is held stays held."""
-        latest = new if new is not None else old
-        assert latest is not None
-        if self.ranges.change(old, new):
-            # What names no space is in that of its range, as soon as the range is known.
-            for each in [each for each, _ in self._floating_ips.values() if _range_of(each) == latest.name]:
-                self.floating_ip_changed(each, each)
 
     def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
         """Take in a reservation."""
         self._replace(_uses_of_reservation(old), _uses_of_reservation(new))
 
-    def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
+    def floating_ip_changed(self, key: OwnerKey, new: FloatingIP | None) -> None:
         """Take in which addresses the status of a floating IP names.
 
         Before its first status those of its spec count, and as long as it is an object of the predecessor that was
         never served: its guest cluster carries them.
         """
-        latest = new if new is not None else old
-        assert latest is not None
-        key = latest.meta.key
-        _, before = self._floating_ips.pop(key, (None, frozenset()))
-        after = self._uses_of_floating_ip(new)
-        if new is not None:
-            self._floating_ips[key] = new, after
+        before, after = self._floating_ips.pop(key, frozenset()), self._uses_of_floating_ip(new)
+        if after:
+            self._floating_ips[key] = after
         self._replace(before, after)
 
     def begin_claim(self, claim: Claim) -> None:
@@ -126,9 +114,9 @@ class Allocations:
     def _uses_of_floating_ip(self, floating_ip: FloatingIP | None) -> _Uses:
         if floating_ip is None:
             return frozenset()
-        status, name = floating_ip.status, _range_of(floating_ip)
+        status, name = floating_ip.status, floating_ip.status.range or floating_ip.range or ""
         space = status.address_space or self.ranges.space_of(name) or DEFAULT_ADDRESS_SPACE
-        is_named = bool(status.observed_generation) and not self._is_inherited(floating_ip)
+        is_named = bool(status.observed_generation) and not self.is_inherited(floating_ip)
         texts = status.addresses if is_named else floating_ip.ipaddress.split(",")
         reason = Reason.NAMED if is_named else Reason.WANTED
         user = AddressUser(reason, floating_ip.meta.key, name)
@@ -163,8 +151,3 @@ def _uses_of_claim(claim: Claim | None) -> _Uses:
         return frozenset()
     user = AddressUser(Reason.CLAIMED, claim.owner.key, claim.range)
     return frozenset({_Use(claim.space, claim.address, user)})
-
-
-def _range_of(floating_ip: FloatingIP) -> str:
-    """Return the name of the range that the addresses of a floating IP are of, or are wanted from; "" for none."""
-    return floating_ip.status.range or floating_ip.range or ""

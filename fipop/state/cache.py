@@ -120,7 +120,7 @@ class ClusterCache:
             NAMESPACES: self.namespaces,
         }
         self.inheritance = Inheritance()
-        self.allocations = Allocations(is_inherited=self.inheritance.is_inherited)
+        self.allocations = Allocations(self.inheritance.is_inherited)
         self.listener: CacheListener | None = None
         """The one that is called for each change."""
         self._as_it_is: dict[str, tuple[int, float]] = {}
@@ -217,9 +217,11 @@ class ClusterCache:
                 self._as_it_is.pop(change.latest.name, None)
             self.allocations.reservation_changed(change.old, change.new)
         elif resource == FLOATING_IPS:
-            self.allocations.floating_ip_changed(change.old, change.new)
-        elif resource == FLOATING_IP_RANGES:
-            self.allocations.range_changed(change.old, change.new)
+            self.allocations.floating_ip_changed(change.latest.meta.key, change.new)
+        elif resource == FLOATING_IP_RANGES and self.allocations.ranges.change(change.old, change.new):
+            # What names no space is in that of its range, as soon as the range is known.
+            for each in self.floating_ips.by_index(BY_RANGE, change.latest.name):
+                self.allocations.floating_ip_changed(each.meta.key, each)
         if self.listener is not None:
             self.listener.changed(resource, change)
 
