@@ -75,9 +75,11 @@ class MetricsServer:
         try:
             while True:
                 port = wanted()
-                if port != self.port:
+                if port == self.port:
+                    refused = None
+                else:
                     try:
-                        site, refused = await self._move(listener, site, port), None
+                        site = await self._move(listener, site, port)
                     except OSError as error:
                         if port != refused:
                             _report_refused(port, error, complain)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ class Configuration:
         self.settings = DEFAULTS
         self.bad_options: tuple[BadOption, ...] = ()
         self.annotations: Mapping[str, str] = {}
+        self.annotation_changes = Counter[str]()
         self.listeners: list[Listener] = []
 
     @property
@@ -115,7 +117,9 @@ class Configuration:
         assert config_map is not None, "a missing one is made"
         data = config_map.get("data")
         before = self.settings
-        self.annotations = dict(config_map["metadata"].get("annotations") or {})
+        annotations = dict(config_map["metadata"].get("annotations") or {})
+        self.annotation_changes.update(name for name, _ in self.annotations.items() ^ annotations.items())
+        self.annotations = annotations
         self.settings, self.bad_options = parse_settings(data if isinstance(data, dict) else {}, before)
         self._news.set()
         self._report(config_map)

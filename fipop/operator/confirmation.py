@@ -29,25 +29,24 @@ class Confirmation:
     _confirmed: frozenset[Hashable] = frozenset()
     _reported: frozenset[Hashable] = frozenset()
     """The objects of the last event; empty if nothing waits."""
-    _void: str = ""
-    """The value of the annotation that confirms nothing: it was there before the last event."""
+    _void: int = -1
+    """How often the annotation had changed by the last event: the value of then confirms nothing."""
 
     def permitted(self, objects: frozenset[Hashable], *, most: int) -> frozenset[Hashable]:
         """Return those of `objects` that can go on now: up to `most` without a confirmation, or what is confirmed."""
         value = self.configuration.annotations.get(self.annotation, "")
-        if value != self._void:
-            self._void = ""
+        changes = self.configuration.annotation_changes[self.annotation]
         self._confirmed &= objects
         waiting = objects - self._confirmed
         if len(waiting) <= most:
             self._reported = frozenset()
             return objects
-        is_confirmed = value == str(len(self._reported)) and value != self._void
+        is_confirmed = value == str(len(self._reported)) and changes != self._void
         if is_confirmed and waiting <= self._reported:
             self._confirmed, self._reported = objects, frozenset()
             return objects
         if waiting != self._reported:
-            self._reported, self._void = waiting, value
+            self._reported, self._void = waiting, changes
             self._report(len(waiting), value)
         return self._confirmed
 

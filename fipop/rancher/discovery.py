@@ -117,7 +117,8 @@ async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
     found = await _resolve_harvester(reader, links, guest)
     if isinstance(found, Guest):
         return found
-    if known is not None and known.cluster.uid == guest.cluster.uid:
+    pool = guest.cluster.harvester_pool
+    if known and (known.cluster.uid, known.cluster.harvester_pool) == (guest.cluster.uid, pool):
         # A Secret that is gone or refused now says nothing against what it said.
         return replace(guest, harvester_cluster_name=known.harvester_cluster_name, networks=known.networks)
     # Of a cluster on its way out, what Rancher has taken away already never comes back.

@@ -107,6 +107,8 @@ class Relister:
         self._hurried = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         """Those that wait for a round which begins after they asked."""
+        self._served: list[asyncio.Future[None]] = []
+        """Those that wait for the end of this round."""
         self._failing: set[str] = set()
 
     @property
@@ -133,23 +135,33 @@ class Relister:
     async def run(self) -> None:
         """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start afresh."""
         await _wait(self._hurried, FIRST_PAUSE_SECONDS)
-        failures = 0
+        left, failures = self._begin_round(), 0
         while True:
-            if self._hurried.is_set():
-                failures = 0
-            self._requested.clear()
-            self._hurried.clear()
-            waiting, self._waiting = self._waiting, []
-            if await self._round():
-                failures = 0
-                for each in waiting:
-                    if not each.done():
-                        each.set_result(None)
+            failed = await self._relist_all(left)
+            if not failed:
+                self._end_round()
                 await self._rest()
-            else:
-                self._waiting = waiting + self._waiting
-                failures += 1
-                await _wait(self._hurried, _BACKOFF.delay_seconds(failures, self._random))
+                left, failures = self._begin_round(), 0
+                continue
+            failures = failures + 1 if len(failed) == len(left) else 1
+            left = failed
+            if await _wait(self._hurried, _BACKOFF.delay_seconds(failures, self._random)):
+                left, failures = self._begin_round(), 0
+
+    def _begin_round(self) -> Sequence[Feed[Any]]:
+        self._requested.clear()
+        self._hurried.clear()
+        self._served += self._waiting
+        self._waiting = []
+        return self._feeds
+
+    def _end_round(self) -> None:
+        if self._on_round is not None:
+            self._on_round()
+        for each in self._served:
+            if not each.done():
+                each.set_result(None)
+        self._served = []
 
     async def _rest(self) -> None:
         """Wait for the next round; a request brings it forward, but never into a storm."""
@@ -157,16 +169,12 @@ class Relister:
         if not await _wait(self._hurried, self._spread(least_seconds)):
             await _wait(self._requested, max(0.0, self._spread(self._every_seconds) - least_seconds))
 
-    async def _round(self) -> bool:
-        """List every resource once; True where all succeeded."""
-        succeeded = [await self._relist(feed) for feed in self._feeds]
+    async def _relist_all(self, feeds: Sequence[Feed[Any]]) -> Sequence[Feed[Any]]:
+        """List resources; return those to list again: from the first failure on, as their order matters."""
+        succeeded = [await self._relist(feed) for feed in feeds]
         if all(feed.store.loaded for feed in self._feeds):
             self._loaded.set()
-        if not all(succeeded):
-            return False
-        if self._on_round is not None:
-            self._on_round()
-        return True
+        return () if all(succeeded) else feeds[succeeded.index(False) :]
 
     async def _relist(self, feed: Feed[Any]) -> bool:
         plural = feed.resource.plural

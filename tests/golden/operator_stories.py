@@ -417,7 +417,7 @@ async def mass_loss(story: Story) -> None:
     await operator.settle()
     await operator.pass_time(60)
     story.step("an admin confirms twelve")
-    operator.configuration.annotations["kubefip.k8s.binbash.org/confirm-release"] = "12"
+    operator.configuration.annotate("kubefip.k8s.binbash.org/confirm-release", "12")
     await operator.pass_time(60)
     await operator.settle()
 

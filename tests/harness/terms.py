@@ -1,5 +1,6 @@
 """A leader's term as the program puts it together, over a client and queues of a test."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -63,6 +64,12 @@ class FakeConfiguration:
     complaints: list[str] = field(default_factory=list)
     settings: Settings = DEFAULTS
     on_complaint: Callable[[str, str], None] = lambda _reason, _message: None
+    annotation_changes: Counter[str] = field(default_factory=Counter)
+
+    def annotate(self, name: str, value: str = "") -> None:
+        """Set an annotation; "" removes it."""
+        self.annotation_changes[name] += value != self.annotations.get(name, "")
+        self.annotations = {**self.annotations, name: value}
 
     def complain(self, reason: str, message: str) -> None:
         self.complaints.append(reason)

@@ -149,7 +149,7 @@ async def test_a_list_that_lacks_many_floating_ips_releases_nothing_though_one_w
     held.pop("default.10.0.1.1")
     assert operator.held() == held
     assert operator.configuration.complaints == ["MassReleaseWithheld"]
-    operator.configuration.annotations[ANNOTATION_CONFIRM_RELEASE] = "39"
+    operator.configuration.annotate(ANNOTATION_CONFIRM_RELEASE, "39")
     await operator.pass_time(60)
     assert operator.held() == {}
 

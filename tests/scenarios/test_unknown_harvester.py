@@ -9,6 +9,7 @@ from fipop.kube.resources import (
 from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
 
+A = "c-m-a"
 EVERY_GUEST = {"matchLabels": {}}
 
 
@@ -114,3 +115,36 @@ async def test_a_guest_cluster_keeps_its_range_while_its_harvester_cluster_is_no
     await operator.settle()
     await operator.pass_time(60)
     assert operator.held() == {"default.10.0.0.10": "c-m-a"}, "what was known stays known"
+
+
+async def test_a_rename_is_noticed_though_rancher_does_not_know_the_kind_of_that_cluster() -> None:
+    operator = SmallOperator(asks_at_once=True)
+    operator.add_guest(A, is_served=False)
+    operator.put_on_harvester(A, "hv1")
+    key = (MANAGEMENT_CLUSTERS.plural, "", "c-hv1")
+    operator.memory.put(key, {**operator.memory.objects[key], "status": {}})
+    await operator.start()
+    operator.rename_harvester("hv1", "hv9")
+    await operator.settle()
+    await operator.pass_time(60)
+    known = operator.manager.guests.known(A)
+    assert known is not None
+    assert known.harvester_cluster_name == "hv9"
+
+
+async def test_a_guest_cluster_that_gets_a_pool_is_served_once_its_harvesterconfig_can_be_read() -> None:
+    """It was resolved without one, and what was known of it said nothing of the new pool."""
+    operator = SmallOperator(asks_at_once=True)
+    operator.add_range("r1", "10.1.0.10-10.1.0.20", harvester="hv1")
+    operator.add_guest(A, custom=True, is_served=True)
+    await operator.start()
+    await operator.pass_time(30)
+    key = (HARVESTER_CONFIGS.plural, WORKSPACE, f"nodes-{A}")
+    operator.put_on_harvester(A, "hv1")
+    config = operator.memory.objects.pop(key)
+    await operator.settle()
+    await operator.pass_time(5)
+    assert operator.held() == {}
+    operator.memory.objects[key] = config
+    await operator.pass_time(60)
+    assert set(operator.held().values()) == {A}

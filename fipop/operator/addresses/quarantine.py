@@ -258,6 +258,8 @@ class ReleaseGuard:
         """Return whether a reservation whose owner is not in the store can be released."""
         if not self._is_lost(reservation):
             return True
+        if reservation not in self._lost:
+            self.count_again()
         self._count()
         return reservation in self._permitted
 

@@ -59,9 +59,10 @@ class GuestReconciler:
     def _find_on_harvester(self, change: Change[ManagementCluster]) -> tuple[str, ...]:
         """Return the guests on any Harvester cluster, if one is new, or has another name: they may be on that one."""
         old, new = change.old, change.new
-        if new is None or not new.is_harvester:
-            return ()
-        if old is not None and old.is_harvester and old.display_name == new.display_name:
+        is_new = new is not None and new.is_harvester and (old is None or not old.is_harvester)
+        # Its kind may not be known (yet).
+        is_renamed = new is not None and old is not None and old.display_name != new.display_name
+        if not (is_new or is_renamed):
             return ()
         return tuple(each.id for each in self.guests.all() if each.on_harvester)
 

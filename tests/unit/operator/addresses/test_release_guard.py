@@ -49,7 +49,7 @@ class Fleet:
 
     def confirm(self, number: int | None) -> None:
         """Set the annotation, or remove it."""
-        self.configuration.annotations = {} if number is None else {"confirm": str(number)}
+        self.configuration.annotate("confirm", "" if number is None else str(number))
 
     def may_release(self) -> bool:
         """Ask for each that is lost; as long after the last time as an answer serves."""
@@ -251,3 +251,16 @@ def test_a_count_from_before_a_list_that_lacks_floating_ips_is_not_used() -> Non
         fleet.cache.forget(FLOATING_IPS, floating_ip)
     fleet.mass_release.count_again()
     assert not any(fleet.mass_release.may_release(each) for each in fleet.lost_ones())
+
+
+def test_one_that_is_lost_right_after_a_count_does_not_wait_for_the_next_one() -> None:
+    fleet = Fleet(lost=1, kept=20)
+    fleet.now = 100
+    (lost,) = fleet.lost_ones()
+    assert fleet.mass_release.may_release(lost)
+    fleet.now += 1
+    gone = fleet.cache.floating_ips.get(lost.owner.namespace, "kept-3")
+    assert gone is not None
+    fleet.cache.forget(FLOATING_IPS, gone)
+    (held,) = (each for each in fleet.cache.reservations.all() if each.owner.name == "kept-3")
+    assert fleet.mass_release.may_release(held)

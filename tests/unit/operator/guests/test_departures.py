@@ -90,7 +90,7 @@ class Fleet:
 
     def confirm(self, number: int | None) -> None:
         """Set the annotation, or remove it."""
-        self.configuration.annotations = {} if number is None else {"confirm": str(number)}
+        self.configuration.annotate("confirm", "" if number is None else str(number))
 
     def note(self, guest_id: str, has_ours: bool | None) -> None:
         self.departures.note(self.directory.state(guest_id), has_ours)
