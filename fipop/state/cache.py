@@ -10,7 +10,7 @@ from fipop.api.conditions import ConditionType
 from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
-from fipop.ipam.addresses import Address
+from fipop.ipam.addresses import Address, FamilyPolicy
 from fipop.jsons import JsonView
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -67,12 +67,15 @@ def _reservations() -> Store[Reservation]:
 
 
 def _is_waiting(floating_ip: FloatingIP) -> bool | None:
-    """Return its key of BY_WAITING; None if its status says that it has what it asks for."""
+    """Return its key of BY_WAITING; None if its status says that it has all that it asks for."""
     status = floating_ip.status
     if status.observed_generation != floating_ip.meta.generation:
         return False
-    has_all = any(each.type is ConditionType.ALLOCATED and each.is_true for each in status.conditions)
-    return None if has_all else True
+    is_served = any(each.type is ConditionType.ALLOCATED and each.is_true for each in status.conditions)
+    wants_second = (
+        floating_ip.ip_family_policy is FamilyPolicy.PREFER_DUAL_STACK and len(status.addresses) == 1
+    )
+    return True if wants_second or not is_served else None
 
 
 class CacheListener(Protocol):

@@ -376,8 +376,8 @@ BUGS = (
         _CLAIMS,
         "chapter 3 does not end: /ranges/r1/capacity/ipv4/free: 12 instead of 11",
         Edit(
-            scope="FloatingIPReconciler.watches",
-            before="if _may_free(change):\n    yield from request_lacking(cache)",
+            scope="FloatingIPReconciler._find_concerned",
+            before="yield from request_concerned(self.cache, old)",
             after="pass",
         ),
         with_guards_off=(

@@ -15,7 +15,7 @@ from tests.harness.history import Change
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
 
-A, B = "c-m-a", "c-m-b"
+A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
 QUARANTINE = 600
 
@@ -178,3 +178,37 @@ async def test_a_release_in_a_full_range_writes_no_status_of_those_who_wait_on()
     assert operator.held() == {f"default.{X}": "c-m-02", f"default.{Y}": "c-m-01"}
     assert {change.namespace for change in written} == {"c-m-02"}
     assert len(written) <= 3
+
+
+async def test_who_waits_for_another_range_is_not_woken_by_a_release() -> None:
+    """Hundreds may wait for a full range, and each release elsewhere would have all of them decided on."""
+    operator = SmallOperator()
+    operator.add_range(iprange=f"{X}-{X}")
+    operator.add_range("other", "10.9.0.10-10.9.0.10")
+    await operator.start()
+    operator.ask(A)
+    operator.ask(B, range_name="other")
+    await operator.settle()
+    operator.ask(C, range_name="other")
+    await operator.settle()
+    operator.take_requests()
+    operator.remove_reservation(f"default.{X}")
+    woken, _ = operator.take_requests()
+    assert Key(Kind.FLOATING_IP, C, "web") not in woken
+    operator.remove_reservation("default.10.9.0.10")
+    woken, _ = operator.take_requests()
+    assert Key(Kind.FLOATING_IP, C, "web") in woken
+
+
+async def test_who_prefers_both_families_gets_the_second_as_soon_as_it_is_free() -> None:
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.10-10.0.0.13,fd00::1-fd00::1", quarantineSeconds=5)
+    await operator.start()
+    operator.ask(A, ipFamilyPolicy="RequireDualStack")
+    await operator.settle()
+    operator.ask(B, ipFamilyPolicy="PreferDualStack")
+    await operator.settle()
+    operator.give_up(A)
+    await operator.settle()
+    await operator.pass_time(8)
+    assert operator.holders("fd00::1") == {B}

@@ -134,9 +134,9 @@ CASES: list[tuple[str, Callable[[SmallOperator], Any], set[str]]] = [
         {f"floatingip {SERVED}", f"floatingip {WAITING}", RANGES},
     ),
     (
-        "a reservation in quarantine that is deleted: its former owner, those that wait, and the ranges",
+        "an address that is free again, and that WAITING cannot have",
         lambda operator: operator.remove_reservation(f"default.{Y}"),
-        {f"floatingip {LEFT}", f"floatingip {WAITING}", RANGES},
+        {f"floatingip {LEFT}", RANGES},
     ),
     (
         "a spec that names an address in quarantine: its reservation, which may be offered",

@@ -34,6 +34,7 @@ from fipop.operator.addresses.ranges import is_respecified
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.values import Facts
 from fipop.operator.addresses.waiting import (
+    request_concerned,
     request_floating_ip,
     request_floating_ips_of,
     request_lacking,
@@ -113,8 +114,24 @@ class FloatingIPReconciler:
         elif event.resource == FLOATING_IP_RESERVATIONS:
             for key in {side.owner.key for side in (change.old, change.new) if side is not None}:
                 yield request_floating_ip(cache, key)
-            if _may_free(change):
-                yield from request_lacking(cache)
+            yield from self._find_concerned(change)
+
+    def _find_concerned(self, change: Change[Reservation]) -> Iterator[Request]:
+        """Yield those that lack an address and may have this one now, or another one of the former owner's share.
+
+        Or they report that it is another's, or in quarantine.
+        """
+        old, new = change.old, change.new
+        if old is None or (
+            new is not None
+            and (new.is_held, new.range, new.owner.key) == (old.is_held, old.range, old.owner.key)
+        ):
+            return
+        left = self.cache.ranges.get("", old.range)
+        if left is not None and left.address_space != old.space:
+            yield from request_lacking(self.cache)  # it may have been the last that kept the range shut
+        else:
+            yield from request_concerned(self.cache, old)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""
@@ -223,14 +240,3 @@ class FloatingIPReconciler:
             self.cache.forget(FLOATING_IPS, known)
         found = self.cache.floating_ips.get(*key)
         return found.resource_version if found is not None else None
-
-
-def _may_free(change: Change[Reservation]) -> bool:
-    """Return whether those that wait may have the address now, or another one of the former owner's share.
-
-    Or they report that it is another's, or in quarantine. A range that it kept from assigning addresses may assign now.
-    """
-    old, new = change.old, change.new
-    return old is not None and (
-        new is None or (new.is_held, new.range, new.owner.key) != (old.is_held, old.range, old.owner.key)
-    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.ipam.addresses import Address
@@ -37,6 +39,22 @@ def request_lacking(cache: ClusterCache) -> Iterator[Request]:
     """Request those that lack an address: one became free. What is new has its first turn anyway."""
     for each in find_lacking(cache):
         yield Request(Key(Kind.FLOATING_IP, *each.meta.key))
+
+
+def request_concerned(cache: ClusterCache, released: Reservation) -> Iterator[Request]:
+    """Request those of them that name a released address, or might get it: also from a range not known yet.
+
+    And those in the namespace of its former holder, which may hold another address instead (maxPerGuest).
+    """
+    for address in read_addresses([released.address]):
+        may_get = functools.cache(partial(cache.allocations.ranges.may_get, address=address))
+        for each in find_lacking(cache):
+            if (
+                each.namespace == released.owner.namespace
+                or may_get(each.range or each.status.range or "")
+                or address in read_addresses([*each.ipaddress.split(","), *each.status.addresses])
+            ):
+                yield Request(Key(Kind.FLOATING_IP, *each.meta.key))
 
 
 def request_floating_ip(cache: ClusterCache, key: tuple[str, str]) -> Request:
