@@ -170,13 +170,17 @@ class _Wish:
         asked, requested = static, Requested.STATIC if static is not None else Requested.DYNAMIC
         if held is not None and static in {None, address_of(held)}:
             there = [each for each in mine if (each.space, each.range) == (self.where.space, self.where.name)]
-            if held in there:
+            named = self._in_status(mine)
+            if held not in there:
+                asked, requested = self._move(held, static, named)
+                # A move that was cut short has its new address already.
+                begun = next((each for each in there if asked in {None, address_of(each)}), None)
+                if begun is not None:
+                    return Keep(begun)
+            elif static is None or held.requested is Requested.STATIC or named in {None, held}:
                 return Keep(held)
-            asked, requested = self._move(held, static, self._in_status(mine))
-            # A move that was cut short has its new address already.
-            begun = next((each for each in there if asked in {None, address_of(each)}), None)
-            if begun is not None:
-                return Keep(begun)
+            elif (named.space, named.range) != (held.space, held.range):
+                return Keep(held)  # only a user moves a floating IP within a range
         found = self._ask(family, asked, requested, beside)
         if isinstance(found, Claim):
             return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from fipop.api import names
-from fipop.api.models import Meta, Owner, PastOwner, Reservation
+from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
 from fipop.api.rendering import render_reservation
 from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
@@ -233,7 +233,8 @@ def build_acquired(known: Reservation | None, claim: Claim, now: datetime) -> Re
         )
     kept = known.is_held and known.owner.key == claim.owner.key
     # An object that was created again under the name need not ask for what the dead one asked for.
-    stays = kept and known.owner.uid == claim.owner.uid
+    # And what was chosen is asked for by name, if a user moved back to it before its release.
+    stays = kept and known.owner.uid == claim.owner.uid and claim.requested is not Requested.STATIC
     return replace(
         known,
         owner=claim.owner,
