@@ -320,8 +320,8 @@ UNIT_BUGS = (
         "an emptied spec gives the address back",
         Edit(
             scope="_Wish.decide",
-            before="return Keep(held)",
-            after="return Keep(held if static is not None else None)",
+            before="named = self._in_status(mine)",
+            after="named = self._in_status(mine)\nif static is None:\n    return Keep(None)",
         ),
         "scenarios/test_emptied_specs.py",
         "test_it_keeps_its_address_where_the_range_is_the_same",
