@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from fipop.api.models import FloatingIP, Reservation
 from fipop.ipam.addresses import Address
@@ -21,13 +20,13 @@ def find_lacking(cache: ClusterCache) -> list[FloatingIP]:
 
 
 def find_waiting(cache: ClusterCache) -> list[FloatingIP]:
-    """Return these, and those whose status says nothing of their spec yet, the oldest first."""
+    """Return the floating IPs that lack an address, and those without a status of their spec, the oldest first."""
     by_index = cache.floating_ips.by_index
     return _by_age((*by_index(BY_WAITING, True), *by_index(BY_WAITING, False)))
 
 
 def find_asking(cache: ClusterCache, address: Address) -> list[FloatingIP]:
-    """Return those that wait and name an address in their spec, the oldest first."""
+    """Return the waiting floating IPs that name an address in their spec, the oldest first."""
     return [each for each in find_waiting(cache) if address in read_addresses(each.ipaddress.split(","))]
 
 
@@ -36,18 +35,19 @@ def _by_age(floating_ips: Iterable[FloatingIP]) -> list[FloatingIP]:
 
 
 def request_lacking(cache: ClusterCache) -> Iterator[Request]:
-    """Request those that lack an address: one became free. What is new has its first turn anyway."""
+    """Request the floating IPs that lack an address. A new one is reconciled anyway."""
     for each in find_lacking(cache):
         yield Request(Key(Kind.FLOATING_IP, *each.meta.key))
 
 
 def request_concerned(cache: ClusterCache, released: Reservation) -> Iterator[Request]:
-    """Request those of them that name a released address, or might get it: also from a range not known yet.
+    """Request the floating IPs that lack an address and name a released one, or might get it from their range.
 
-    And those in the namespace of its former holder, which may hold another address instead (maxPerGuest).
+    Also those in the namespace of its former holder, which may get another address instead (maxPerGuest), and those
+    whose range is not known yet.
     """
     for address in read_addresses([released.address]):
-        may_get = functools.cache(partial(cache.allocations.ranges.may_get, address=address))
+        may_get = functools.cache(functools.partial(cache.allocations.ranges.may_get, address=address))
         for each in find_lacking(cache):
             if (
                 each.namespace == released.owner.namespace
