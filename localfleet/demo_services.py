@@ -18,7 +18,7 @@ OWN_KEYS = {
 """What people of the guest add to the ConfigMap."""
 STATIC = "10.136.1.7"
 _CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ STATIC_ADDRESS = "10.135.10.200"
 FOREIGN_KEY = ("range-accounting", "192.168.7.10-192.168.7.20")
 _RANGES = f"{OURS}/floatingipranges"
 _CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 60.0
 _LAST_LINK = Step.LINK
 """After it nothing is missing that a new guest's address depends on."""
 

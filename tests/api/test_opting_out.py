@@ -1,4 +1,4 @@
-"""Opting out by a running operator, on a real API server: what it records there decides what is removed (K5)."""
+"""Opting out by a running operator, on a real API server: what it records there decides what is removed."""
 
 from pathlib import Path
 from typing import Any

@@ -169,7 +169,7 @@ class Fleet:
 
 @asynccontextmanager
 async def open_fleet(
-    fleet: LocalFleet, name: str, folder: Path, *, seconds: float, deadline_seconds: int = 12
+    fleet: LocalFleet, name: str, folder: Path, *, seconds: float, deadline_seconds: int = 600
 ) -> AsyncIterator[Fleet]:
     """Install fipop with updates on, and quick rollouts; no operator runs, and there is no guest."""
     real_helm = ensure("helm")

@@ -87,7 +87,7 @@ async def test_an_address_whose_range_was_never_noted_is_adopted_in_one_that_mat
 
 
 async def test_a_range_that_replaces_another_of_the_same_addresses_counts_what_becomes_free_there() -> None:
-    """Its status said TOTAL 0 FREE 0 for as long as nothing else changed (F-G14)."""
+    """Its status said TOTAL 0 FREE 0 for as long as nothing else changed."""
     operator = SmallOperator()
     operator.add_range("first", f"{X}-{X}")
     operator.add_guest(GUEST)

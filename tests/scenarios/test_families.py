@@ -36,7 +36,7 @@ async def led(*pools: str) -> SmallOperator:
 async def test_the_first_range_that_has_the_families_asked_for_is_chosen(
     pools: tuple[str, ...], asked: dict[str, object], held: set[str]
 ) -> None:
-    """IPv6 was asked for, an older IPv4 range was chosen, and the floating IP waited for ever (F-G11)."""
+    """IPv6 was asked for, an older IPv4 range was chosen, and the floating IP waited for ever."""
     operator = await led(*pools)
     operator.ask(A, range_name="", **asked)  # type: ignore[arg-type]
     await operator.settle()

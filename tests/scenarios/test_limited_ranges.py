@@ -144,7 +144,7 @@ async def test_a_limit_that_comes_later_moves_nobody() -> None:
 
 
 async def test_what_was_only_found_in_a_guest_cluster_does_not_count_until_a_floating_ip_has_it() -> None:
-    """A Service there had an address of the range by hand, and the floating IP waited for ever (F-G15)."""
+    """A Service there had an address of the range by hand, and the floating IP waited for ever."""
     operator = build(maxPerGuest=1, clusterSelector={"matchLabels": {}})
     operator.carried.services[A] = X
     await operator.start()

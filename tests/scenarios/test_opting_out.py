@@ -1,4 +1,4 @@
-"""Guest clusters that are opted out: which of them lose what fipop installed, by what the API records (K4, K5)."""
+"""Guest clusters that are opted out: which of them lose what fipop installed, by what the API records."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A guest cluster that is still being provisioned is no fault, for an hour at most (J10)."""
+"""A guest cluster that is still being provisioned is no fault, for an hour at most."""
 
 import pytest
 

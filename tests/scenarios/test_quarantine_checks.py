@@ -24,7 +24,7 @@ async def released(count: int, *, quarantine_seconds: int = 60) -> SmallOperator
 
 
 async def test_one_check_of_a_guest_cluster_is_for_all_its_addresses_in_quarantine() -> None:
-    """Each address had a check of its own, by the workers that new addresses need (F-G5)."""
+    """Each address had a check of its own, by the workers that new addresses need."""
     operator = await released(8)
     operator.carried.services[A] = "10.0.0.12"
     operator.carried.looks.clear()

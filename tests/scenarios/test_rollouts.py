@@ -411,7 +411,7 @@ async def test_without_the_state_it_is_made_again_from_what_the_guests_have() ->
 
 
 @pytest.mark.xfail(
-    strict=True, reason="F-B2: that helm began is not written, so it is forgotten by a restart"
+    strict=True, reason="that helm began is not written, so it is forgotten by a restart"
 )
 async def test_a_canary_that_is_lost_in_its_upgrade_is_not_followed_by_others_after_a_restart() -> None:
     world, _ = await fleet()
@@ -424,7 +424,7 @@ async def test_a_canary_that_is_lost_in_its_upgrade_is_not_followed_by_others_af
     assert set(world.got(target)) == {"c-000", "c-001"}
 
 
-@pytest.mark.xfail(strict=True, reason="F-B3: a deadline counts for a guest that nobody has looked at yet")
+@pytest.mark.xfail(strict=True, reason="a deadline counts for a guest that nobody has looked at yet")
 async def test_the_next_leader_fails_nobody_whom_it_has_not_looked_at() -> None:
     world, _ = await fleet()
     target = await changed(world, "v1.0.0")

@@ -1,4 +1,4 @@
-"""A Harvester cluster that Rancher does not have (K2), and one that a guest cluster's objects do not name yet."""
+"""A Harvester cluster that Rancher does not have, and one that a guest cluster's objects do not name yet."""
 
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -35,7 +35,7 @@ async def test_a_range_made_before_its_harvester_is_imported_stays_ready_and_tel
 
 
 async def test_a_range_is_chosen_once_it_is_known_what_the_guest_cluster_stands_on() -> None:
-    """The catch-all range was chosen, for good: the HarvesterConfig could be read only later (F-G10)."""
+    """The catch-all range was chosen, for good: the HarvesterConfig could be read only later."""
     operator = SmallOperator()
     operator.add_range("own", harvester="harvester-1", clusterSelector=EVERY_GUEST)
     await operator.pass_time(10)
@@ -76,7 +76,7 @@ async def test_a_range_is_chosen_though_an_external_harvester_cluster_names_no_n
 
 
 async def test_a_guest_cluster_gets_a_range_of_its_harvester_cluster_that_was_renamed() -> None:
-    """It was not resolved again: it had no range, and kept the former name (F-G9)."""
+    """It was not resolved again: it had no range, and kept the former name."""
     operator = SmallOperator()
     operator.add_range(harvester="new-name")
     operator.add_guest("c-m-a", is_served=True)

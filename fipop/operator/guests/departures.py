@@ -24,7 +24,7 @@ class Departures:
     an administrator confirms them. A guest of which nothing is known counts as one with releases, and what was once
     seen there holds until something else is: guests that are out of reach in turns must not pass a few at a time.
 
-    A guest loses releases only by what the status of its floating IPs records (K5): that it was opted in while the
+    A guest loses releases only by what the status of its floating IPs records: that it was opted in while the
     option was on, and opted out since. `is_listed`: the clusters were listed since the option is on. A watch that lags
     could still show a cluster as opted in that was opted out before.
     """

@@ -43,7 +43,7 @@ FIRST_PASS_SECONDS = 0.5
 BUSY = RetryAfter(1.0)
 """How soon a pass is tried again if another one over the same guest cluster goes on."""
 PROVISIONING_SECONDS = 3600.0
-"""How long a new cluster may stay disconnected until that is a fault (J10)."""
+"""How long a new cluster may stay disconnected until that is a fault."""
 LEAVING_SECONDS = 15.0
 """How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
 DEEP_CHECK_SECONDS = 3600.0

@@ -24,7 +24,7 @@ async def test_guests_are_counted_by_how_far_they_are() -> None:
 
 
 async def test_a_state_that_cannot_be_read_is_named_until_it_can() -> None:
-    """As after an update of the image without its Role (F-H15)."""
+    """As after an update of the image without its Role."""
     world = World(1)
     (guest,) = world.fleet().values()
     load = world.store.load
