@@ -20,7 +20,6 @@ from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
-    FLOATING_IP_RESERVATIONS,
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
     PROVISIONING_CLUSTERS,
@@ -248,6 +247,8 @@ class Manager:
         """Take changes from now on; nothing new is assigned before the guests were scanned."""
         self.departures.is_listed = not self._removal_turned_on.is_set()
         self.cache.listener = self
+        # Once it is compared with what guests reported, the gate wakes who waits for it.
+        self.cache.allocations.ranges.opened = self.scan.note_range
         self._began = self._client.server_now()
         self.scan.require_rescan()
 
@@ -330,11 +331,6 @@ class Manager:
             self.scan.note_guest(guest_id)
         if resource == FLOATING_IP_RANGES and new is not None and is_respecified(change):
             self.scan.note_range(new.name)
-        if resource == FLOATING_IP_RESERVATIONS and old is not None:
-            left = self.cache.ranges.get("", old.range)
-            if left is not None and left.address_space != old.space:
-                # It may have been the last that kept the range from assigning addresses.
-                self.scan.note_range(left.name)
         if resource == FLOATING_IPS and new is not None and (old is None or old.range != new.range):
             self.scan.note_guest(new.namespace)
         event = Event(resource, change, self.discovery.find_changed(resource, change))

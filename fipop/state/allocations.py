@@ -101,13 +101,12 @@ class Allocations:
         users = self.ranges.space(space).users(address)
         return all(each.reason is Reason.WANTED for each in users)
 
-    def named_by_another(self, space: str, address: Address, owner: OwnerKey) -> OwnerKey | None:
-        """Return another floating IP whose status names an address that has no reservation."""
+    def named_by(self, space: str, address: Address) -> frozenset[OwnerKey]:
+        """Return the floating IPs whose status names an address that has no reservation."""
         users = self.ranges.space(space).users(address)
         if any(each.reason is Reason.RESERVED for each in users):
-            return None
-        named_by = (each.owner for each in users if each.reason is Reason.NAMED)
-        return next((each for each in named_by if each != owner), None)
+            return frozenset()
+        return frozenset(each.owner for each in users if each.reason is Reason.NAMED)
 
     # How
 

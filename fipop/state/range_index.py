@@ -7,6 +7,7 @@ long as addresses of its name are used in a space that it had: they may be addre
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 from fipop.api.models import FloatingIPRange, SearchOrder
 from fipop.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
@@ -22,6 +23,8 @@ class RangeIndex:
     """What the ranges can assign, and why some cannot."""
 
     def __init__(self) -> None:
+        self.opened: Callable[[str], None] = lambda _name: None
+        """Called with the name of a range that assigns again."""
         self._spaces: defaultdict[str, RangeAllocator[OwnerKey]] = defaultdict(RangeAllocator)
         self._ranges: dict[str, FloatingIPRange] = {}
         self._pools: dict[str, Pool] = {}
@@ -57,7 +60,10 @@ class RangeIndex:
             del used[space]
         found = self._ranges.get(range_name)
         if found is not None and found.address_space != space and was_used != (space in used):
+            was_closed = range_name in self._problems
             self._enter(found)
+            if was_closed and range_name in self._pools:
+                self.opened(range_name)
 
     def allocator_of(self, range_name: str) -> RangeAllocator[OwnerKey]:
         """Return the allocator of a range's space; RangeUnknownError if the range is gone."""

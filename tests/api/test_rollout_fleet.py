@@ -35,7 +35,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(30 * SECONDS))]
 async def fleet_of(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     folder = tmp_path_factory.mktemp("rollout-fleet")
     async with open_fleet(
-        fleet, "rollout-fleet", folder, seconds=SECONDS + REPAIR_SECONDS, deadline_seconds=LONG_DEADLINE_SECONDS
+        fleet,
+        "rollout-fleet",
+        folder,
+        seconds=SECONDS + REPAIR_SECONDS,
+        deadline_seconds=LONG_DEADLINE_SECONDS,
     ) as everybody:
         await everybody.stack.start_operator(f"--helm={everybody.helm}")
         planes = [await fleet.guest(f"rollout-{number}", nodes=1) for number in range(REAL)]

@@ -6,7 +6,14 @@ import pytest
 
 from fipop.api.names import ANNOTATION_CONFIRM_RELEASE
 from fipop.errors import AddressConflictError
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    PROVISIONING_CLUSTERS,
+)
+from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
 from tests.harness.virtual_time import in_virtual_time
 
@@ -322,3 +329,25 @@ async def test_a_guest_that_no_range_with_the_address_can_serve_any_more_keeps_i
     await operator.settle()
     await operator.pass_time(400)
     assert operator.quarantined() == set()
+
+
+async def test_a_cluster_that_is_made_again_does_not_get_its_address_back_from_one_that_uses_it() -> None:
+    """It got it, and then its guest was not served for as long as the other used the address."""
+    operator = SmallOperator()
+    operator.add_range(quarantineSeconds=86400, clusterSelector={"matchLabels": {}})
+    operator.add_guest("c-m-old", named="demo")
+    operator.add_guest("c-m-user")
+    await operator.start()
+    operator.ask("c-m-old")
+    await operator.settle()
+    operator.give_up("c-m-old")
+    operator.memory.remove((PROVISIONING_CLUSTERS.plural, WORKSPACE, "demo"))
+    operator.memory.remove((MANAGEMENT_CLUSTERS.plural, "", "c-m-old"))
+    operator.carried.services["c-m-user"] = "10.0.0.10"
+    await operator.pass_time(1200)
+    await operator.look_again()
+    operator.add_guest("c-m-new", named="demo")
+    operator.ask("c-m-new")
+    await operator.settle()
+    await operator.pass_time(100)
+    assert operator.held() == {"default.10.0.0.11": "c-m-new"}

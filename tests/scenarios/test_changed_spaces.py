@@ -1,6 +1,11 @@
 """Address spaces: a range never changes its own, and who moves to another takes nothing that somebody carries along."""
 
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
+import asyncio
+from typing import Any
+
+import pytest
+
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, Resource
 from tests.harness.memory import Json
 from tests.harness.small_operator import SmallOperator
 from tests.harness.stored import condition
@@ -81,6 +86,47 @@ async def test_what_a_guest_uses_of_a_range_that_can_be_read_again_is_kept_from_
     await operator.settle()
     await operator.pass_time(2 * QUARANTINE)
     assert operator.held() == {}
+
+
+@pytest.mark.parametrize("how", ["fails", "is_slow"])
+async def test_it_is_compared_with_what_guests_use_when_the_last_status_of_its_name_is_written(
+    how: str,
+) -> None:
+    """The reservation left the range before the status did, and the range was compared while it assigned nothing."""
+    operator = SmallOperator()
+    operator.add_range(iprange=f"{X}-{Y}")
+    operator.memory.pass_time(5)
+    operator.add_range("other", f"{X}-{Y}")
+    for guest_id in (A, B, NEW):
+        operator.add_guest(guest_id)
+    operator.carried.services[NEW] = "10.0.5.10"
+    await operator.start()
+    operator.ask(A)
+    await operator.settle()
+    operator.memory.remove((FLOATING_IP_RANGES.plural, "", "pool"))
+    await operator.settle()
+    operator.add_range(iprange="10.0.5.10-10.0.5.11", addressSpace="lab", clusterSelector={"matchLabels": {}})
+    await operator.settle()
+    patch = operator.client.merge_patch
+
+    async def slow_patch(resource: Resource, *arguments: Any, **options: Any) -> Any:
+        if resource == FLOATING_IPS and options.get("subresource") == "status":
+            operator.client.merge_patch = patch  # type: ignore[method-assign]
+            await asyncio.sleep(0)
+            await operator.look_until(lambda: operator.manager.gate.looked)
+        return await patch(resource, *arguments, **options)
+
+    if how == "fails":
+        operator.client.failures["patch"] = 1
+    else:
+        operator.client.merge_patch = slow_patch  # type: ignore[method-assign]
+    operator.ask_for_range(A, "other")
+    await operator.settle()
+    await operator.pass_time(5)
+    operator.ask(B, range_name="pool")
+    await operator.settle()
+    await operator.pass_time(60)
+    assert operator.held() == {f"default.{X}": A, "lab.10.0.5.11": B}
 
 
 async def test_who_held_an_address_goes_on_when_the_range_is_made_again_as_it_was() -> None:

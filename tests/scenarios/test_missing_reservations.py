@@ -224,3 +224,19 @@ async def test_a_reservation_that_vanishes_while_what_a_move_left_is_held_too_is
     await operator.pass_time(QUARANTINE)
     assert named == {(X,)}
     assert operator.held() == {f"default.{X}": A}
+
+
+async def test_of_two_whose_statuses_name_an_address_without_a_reservation_the_older_keeps_it() -> None:
+    """The older one, whose guest has the address, lost it, and the younger one got it."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A)
+    operator.add_guest(B)
+    operator.ask(B, has=X)
+    operator.memory.pass_time(1000)
+    operator.ask(A, has=X)
+    operator.carried.services[B] = X
+    await operator.start()
+    await operator.pass_time(1000)
+    assert operator.held()[f"default.{X}"] == B
+    assert operator.holders(X) == {B}

@@ -410,9 +410,7 @@ async def test_without_the_state_it_is_made_again_from_what_the_guests_have() ->
     assert world.holding(target) == set(world.guests)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="that helm began is not written, so it is forgotten by a restart"
-)
+@pytest.mark.xfail(strict=True, reason="that helm began is not written, so it is forgotten by a restart")
 async def test_a_canary_that_is_lost_in_its_upgrade_is_not_followed_by_others_after_a_restart() -> None:
     world, _ = await fleet()
     target = await changed(world, "v6.6.6", "silencing")

@@ -148,3 +148,23 @@ async def test_a_guest_cluster_that_gets_a_pool_is_served_once_its_harvesterconf
     operator.memory.objects[key] = config
     await operator.pass_time(60)
     assert set(operator.held().values()) == {A}
+
+
+async def test_a_floating_ip_without_an_address_is_told_why_though_its_guest_cluster_is_never_resolved() -> (
+    None
+):
+    """It had no status for as long as the nodes of the imported cluster could not be listed."""
+    operator = SmallOperator()
+    operator.add_range()
+    operator.add_guest(A, imported=True, provider="")
+    operator.carried.silent.add(A)
+    operator.memory.pass_time(300)
+    await operator.start()
+    await operator.pass_time(120)
+    operator.ask(A, range_name="typo")
+    await operator.settle()
+    await operator.pass_time(3600)
+    conditions = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]["conditions"]
+    allocated = next(each for each in conditions if each["type"] == "Allocated")
+    assert allocated["reason"] == "RangeNotFound"
+    assert '"typo"' in allocated["message"]

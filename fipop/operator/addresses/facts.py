@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from fipop.api import names
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal, Requested, Reservation
@@ -210,13 +211,18 @@ class FactSource:
         allocations = self.cache.allocations
         known = self.cache.get_reservation(reservation_name(space, address))
         refused = allocations.ranges.why_refused(range_name, address) if range_name else None
-        other = allocations.named_by_another(space, address, owner.key)
+        # Without a reservation, the oldest of those whose statuses name it has it.
+        first = min(allocations.named_by(space, address), key=self._age, default=owner.key)
         taken = None
         if known is not None and not self.reservation_store.can_acquire(known, owner, range_name):
             taken = describe_holder(known, self.carrier_of(known.name))
-        elif other is not None:
-            taken = describe_conflicting_owner(other, address)
+        elif first != owner.key:
+            taken = describe_conflicting_owner(first, address)
         return AddressFacts(refused=blocker_of(refused) if refused is not None else None, taken=taken)
+
+    def _age(self, key: tuple[str, str]) -> tuple[datetime, tuple[str, str]]:
+        found = self.cache.floating_ips.get(*key)
+        return (found.meta.created if found is not None else EPOCH), key
 
 
 def _build_owner(floating_ip: FloatingIP, binding: GuestBinding, held: tuple[Reservation, ...]) -> Owner:

@@ -51,8 +51,8 @@ MAX_WRITE_BACKS = 2
 SPEC_REVERTED = Blocker(
     reason="SpecReverted",
     message=(
-        "Another writer sets spec.ipaddress back. metadata.managedFields names that writer. In its manifest, leave the "
-        "field out, or name all of status.addresses."
+        "Another writer sets spec.ipaddress back. metadata.managedFields names that writer. In its manifest, name all "
+        "of status.addresses."
     ),
 )
 
@@ -133,14 +133,17 @@ def next_step(facts: Facts, holdings: Holdings) -> Step:
 def _wait_for_gate(facts: Facts, holdings: Holdings) -> Wait | None:
     """Leave the status as it was while the gate is closed: a restart writes nothing.
 
-    It stays also until the guest cluster is known, the first one too: an address that only the spec names is kept from
-    others until then. And what was shown stays until it was checked who carries what was in quarantine.
+    It stays also until the guest cluster is known. So does the first one if the spec names an address: until then that
+    one is kept from others. And what was shown stays until it was checked who carries what was in quarantine.
     """
     claims = holdings.claims
     is_early = not holdings.restores if claims else holdings.awaits_guest
     awaits_check = any(each.checked_at and each.checked_at <= facts.now for each in holdings.blockers)
-    is_shown = facts.floating_ip.status.observed_generation == facts.floating_ip.meta.generation
-    stays = not claims and (holdings.awaits_guest or (is_shown and awaits_check))
+    floating_ip = facts.floating_ip
+    is_shown = floating_ip.status.observed_generation == floating_ip.meta.generation
+    has_any = bool(floating_ip.ipaddress or floating_ip.status.addresses)
+    awaits_guest = holdings.awaits_guest and (is_shown or has_any)
+    stays = not claims and (awaits_guest or (is_shown and awaits_check))
     if not stays and (facts.is_gate_open or not is_early):
         return None
     return Wait(seconds=CLOSED_GATE_SECONDS, is_settled=False)

@@ -127,11 +127,7 @@ class FloatingIPReconciler:
             and (new.is_held, new.range, new.owner.key) == (old.is_held, old.range, old.owner.key)
         ):
             return
-        left = self.cache.ranges.get("", old.range)
-        if left is not None and left.address_space != old.space:
-            yield from request_lacking(self.cache)  # it may have been the last that kept the range shut
-        else:
-            yield from request_concerned(self.cache, old)
+        yield from request_concerned(self.cache, old)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Do one round; whatever caused it, the result depends on the state alone."""

@@ -55,18 +55,18 @@ class ReservationStore:
     def can_acquire(self, known: Reservation, owner: Owner, range_name: str) -> bool:
         """Return whether an owner can have a reservation that exists: its own, or one that it had before.
 
-        Or one that its guest had and no other was seen to carry, or that its guest was offered: who asks for such an
-        address names it. `range_name`: the range that would count it.
+        Or one that its guest had, that its guest was offered (who asks for those names them), or that a guest of its
+        name had which is gone: if no other guest was seen to carry it. `range_name`: the range that would count it.
         """
         former = known.owner
         is_own = former.key == owner.key
         if known.is_held or (is_own and known.history):
             return is_own
-        if is_own or former.namespace == owner.namespace or self._is_offered(known, owner.namespace):
-            return not self.is_contested(known, owner.key)
+        is_near = is_own or former.namespace == owner.namespace or self._is_offered(known, owner.namespace)
         # A guest of the same name elsewhere, and an imported one that left Rancher and goes on, still carry it.
         is_gone = not (former.imported or self.lives(former.namespace))
-        return is_gone and is_former_owner(known, owner, range_name)
+        is_theirs = is_near or (is_gone and is_former_owner(known, owner, range_name))
+        return is_theirs and not self.is_contested(known, owner.key)
 
     def offer(self, quarantined: Reservation, guest_id: str) -> None:
         """Let the only guest that carries an address claim it, until a look finds otherwise; "" lets none.

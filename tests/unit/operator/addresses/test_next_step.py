@@ -57,7 +57,13 @@ def test_2_nothing_new_is_given_out_while_the_gate_is_closed_and_the_status_stay
     blocker = Blocker(reason="GuestNotFound", message="not known yet")
     waits = decide(facts_of(where=blocker, is_guest_known=False, is_gate_open=False))
     assert isinstance(waits, Wait), "all guests are found out before the gate opens"
-    assert isinstance(decide(facts_of(where=blocker, is_guest_known=False)), Wait), "nor is a wish refused"
+    wish = floating_ip(ipaddress="10.0.0.7")
+    assert isinstance(decide(facts_of(wish, where=blocker, is_guest_known=False)), Wait), (
+        "nor is a wish refused"
+    )
+    assert isinstance(decide(facts_of(where=blocker, is_guest_known=False)), WriteStatus), (
+        "nothing is at stake"
+    )
     assert isinstance(decide(facts_of(where=blocker)), WriteStatus)
 
 
