@@ -109,11 +109,6 @@ async def test_the_four_metrics_that_people_scrape_are_there_to_the_letter(
             "guestcluster_events", **of_guest("well", event="kubevipcloudprovider_install", status="success")
         ): 1,
         series("guestcluster_events", **of_guest("well", event="configmap_management", status="success")): 1,
-        series("guestcluster_events", **of_guest("helmless", event="kubevip_install", status="error")): 1,
-        series(
-            "guestcluster_events",
-            **of_guest("helmless", event="kubevipcloudprovider_install", status="error"),
-        ): 1,
         series(
             "guestcluster_events", **of_guest("helmless", event="configmap_management", status="success")
         ): 1,
@@ -122,6 +117,12 @@ async def test_the_four_metrics_that_people_scrape_are_there_to_the_letter(
         series("guestcluster_events", **of_guest("well", event="api_connection", status="success")),
         series("guestcluster_events", **of_guest("helmless", event="api_connection", status="success")),
         series("guestcluster_events", **of_guest("silent", event="api_connection", status="error")),
+        # What failed is tried again, on a slow machine before this reads it.
+        series("guestcluster_events", **of_guest("helmless", event="kubevip_install", status="error")),
+        series(
+            "guestcluster_events",
+            **of_guest("helmless", event="kubevipcloudprovider_install", status="error"),
+        ),
     }
     found = {one: value for one, value in (await legacy(stack)).items() if is_ours(one)}
     assert found.keys() == exact.keys() | growing

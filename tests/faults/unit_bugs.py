@@ -110,7 +110,7 @@ UNIT_BUGS = (
     _unit_bug(
         "youngest-keeps",
         "of two whose statuses name an address without a reservation, the younger gets it",
-        Edit(scope="FactSource._read_address", before="min(", after="max("),
+        Edit(scope="FactSource._read_address", before="min", after="max"),
         "scenarios/test_missing_reservations.py",
         "test_of_two_whose_statuses_name_an_address_without_a_reservation_the_older_keeps_it",
     ),
