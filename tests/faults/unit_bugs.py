@@ -283,11 +283,7 @@ UNIT_BUGS = (
             after="known",
         ),
         "scenarios/test_first_scan.py",
-        *(
-            "test_what_a_guest_carries_of_a_range_that_fits_it_is_kept_though_its_floating_ips_name_others"
-            f"[False-{by}]"
-            for by in ("selector", "harvester")
-        ),
+        "test_what_a_guest_carries_is_kept_though_its_links_cannot_be_read",
     ),
     _unit_bug(
         "space-changed",

@@ -1,9 +1,12 @@
 """What new addresses wait for after a start, and after each change of the leader: for the guests that matter."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from fipop.errors import ApiServerError
+from fipop.kube.resources import HARVESTER_CONFIGS, Resource
 from fipop.operator.queues import Key, Kind
 from tests.harness.small_operator import SmallOperator, leading
 from tests.harness.virtual_time import in_virtual_time
@@ -221,6 +224,28 @@ async def test_what_a_guest_carries_of_a_range_that_fits_it_is_kept_though_its_f
             assert await written(operator, A) == ""
         else:
             assert operator.quarantined() == {f"default.{X}"}
+
+
+@in_virtual_time
+async def test_what_a_guest_carries_is_kept_though_its_links_cannot_be_read() -> None:
+    """It may be on any Harvester cluster then."""
+    operator = build(A, B, C, harvester="north")
+    operator.put_on_harvester(B, "north")
+    serve_elsewhere(operator, B)
+    operator.carried.services[B] = X
+    get = operator.client.get
+
+    async def get_or_fail(resource: Resource, *arguments: Any, **options: Any) -> Any:
+        if resource == HARVESTER_CONFIGS:
+            raise ApiServerError(verb="get", kind=resource.kind, status=500)
+        return await get(resource, *arguments, **options)
+
+    operator.client.get = get_or_fail  # type: ignore[method-assign]
+    operator.ask(C)
+    async with leading(operator):
+        await go_on(operator, 1)
+        assert operator.holders(Y) == {C}
+        assert operator.quarantined() == {f"default.{X}"}
 
 
 @in_virtual_time
