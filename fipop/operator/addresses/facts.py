@@ -169,9 +169,12 @@ class FactSource:
     def _find_own(self, family: Family, owner: Owner, found: FloatingIPRange) -> Iterator[Address]:
         """Yield the addresses of the range that the owner can have because it had them, the last one first.
 
-        What it asked for without learning the outcome comes before all.
+        What it asked for without learning the outcome comes before all, unless another has or had it by now.
         """
         asked = self.cache.allocations.unsettled(owner.key, found.name, family)
+        granted = self.cache.get_reservation(reservation_name(found.address_space, asked)) if asked else None
+        if granted is not None and granted.owner.key != owner.key:
+            asked = None
         own = self.cache.reservations_of(owner.key)
         of_name = self.cache.reservations.by_index(BY_FORMER_OWNER, (owner.cluster, owner.name, found.name))
         former = {each.name: each for each in (*own, *(of_name if owner.cluster else ())) if not each.is_held}

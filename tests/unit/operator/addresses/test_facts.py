@@ -133,6 +133,13 @@ def test_a_claim_whose_outcome_is_unknown_is_asked_for_again_before_any_other() 
     assert choose(bench) == "10.0.0.3"
 
 
+def test_a_claim_whose_outcome_is_unknown_is_not_asked_for_again_once_another_had_the_address() -> None:
+    """It was claimed out of the quarantine of another floating IP of the guest cluster, though nobody named it."""
+    bench = Bench(build_reservation("10.0.0.3", "other", quarantined_until="2026-03-02T00:00:00Z"))
+    bench.cache.allocations.begin_claim(claim("10.0.0.3"))
+    assert choose(bench) == "10.0.0.1"
+
+
 @pytest.mark.parametrize("namespace", ["old", "c-m-1"], ids=["of the guest of before", "of its own"])
 def test_of_several_former_addresses_the_one_that_was_released_last_comes_back(namespace: str) -> None:
     former = {"cluster": "demo", "namespace": namespace}
