@@ -180,3 +180,23 @@ async def test_a_hold_in_the_new_space_that_only_a_late_store_still_knows_frees_
     operator.remove_unseen(f"lab.{X}")
     await operator.pass_time(QUARANTINE + 1)
     assert f"default.{X}" in operator.quarantined()
+
+
+async def test_who_moves_to_another_space_takes_no_chosen_address_out_of_the_quarantine_of_another() -> None:
+    """The other floating IP of the guest cluster may be made again; nobody asked for its address by name."""
+    operator = SmallOperator()
+    operator.add_range(iprange=f"{X}-{Y}")
+    operator.add_range("away", f"{X}-{Y}", addressSpace="lab")
+    operator.add_guest(A)
+    await operator.start()
+    operator.ask(A, name="other")
+    await operator.settle()
+    operator.give_up(A, name="other")
+    await operator.settle()
+    operator.ask(A, range_name="away")
+    await operator.settle()
+    assert operator.held() == {f"lab.{X}": A}
+    operator.ask_for_range(A, "pool")
+    await operator.settle()
+    await operator.pass_time(60)
+    assert operator.held() == {f"default.{Y}": A}

@@ -14,7 +14,7 @@ from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family
 from fipop.operator.addresses.range_selection import find_range, find_restriction, read_quota
 from fipop.operator.addresses.ranges import describe_problem
-from fipop.operator.addresses.reservations import ReservationStore
+from fipop.operator.addresses.reservations import ReservationStore, is_former_owner
 from fipop.operator.addresses.values import (
     AddressFacts,
     Blocker,
@@ -172,9 +172,6 @@ class FactSource:
         What it asked for without learning the outcome comes before all, unless another has or had it by now.
         """
         asked = self.cache.allocations.unsettled(owner.key, found.name, family)
-        granted = self.cache.get_reservation(reservation_name(found.address_space, asked)) if asked else None
-        if granted is not None and granted.owner.key != owner.key:
-            asked = None
         own = self.cache.reservations_of(owner.key)
         of_name = self.cache.reservations.by_index(BY_FORMER_OWNER, (owner.cluster, owner.name, found.name))
         former = {each.name: each for each in (*own, *(of_name if owner.cluster else ())) if not each.is_held}
@@ -184,7 +181,7 @@ class FactSource:
         for address in filter(None, (asked, *map(address_of, had))):
             if address.family is family:
                 known = self._read_address(found.address_space, address, found.name, owner)
-                if known.refused is None and known.taken is None:
+                if known.refused is None and known.taken is None and not known.is_anothers:
                     yield address
 
     # Addresses
@@ -216,12 +213,15 @@ class FactSource:
         refused = allocations.ranges.why_refused(range_name, address) if range_name else None
         # Without a reservation, the oldest of those whose statuses name it has it.
         first = min(allocations.named_by(space, address), key=self._age, default=owner.key)
-        taken = None
+        taken, is_anothers = None, False
+        if known is not None and known.owner.key != owner.key:
+            is_anothers = not is_former_owner(known, owner, range_name)
         if known is not None and not self.reservation_store.can_acquire(known, owner, range_name):
             taken = describe_holder(known, self.carrier_of(known.name))
         elif first != owner.key:
             taken = describe_conflicting_owner(first, address)
-        return AddressFacts(refused=blocker_of(refused) if refused is not None else None, taken=taken)
+        reason = blocker_of(refused) if refused is not None else None
+        return AddressFacts(refused=reason, taken=taken, is_anothers=is_anothers)
 
     def _age(self, key: tuple[str, str]) -> tuple[datetime, tuple[str, str]]:
         found = self.cache.floating_ips.get(*key)

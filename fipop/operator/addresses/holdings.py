@@ -210,7 +210,8 @@ class _Wish:
         was_left = named is not None and named is not held
         if static is not None and (was_left or held.requested is Requested.STATIC):
             return address, Requested.STATIC
-        if known.refused is None and known.taken is None:
+        is_chosen = held.requested is Requested.DYNAMIC
+        if known.refused is None and known.taken is None and not (is_chosen and known.is_anothers):
             return address, held.requested
         return None, Requested.DYNAMIC
 

@@ -101,6 +101,8 @@ class AddressFacts:
     """Why the range that serves does not assign it, in use or not."""
     taken: Blocker | None
     """The reservation, or the status of another floating IP, that keeps it from this one, as far as is known here."""
+    is_anothers: bool = False
+    """It is in quarantine after another floating IP: this one can only have it if it asks for it by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
