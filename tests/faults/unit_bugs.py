@@ -313,8 +313,8 @@ UNIT_BUGS = (
         "a chosen address that another has in the space of the range that is named by now is waited for",
         Edit(
             scope="_Wish._move",
-            before="known.refused is None and known.taken is None",
-            after="known.refused is None",
+            before="known.taken is None",
+            after="True",
         ),
         "unit/operator/addresses/test_holdings.py",
         "test_a_chosen_address_that_another_has_in_the_new_space_is_changed_for_a_new_one",
