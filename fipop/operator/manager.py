@@ -220,7 +220,7 @@ class Manager:
         tasks: list[asyncio.Task[None]] = []
         try:
             await refresh()
-            # What changed until now causes no work by itself: all of it is enqueued once, in its order.
+            # Changes until now were not enqueued: `enqueue_all` enqueues each object once.
             self.begin()
             await adopt_all(self.guests, self.gate, self.floating_ips.reconcile)
             self.enqueue_all()
@@ -247,7 +247,7 @@ class Manager:
         """Take changes from now on; nothing new is assigned before the guests were scanned."""
         self.departures.is_listed = not self._removal_turned_on.is_set()
         self.cache.listener = self
-        # Once it is compared with what guests reported, the gate wakes who waits for it.
+        # A range that assigns again is compared with the reports first. Then the gate wakes who waits for it.
         self.cache.allocations.ranges.opened = self.scan.note_range
         self._began = self._client.server_now()
         self.scan.require_rescan()

@@ -133,8 +133,8 @@ def next_step(facts: Facts, holdings: Holdings) -> Step:
 def _wait_for_gate(facts: Facts, holdings: Holdings) -> Wait | None:
     """Leave the status as it was while the gate is closed: a restart writes nothing.
 
-    It stays also until the guest cluster is known. So does the first one if the spec names an address: until then that
-    one is kept from others. And what was shown stays until it was checked who carries what was in quarantine.
+    It stays also until the guest cluster is known. The first status waits for that only if the spec names an address,
+    which is kept from others meanwhile. What was shown stays until it was checked who carries what was in quarantine.
     """
     claims = holdings.claims
     is_early = not holdings.restores if claims else holdings.awaits_guest

@@ -156,7 +156,7 @@ class FloatingIPReconciler:
     def _gather(self, floating_ip: FloatingIP, *, is_live: bool) -> Facts:
         written = self._written.get(floating_ip.meta.key, _SpecWrite())
         if written.uid != floating_ip.uid:
-            written = _SpecWrite()  # nobody has emptied the spec of one that was made again under the name
+            written = _SpecWrite()  # another object of that name: fipop has not written its spec yet
         return self.facts.gather(
             floating_ip, is_live=is_live, written=written.ipaddress, write_backs=written.again
         )

@@ -55,8 +55,8 @@ class ReservationStore:
     def can_acquire(self, known: Reservation, owner: Owner, range_name: str) -> bool:
         """Return whether an owner can have a reservation that exists: its own, or one that it had before.
 
-        Or one that its guest had, that its guest was offered (who asks for those names them), or that a guest of its
-        name had which is gone: if no other guest was seen to carry it. `range_name`: the range that would count it.
+        Or, if no other guest was seen to carry it, one that its guest had or was offered, or that it had in a guest
+        of the same name that is gone. `range_name`: the range that would count it.
         """
         former = known.owner
         is_own = former.key == owner.key
@@ -119,7 +119,7 @@ class ReservationStore:
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
         """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
-        # If the answer is lost, the API server may have released what this process still knows as written by itself.
+        # If the answer is lost, the release may have been written all the same: no longer count on the write before it.
         self._written.pop(reservation.name, None)
         quarantined = await self._replace(build_quarantined(reservation, self.now(), seconds))
         self.count_release("quarantined")
