@@ -17,6 +17,7 @@ class Confirmation:
 
     A number confirms the objects that were reported with it, once. A number that was set before they were reported
     confirms nothing until it changes: it was meant for others. What is confirmed stays confirmed while it is asked for.
+    The few that are left of what was withheld stay withheld: who puts a mistake right one by one loses none of them.
 
     An object that is over must never equal a later one: a confirmation that is left of it would hold for that one.
     """
@@ -38,7 +39,7 @@ class Confirmation:
         changes = self.configuration.annotation_changes[self.annotation]
         self._confirmed &= objects
         waiting = objects - self._confirmed
-        if len(waiting) <= most:
+        if len(waiting) <= most and waiting.isdisjoint(self._reported):
             self._reported = frozenset()
             return objects
         is_confirmed = value == str(len(self._reported)) and changes != self._void

@@ -181,6 +181,22 @@ async def test_no_guest_loses_releases_before_all_that_leave_with_it_are_counted
     assert "MassRemovalWithheld" in operator.configuration.complaints
 
 
+async def test_who_opts_guests_in_again_one_by_one_after_a_mistake_loses_releases_of_none() -> None:
+    guest_ids = [f"c-m-{number}" for number in range(4)]
+    operator = await installed(*guest_ids)
+    await operator.set_options(**ON)
+    for each in guest_ids:
+        opt_out(operator, each)
+    await operator.settle()
+    await operator.visit(*guest_ids, *guest_ids)
+    assert "MassRemovalWithheld" in operator.configuration.complaints
+    for each in guest_ids:
+        opt_in(operator, each)
+        await operator.settle()
+        await operator.visit(*guest_ids, *guest_ids)
+        assert all(operator.carried.releases[other] for other in guest_ids), each
+
+
 @pytest.mark.parametrize("option", [ON, OFF])
 async def test_a_restart_writes_no_record_again(option: dict[str, str]) -> None:
     operator = await installed(A, B)

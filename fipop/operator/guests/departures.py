@@ -64,36 +64,35 @@ class Departures:
             return Removal.DONE
         return Removal.PENDING if before is Removal.ON_OPT_OUT else before
 
-    def note(self, state: GuestState, has_ours: bool | None) -> None:
-        """Record whether a guest has releases of ours; None: it could not be asked."""
+    def note(self, state: GuestState, has_ours: bool | None, *, failed: bool = False) -> None:
+        """Record whether a guest has releases of ours; None: it could not be asked. If the visit failed, others go on."""
         if has_ours is False:
             # A new record: what was confirmed or under way ends with the releases.
             state.removal = ReleaseRemoval(has_ours=False)
         elif has_ours:
             state.removal.has_ours = True
-        else:
+        if has_ours is None or failed:
             state.removal.is_under_way = False
         state.removal.was_asked = True
 
     def may_remove(self, guest_id: str) -> bool:
         """Whether a guest's releases may be uninstalled now: so many at once as a wave of a rollout has at most."""
         settings, guests = self.configuration.settings, self._find_candidates()
-        removals = {each.id: self.guests.state(each.id).removal for each in guests}
-        leaving = frozenset(removals[each.id] for each in guests if self.is_leaving(each))
-        removal = removals.pop(guest_id, None)
-        if removal is None or removal not in leaving or Removal.PENDING not in self._recorded(guest_id):
+        leaving = {each.id: self.guests.state(each.id).removal for each in guests if self.is_leaving(each)}
+        removal = leaving.get(guest_id)
+        if removal is None or Removal.PENDING not in self._recorded(guest_id):
             return False
-        if not (removal.has_ours and all(each.was_asked for each in leaving)):
+        if not (removal.has_ours and all(each.was_asked for each in leaving.values())):
             return False  # who is left at once is known when all were looked at
         fleet = len(leaving) + sum(
             settings.kubevip_guest_install.includes(opted_in=each.cluster.opted_in) for each in guests
         )
         unconfirmed = min(MOST_UNCONFIRMED, max(1, math.ceil(fleet / 10)))
-        if removal not in self.confirmation.permitted(leaving, most=unconfirmed):
+        if removal not in self.confirmation.permitted(frozenset(leaving.values()), most=unconfirmed):
             return False
         most = max(1, settings.kubevip_rollout_max_concurrency.of(fleet))
-        others = sum(each.is_under_way for each in removals.values())
-        removal.is_under_way = removal.is_under_way or others < most
+        under_way = sum(each.is_under_way for each in leaving.values())
+        removal.is_under_way = removal.is_under_way or under_way < most
         return removal.is_under_way
 
     def _find_candidates(self) -> list[Guest]:

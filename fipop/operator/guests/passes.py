@@ -195,7 +195,7 @@ class PassController:
         )
         self._note_rollout(state, task, report)
         if task.leaving:
-            self.departures.note(state, report.has_ours)
+            self.departures.note(state, report.has_ours, failed=report.error is not None)
         if report.awaits_helm:
             self.queues.add(Request(Key(Kind.INSTALL, "", guest_id), judge_urgency(task, report)))
         retry = self._record(state, task, report, deep=deep)

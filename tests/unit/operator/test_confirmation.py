@@ -106,10 +106,30 @@ def test_a_number_that_is_removed_and_set_again_between_two_questions_confirms()
 def test_a_number_for_those_that_were_a_mass_is_none_for_as_many_after_they_were_few() -> None:
     withheld = Withheld()
     assert withheld.ask(1, 2, 3) == set()
-    assert withheld.ask(1, 2) == {1, 2}
+    assert withheld.ask(4, 5) == {4, 5}
     withheld.annotate("3")
     for _ in range(3):
         assert withheld.ask(1, 2, 3) == set()
+
+
+def test_the_few_that_are_left_of_a_mass_stay_withheld_until_their_number_is_confirmed() -> None:
+    """Who puts a mistake right object by object must not lose the last of them."""
+    withheld = Withheld()
+    assert withheld.ask(1, 2, 3, 4) == set()
+    assert withheld.ask(1, 2) == set()
+    assert withheld.ask(1, 5) == set(), "with one that came later they are more than were confirmed"
+    assert withheld.ask(1) == set()
+    assert [each.split()[0] for each in withheld.told] == ["4", "2", "2", "1"]
+    withheld.annotate("1")
+    assert withheld.ask(1) == {1}
+
+
+def test_a_few_go_again_when_nothing_is_left_of_what_was_withheld() -> None:
+    withheld = Withheld()
+    assert withheld.ask(1, 2, 3) == set()
+    assert withheld.ask(3) == set()
+    assert withheld.ask() == set()
+    assert withheld.ask(3, 4) == {3, 4}
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,8 @@ class Question:
     objects: frozenset[int]
     value: str
     waiting: frozenset[int]
+    withheld: frozenset[int]
+    """What the answer withheld."""
     is_event: bool
     """Whether it was answered by an event, too."""
 
@@ -168,12 +190,17 @@ class ConfirmationMachine(RuleBasedStateMachine):
     def ask(self) -> None:
         objects, value = frozenset(self.objects), self.withheld.configuration.annotations.get("confirm", "")
         confirmed = {each for each in objects if self.was_confirmed(each, value)}
-        is_few = len(objects - confirmed) <= MOST
+        is_few = len(objects - confirmed) <= MOST and (objects - confirmed).isdisjoint(self.withheld_before())
         told = len(self.withheld.told)
-        assert self.withheld.ask(*objects) == (objects if is_few else confirmed)
+        answer = self.withheld.ask(*objects)
+        assert answer == (objects if is_few else confirmed)
         is_event = len(self.withheld.told) > told
-        self.history.append(Question(objects, value, objects - confirmed, is_event))
+        self.history.append(Question(objects, value, objects - confirmed, objects - answer, is_event))
         assert is_few or self.withheld.told[-1].split()[0] == str(len(objects - confirmed))
+
+    def withheld_before(self) -> frozenset[int]:
+        """Return what the last question left waiting."""
+        return self.history[-1].withheld if self.history else frozenset()
 
     def was_confirmed(self, one: int, value: str) -> bool:
         """Whether an administrator confirmed one that is asked for now, and has been since.

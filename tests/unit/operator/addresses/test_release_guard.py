@@ -234,6 +234,9 @@ def test_the_number_that_waits_is_told_until_it_is_confirmed_or_found_again() ->
     assert fleet.mass_release.withheld() == 30
     fleet.find(25)
     fleet.now += 2
+    assert fleet.mass_release.withheld() == 5, "the few that are left of them"
+    fleet.find(30)
+    fleet.now += 2
     assert fleet.mass_release.withheld() == 0
     fleet = Fleet(lost=30, kept=50)
     assert not fleet.may_release()

@@ -226,15 +226,17 @@ def test_a_confirmation_that_served_is_none_for_a_later_removal_of_as_many_guest
     assert len(fleet.removable()) == 40
 
 
-def test_an_older_number_confirms_nothing_when_so_many_are_left_of_those_that_leave() -> None:
+def test_who_opts_guests_in_again_one_by_one_loses_none_of_them() -> None:
     fleet = Fleet(0, 60)
     fleet.look()
     fleet.confirm(20)
     assert fleet.removable() == []
-    for number in range(54):
+    for number in range(60):
         fleet.change(f"leaves-{number}", opted_in=True)
-        few = 60 - number - 1 <= 6
-        assert len(fleet.removable()) == (6 if few else 0)
+        assert fleet.removable() == []
+    assert fleet.counts == [*range(60, 0, -1)]
+    fleet.change("leaves-7")
+    assert fleet.removable() == ["leaves-7"], "one that leaves later is one of a few"
 
 
 def test_a_number_that_stood_there_before_the_process_began_confirms_nothing() -> None:
@@ -305,6 +307,17 @@ def test_so_many_at_once_as_a_wave_has() -> None:
     assert fleet.removable() == ["leaves-1", "leaves-2"]
     fleet.note("leaves-1", None)
     assert fleet.departures.may_remove("leaves-3"), "the turn of who is out of reach by now is another's"
+
+
+def test_a_guest_that_is_not_left_any_more_or_whose_visit_failed_has_no_turn() -> None:
+    fleet = Fleet(90, 9, settings=replace(REMOVING, kubevip_rollout_max_concurrency=Amount(2)))
+    fleet.look()
+    assert fleet.removable() == ["leaves-0", "leaves-1"]
+    fleet.change("leaves-0", paused=True)
+    assert fleet.removable() == ["leaves-1", "leaves-2"]
+    fleet.departures.note(fleet.directory.state("leaves-1"), True, failed=True)
+    assert fleet.departures.may_remove("leaves-3")
+    assert not fleet.departures.may_remove("leaves-1")
 
 
 def test_nobody_is_left_while_no_good_value_of_an_option_is_known() -> None:
