@@ -41,13 +41,15 @@ class Waiting:
 
     `needs_retry`: it must be asked for again, no event of the guest's own objects will tell; its age counts from
     `created`, the time of the provisioning Cluster. `guest` is there when passes can serve the guest all the same
-    (a credential deleted long after the guest was made must not stop them), but no range can be chosen for it.
+    (a credential deleted long after the guest was made must not stop them). `is_resolved`: what it stands on was known
+    before. If not, no range can be chosen for it.
     """
 
     message: str
     created: datetime
     needs_retry: bool = False
     guest: Guest | None = None
+    is_resolved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +120,12 @@ async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
     if isinstance(found, Guest):
         return found
     pool = guest.cluster.harvester_pool
-    if known and (known.cluster.uid, known.cluster.harvester_pool) == (guest.cluster.uid, pool):
-        # A Secret that is gone or refused now says nothing against what it said.
-        return replace(guest, harvester_cluster_name=known.harvester_cluster_name, networks=known.networks)
+    is_known = known and (known.cluster.uid, known.cluster.harvester_pool) == (guest.cluster.uid, pool)
+    if known and is_known:
+        # A Secret that is gone or refused now says nothing against what it said. It is asked for again all the same.
+        guest = replace(guest, harvester_cluster_name=known.harvester_cluster_name, networks=known.networks)
     # Of a cluster on its way out, what Rancher has taken away already never comes back.
-    return guest if guest.cluster.meta.deleting else replace(found, guest=guest)
+    return guest if guest.cluster.meta.deleting else replace(found, guest=guest, is_resolved=bool(is_known))
 
 
 def glimpse_guest(links: Links) -> Discovery:

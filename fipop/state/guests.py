@@ -128,7 +128,7 @@ class GuestDirectory:
     """
 
     def __post_init__(self) -> None:
-        self._reader = LinkReader(self.client)
+        self._reader = LinkReader(self.client, self.cache.monotonic)
 
     def state(self, guest_id: str) -> GuestState:
         """Return the record of a guest cluster; of one that does not exist, a new one that nothing keeps."""
@@ -242,7 +242,7 @@ class GuestDirectory:
         if isinstance(found, Guest):
             state.guest, state.is_resolved = found, True
         elif found.guest is not None or not state.is_resolved:
-            state.guest, state.is_resolved = found.guest, False
+            state.guest, state.is_resolved = found.guest, found.is_resolved
 
     def known(self, guest_id: str) -> Guest | None:
         """Return a guest cluster as its links were resolved last; None if they never were.

@@ -132,6 +132,39 @@ async def test_a_rename_is_noticed_though_rancher_does_not_know_the_kind_of_that
     assert known.harvester_cluster_name == "hv9"
 
 
+async def test_a_new_name_of_a_harvester_cluster_is_found_out_once_what_names_it_can_be_read() -> None:
+    """What was known before held for good: nothing asked again."""
+    operator = SmallOperator(asks_at_once=True)
+    operator.add_range("new", harvester="hv9")
+    operator.add_guest(A, is_served=True)
+    operator.put_on_harvester(A, "hv1")
+    await operator.start()
+    await operator.pass_time(60)
+    key = (HARVESTER_CONFIGS.plural, WORKSPACE, f"nodes-{A}")
+    config = operator.memory.objects.pop(key)
+    operator.rename_harvester("hv1", "hv9")
+    await operator.settle()
+    await operator.pass_time(90)
+    assert operator.held() == {}
+    operator.memory.objects[key] = config
+    await operator.pass_time(30)
+    assert set(operator.held().values()) == {A}
+
+
+async def test_a_guest_cluster_is_served_while_what_names_its_harvester_cluster_cannot_be_read() -> None:
+    operator = SmallOperator(asks_at_once=True)
+    operator.add_range("own", harvester="hv1")
+    operator.add_guest(A, is_served=True)
+    operator.put_on_harvester(A, "hv1")
+    await operator.start()
+    await operator.pass_time(60)
+    operator.memory.objects.pop((HARVESTER_CONFIGS.plural, WORKSPACE, f"nodes-{A}"))
+    operator.give_up(A, f"cluster-{A}-kubevip")
+    await operator.settle()
+    await operator.pass_time(60)
+    assert (FLOATING_IPS.plural, A, f"cluster-{A}-kubevip") in operator.memory.objects
+
+
 async def test_a_guest_cluster_that_gets_a_pool_is_served_once_its_harvesterconfig_can_be_read() -> None:
     """It was resolved without one, and what was known of it said nothing of the new pool."""
     operator = SmallOperator(asks_at_once=True)

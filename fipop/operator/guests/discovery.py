@@ -87,10 +87,11 @@ class GuestReconciler:
         is_news, state.announced = found != state.announced, found
         if is_news and guest is not None:
             self.learned(guest)
+        if guest is not None and (found is guest or state.is_resolved):
+            await self._serve(guest)
         if isinstance(found, Waiting):
             return self._wait(guest_id, state, found)
         state.failed_lookups = 0
-        await self._serve(found)
         return None
 
     def _wait(self, guest_id: str, state: GuestState, waiting: Waiting) -> RetryAfter | None:

@@ -230,14 +230,25 @@ async def test_a_guest_whose_credential_was_deleted_long_ago_is_served_but_gets_
     assert (guest.on_harvester, guest.harvester_cluster_name, guest.networks) == (True, None, ())
 
 
-async def test_what_was_known_holds_when_its_source_is_gone(rancher: Rancher) -> None:
+async def test_what_was_known_holds_when_its_source_is_gone_which_is_asked_for_again(rancher: Rancher) -> None:
     rancher.known = await rancher.guest()
     rancher.objects = {}
     rancher.cluster["metadata"]["labels"]["kube-vip"] = "false"
 
-    guest = await rancher.guest()
+    waiting = await rancher.waiting()
+    assert waiting.needs_retry
+    assert waiting.is_resolved
+    guest = waiting.guest
     assert guest == replace(rancher.known, cluster=parse_provisioning_cluster(rancher.cluster))
     assert (guest.cluster.opted_in, guest.harvester_cluster_name) == (False, "harv1")
+
+
+async def test_what_was_known_of_a_cluster_on_its_way_out_holds_and_nothing_is_asked_again(rancher: Rancher) -> None:
+    known = rancher.known = await rancher.guest()
+    rancher.objects = {}
+    rancher.cluster["metadata"]["deletionTimestamp"] = "2026-03-01T00:00:00Z"
+
+    assert (await rancher.guest()).networks == known.networks
 
 
 async def test_what_was_known_of_another_cluster_of_that_name_does_not_hold(rancher: Rancher) -> None:
@@ -245,7 +256,9 @@ async def test_what_was_known_of_another_cluster_of_that_name_does_not_hold(ranc
     rancher.cluster["metadata"]["uid"] = "of-its-successor"
     rancher.objects = {}
 
-    assert "HarvesterConfig" in (await rancher.waiting()).message
+    waiting = await rancher.waiting()
+    assert "HarvesterConfig" in waiting.message
+    assert not waiting.is_resolved
 
 
 async def test_malformed_network_info_is_waited_for_and_not_quoted(rancher: Rancher) -> None:
