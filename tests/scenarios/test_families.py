@@ -2,11 +2,14 @@
 
 import pytest
 
+from fipop.api import names
+from fipop.kube.resources import FLOATING_IPS
 from tests.harness.small_operator import SmallOperator
 
 A, B = "c-m-a", "c-m-b"
 EVERY_GUEST = {"matchLabels": {}}
 X = "10.0.0.10"
+KEY = (FLOATING_IPS.plural, A, "web")
 
 
 async def led(*pools: str) -> SmallOperator:
@@ -63,9 +66,40 @@ async def test_what_waits_for_a_family_waits_for_a_range_that_has_it() -> None:
     assert operator.held() == {f"default.{'fd00' + '0' * 27 + '1'}": A}
 
 
+@pytest.mark.parametrize(
+    ("pool", "asked", "then"),
+    [
+        (X, {}, {"ipFamilies": ["IPv6"]}),
+        (f"{X},fd00::1", {"ipFamilyPolicy": "RequireDualStack"}, {"ipFamilies": ["IPv6"]}),
+        (f"{X},fd00::1", {"ipFamilyPolicy": "RequireDualStack"}, {"ipFamilyPolicy": "SingleStack"}),
+    ],
+)
+async def test_no_address_of_a_family_that_is_not_wanted_any_more_is_written_into_an_emptied_spec(
+    pool: str, asked: dict[str, object], then: dict[str, object]
+) -> None:
+    """It made the spec invalid, which never ended."""
+    operator = await led(pool)
+    operator.ask(A, range_name="", **asked)  # type: ignore[arg-type]
+    await operator.settle()
+    before = addresses(operator)
+    found = operator.memory.objects[KEY]
+    metadata = {**found["metadata"], "annotations": {names.ANNOTATION_RANGE: "missing"}}
+    operator.memory.put(KEY, {**found, "metadata": metadata, "spec": {"ipaddress": "", **then}})
+    await operator.settle()
+    await operator.pass_time(120)
+    assert addresses(operator) == before
+    assert operator.asked_for(A) == ""
+    operator.add_range("missing", "10.0.8.9,fd00::9")
+    await operator.settle()
+    await operator.pass_time(3600)
+    wanted = {"fd00::9"} if "ipFamilies" in then else {"10.0.8.9"}
+    assert addresses(operator) == wanted
+    assert {operator.asked_for(A)} == wanted
+
+
 def addresses(operator: SmallOperator) -> set[str]:
     """Return the addresses that are held."""
     return {each for each in ALL if operator.holders(each)}
 
 
-ALL = (X, "10.0.0.11", "fd00::1", "fd00::2", "fd00::9")
+ALL = (X, "10.0.8.9", "10.0.0.11", "fd00::1", "fd00::2", "fd00::9")

@@ -8,6 +8,7 @@ from fipop.kube.resources import (
 )
 from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
+from tests.harness.virtual_time import in_virtual_time
 
 A = "c-m-a"
 EVERY_GUEST = {"matchLabels": {}}
@@ -183,6 +184,7 @@ async def test_a_guest_cluster_that_gets_a_pool_is_served_once_its_harvesterconf
     assert set(operator.held().values()) == {A}
 
 
+@in_virtual_time
 async def test_a_floating_ip_without_an_address_is_told_why_though_its_guest_cluster_is_never_resolved() -> (
     None
 ):

@@ -40,6 +40,7 @@ from fipop.operator.addresses.values import (
     address_of,
     is_made_by_us,
     is_named,
+    wanted_families,
 )
 from fipop.state.claims import Claim, read_addresses
 
@@ -218,13 +219,16 @@ def _spec_addresses(facts: Facts, holdings: Holdings, request: Request) -> Mappi
 def _is_short(holdings: Holdings, request: Request) -> bool:
     """Return whether the spec asks for what is not held yet, so that writing it would destroy the wish.
 
-    A second family is claimed after a move to another space. And if a static address was taken out of the spec,
-    writing it back would make it a wish again.
+    A second family is claimed after a move to another space. If a static address was taken out of the spec, writing it
+    back would make it a wish again. And an address of a family that the spec wants no more would make the spec invalid.
     """
+    families = frozenset(holdings.held)
+    is_contrary = not families.issubset(wanted_families(request, frozenset(), families))
     is_serious = any(not each.tolerable for each in holdings.blockers)
     was_named = any(each.requested is Requested.STATIC for each in holdings.held.values())
     is_to_come = not request.static.keys() <= holdings.held.keys()
-    return is_to_come or bool(holdings.blockers and request.static) or (is_serious and was_named)
+    is_wish_open = bool(holdings.blockers and request.static) or (is_serious and was_named)
+    return is_to_come or is_contrary or is_wish_open
 
 
 def _may_write_back(facts: Facts, spec: WriteSpec) -> bool:
