@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from tests.harness.small_operator import SmallOperator
 
-GUEST, X = "c-m-a", "10.0.0.10"
+GUEST, OTHER, X = "c-m-a", "c-m-b", "10.0.0.10"
 NAME = f"default.{X}"
 HOUR = 3600
 
@@ -89,6 +89,51 @@ async def test_who_takes_the_lead_again_counts_from_what_it_finds_then() -> None
     assert operator.quarantined() == {NAME}
     await operator.pass_time(2 * HOUR)
     assert not operator.quarantined()
+
+
+async def test_a_floating_ip_that_waits_for_it_is_told_until_when_and_not_what_was_before() -> None:
+    """Its status stayed as it was for a day: it waited for a check that nobody was about to make."""
+    operator = build(imported=True)
+    operator.add_guest(OTHER)
+    await operator.start()
+    operator.ask(OTHER, X)
+    await operator.pass_time(10)
+    assert until_of(operator) in allocated(operator)["message"]
+    assert "left Rancher" in allocated(operator)["message"]
+    operator.add_guest(GUEST, imported=True)
+    operator.carried.services[GUEST] = X
+    await operator.settle()
+    await operator.pass_time(400)
+    assert "left Rancher" not in allocated(operator)["message"]
+    assert GUEST in allocated(operator)["message"]
+
+
+async def test_what_used_an_address_in_an_earlier_quarantine_is_not_told_in_a_later_one() -> None:
+    operator = build(imported=False)
+    operator.add_guest(GUEST)
+    operator.add_guest(OTHER)
+    operator.carried.services[GUEST] = X
+    await operator.start()
+    await operator.pass_time(60)
+    operator.ask(GUEST)
+    await operator.settle()
+    assert operator.held() == {NAME: GUEST}
+    operator.ask_for_another(GUEST, "10.0.0.12")
+    await operator.pass_time(30)
+    operator.ask(OTHER, X)
+    await operator.settle()
+    assert "FloatingIP c-m-a/web" in allocated(operator)["message"]
+
+
+def allocated(operator: SmallOperator) -> dict[str, str]:
+    conditions = operator.memory.objects[FLOATING_IPS.plural, OTHER, "web"]["status"]["conditions"]
+    found: dict[str, str] = next(each for each in conditions if each["type"] == "Allocated")
+    return found
+
+
+def until_of(operator: SmallOperator) -> str:
+    """Return when the day is over that began at the start."""
+    return (operator.memory.now + timedelta(hours=24)).strftime("%Y-%m-%d")
 
 
 @pytest.mark.parametrize("custom", [True, False])

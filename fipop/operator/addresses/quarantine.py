@@ -78,10 +78,12 @@ class QuarantineReconciler:
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the reservations that an event may make ownerless, whose quarantine it may end, or that it names."""
         old, new = event.change.old, event.change.new
-        if event.resource == FLOATING_IP_RESERVATIONS and new is not None:
-            has_owner = new.is_held and self.cache.floating_ips.get(*new.owner.key) is not None
-            if not has_owner:
-                yield request_reservation(new)
+        if event.resource == FLOATING_IP_RESERVATIONS:
+            latest: Reservation = event.change.latest
+            has_owner = latest.is_held and self.cache.floating_ips.get(*latest.owner.key) is not None
+            is_noted = latest.name in self._carriers or latest.name in self._gone_since
+            if is_noted or (new is not None and not has_owner):
+                yield request_reservation(latest)
         if (
             event.resource == FLOATING_IPS
             and new is not None
@@ -106,15 +108,23 @@ class QuarantineReconciler:
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Put a reservation into quarantine, or request the check that ends its quarantine."""
         reservation = self.cache.reservations.get("", name)
-        if reservation is None:
+        if reservation is None or reservation.is_held:
             self._carriers.pop(name, None)
+            self._gone_since.pop(name, None)
+        if reservation is None:
             return None
         try:
             if reservation.is_held:
                 return await self._check_owner(reservation)
         except ApiConflictError:
             return RetryAfter(0.0)
-        overdue = self._overdue_seconds(reservation)
+        until, overdue = self._until(reservation), self._overdue_seconds(reservation)
+        if until != reservation.quarantined_until:
+            end, guest_id = until.strftime("%Y-%m-%d %H:%M:%S UTC"), reservation.owner.namespace
+            left = f"guest cluster {guest_id} left Rancher and counts as using it until {end}"
+            self._note_carrier(reservation, left)
+        elif overdue < 0:
+            self._carriers.pop(name, None)  # it is back
         if overdue < 0:
             return RetryAfter(-overdue)
         # Workers of their own: a guest that drips its answers delays no other work.
@@ -139,7 +149,6 @@ class QuarantineReconciler:
 
     async def _check_owner(self, reservation: Reservation) -> RetryAfter | None:
         """Quarantine a held address whose floating IP does not exist: the store suspects, the live read decides."""
-        self._carriers.pop(reservation.name, None)
         owner = reservation.owner
         if self.cache.floating_ips.get(*owner.key) is not None:
             return None
@@ -164,7 +173,6 @@ class QuarantineReconciler:
         self._carriers.pop(reservation.name, None)
         if not await self.reservation_store.free(reservation):
             return False
-        self._gone_since.pop(reservation.name, None)
         logger.info("Freed address", extra={"address": reservation.address, "range": reservation.range})
         return True
 
@@ -215,15 +223,19 @@ class QuarantineReconciler:
             return None
         if only:
             carrier += ". A FloatingIP of that guest cluster that names it gets it"
+        self._note_carrier(reservation, carrier)
+        return carrier
+
+    def _note_carrier(self, reservation: Reservation, carrier: str) -> None:
+        """Note what uses an address beyond its time; the conditions of those that wait name it."""
+        address, guest_id = format_address(address_of(reservation)), reservation.owner.namespace
         if self._carriers.get(reservation.name) != carrier:
             self._carriers[reservation.name] = carrier
             logger.info(
                 "Address stays in quarantine",
-                extra={"address": format_address(address), "guest": guest_id, "reason": carrier},
+                extra={"address": address, "guest": guest_id, "reason": carrier},
             )
-            # The conditions of those that wait name what uses the address.
             self.queues.add(request_visit(guest_id), *request_lacking(self.cache))
-        return carrier
 
     async def _is_ours_again(self, reservation: Reservation) -> bool:
         """Whether the former owner's guest holds the same address in another space, and so carries it by right.
