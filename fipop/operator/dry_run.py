@@ -38,7 +38,6 @@ from fipop.operator.addresses.reservations import (
 from fipop.operator.guests.discovery import build_floating_ip, needs_floating_ip
 from fipop.operator.guests.reported import ClaimScope
 from fipop.operator.startup import adopt_all
-from fipop.rancher.matching import Guest
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.state.claims import Claim
 from fipop.state.gate import AllocationGate
@@ -98,16 +97,16 @@ class DryRun:
                 self.cache.feed(resource).take_list(listing, seen_before=0)
         progress("adopting")
         await adopt_all(self._guests, self._gate, self._decide)
+        for each in self.cache.clusters.all():
+            await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():
             self._keep_from_others(guest_id, addresses)
         progress("Deciding on the remaining floating IPs")
         self._gate.is_shut = False
-        for each in self.cache.clusters.all():
-            found = await self._guests.discover(each.cluster_name)
-            if not isinstance(found, Guest) or not needs_floating_ip(self.cache, found):
-                continue
-            if choose_for_guest(self.cache, found):
-                self._suppose(FLOATING_IPS, parse_floating_ip(build_floating_ip(found)))
+        for guest in self._guests.all():
+            is_without = self._guests.is_resolved(guest.id) and needs_floating_ip(self.cache, guest)
+            if is_without and choose_for_guest(self.cache, guest):
+                self._suppose(FLOATING_IPS, parse_floating_ip(build_floating_ip(guest)))
         for _ in range(MAX_ROUNDS):
             if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips_by_age()]):
                 break

@@ -86,6 +86,21 @@ async def test_the_last_address_goes_to_the_oldest_floating_ip_as_it_does_in_the
     assert addresses(shown) == addresses(operator.cache)
 
 
+async def test_what_a_guest_cluster_on_another_harvester_cluster_carries_is_kept_from_nobody() -> None:
+    operator = SmallOperator(client=ListingClient)
+    operator.add_range(harvester="hv1")
+    for guest_id, harvester in ((A, "hv1"), (B, "hv2")):
+        operator.add_guest(guest_id)
+        operator.put_on_harvester(guest_id, harvester)
+    operator.ask(A)
+    operator.carried.services[B] = "10.0.0.10"
+    client: Any = operator.client
+    shown = await DryRun(client, operator.memory.now).run({B: [parse_address("10.0.0.10")]})
+    await operator.start()
+    assert operator.held() == {"default.10.0.0.10": A}
+    assert addresses(shown) == addresses(operator.cache)
+
+
 @in_virtual_time
 async def test_a_dry_run_shows_what_an_imported_cluster_of_unknown_kind_gets() -> None:
     operator = SmallOperator(client=ListingClient)
