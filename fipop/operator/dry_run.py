@@ -70,7 +70,6 @@ class DryRun:
             client=client,
             known=self.cache,
             now=client.server_now,
-            monotonic=self.cache.monotonic,
             look_again=lambda _reservation: asyncio.sleep(0),
             lives=self._guests.exists,
         )

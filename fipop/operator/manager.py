@@ -109,7 +109,6 @@ class Manager:
             client=client,
             known=cache,
             now=client.server_now,
-            monotonic=cache.monotonic,
             # The one knot: both work by the store, which asks them about an old offer, and about other users.
             look_again=lambda reservation: self.quarantine.look(reservation),
             lives=guests.exists,
@@ -157,7 +156,6 @@ class Manager:
                 message="Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are "
                 "not.",
             ),
-            monotonic=cache.monotonic,
         )
         self.quarantine = QuarantineReconciler(
             cache=cache,

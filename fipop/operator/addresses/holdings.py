@@ -192,7 +192,7 @@ class _Wish:
         """Return what is kept of a family if another one that belongs to it cannot be had."""
         if isinstance(decided, Claim):
             return Keep(self._in_status(mine) or next(iter(mine), None))
-        if decided.held is None or decided.why is not None or self._is_had(decided.held):
+        if decided.held is None or decided.why is not None or self._in_status([decided.held]):
             return decided
         return Keep(self._in_status(mine))
 
@@ -215,12 +215,9 @@ class _Wish:
             return address, held.requested
         return None, Requested.DYNAMIC
 
-    def _is_had(self, reservation: Reservation) -> bool:
-        return _is_had(self.facts, reservation, self.where.space)
-
     def _in_status(self, mine: Sequence[Reservation]) -> Reservation | None:
         """Return what the status names."""
-        return next((each for each in mine if self._is_had(each)), None)
+        return next((each for each in mine if _is_had(self.facts, each, self.where.space)), None)
 
     def _ask(
         self, family: Family, asked: Address | None, requested: Requested, beside: Collection[Claim]

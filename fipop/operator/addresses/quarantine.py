@@ -7,7 +7,6 @@ guest is asked; only where the guest itself is gone, the clock decides.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -255,13 +254,12 @@ class ReleaseGuard:
 
     It permits the release of a few of them, and of those that an administrator confirmed. An address that is held
     again is another object, as its reservation says since when. Finding them walks over all reservations, so what was
-    found serves for a while; `monotonic` is this process's clock, in seconds.
+    found serves for a while.
     """
 
     cache: ClusterCache
     guests: GuestDirectory
     confirmation: Confirmation
-    monotonic: Callable[[], float] = time.monotonic
     _counted_at: float = float("-inf")
     _lost: frozenset[Reservation] = frozenset()
     _permitted: frozenset[Hashable] = frozenset()
@@ -287,13 +285,13 @@ class ReleaseGuard:
 
     def _count(self) -> None:
         """Find all addresses that were lost unseen, and which of them can be released."""
-        if self.monotonic() < self._counted_at + COUNT_SECONDS:
+        if self.cache.monotonic() < self._counted_at + COUNT_SECONDS:
             return
         held = [each for each in self.cache.reservations.all() if each.is_held]
         self._lost = frozenset(each for each in held if self._is_lost(each))
         most = max(LEAST_SUSPICIOUS, len(held) // 10)
         self._permitted = self.confirmation.permitted(self._lost, most=most)
-        self._counted_at = self.monotonic()
+        self._counted_at = self.cache.monotonic()
 
     def _is_lost(self, reservation: Reservation) -> bool:
         owner = reservation.owner

@@ -40,8 +40,6 @@ class ReservationStore:
     known: ClusterCache
     now: Callable[[], datetime]
     """Returns the API server's time."""
-    monotonic: Callable[[], float]
-    """Returns the time of this process's clock, in seconds."""
     look_again: Callable[[Reservation], Awaitable[object]]
     """Checks what carries an address in quarantine, and renews or withdraws its offer."""
     lives: Callable[[str], bool] = lambda _guest_id: False
@@ -73,13 +71,13 @@ class ReservationStore:
 
         It is claimed by a swap, so that it is never free. Who names two addresses may have to wait for the other.
         """
-        self._offers[quarantined.name] = quarantined.resource_version, guest_id, self.monotonic()
+        self._offers[quarantined.name] = quarantined.resource_version, guest_id, self.known.monotonic()
 
     def _is_offered(self, known: Reservation, guest_id: str) -> bool:
         return self._offers.get(known.name, ())[:2] == (known.resource_version, guest_id)
 
     def _is_offer_old(self, known: Reservation) -> bool:
-        return self.monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS
+        return self.known.monotonic() - self._offers[known.name][2] >= PERMIT_SECONDS
 
     async def claim(self, claim: Claim) -> Reservation | None:
         """Make the address the claimant's; return its reservation if it is newly assigned.
@@ -115,7 +113,7 @@ class ReservationStore:
     def seconds_since_write(self, reservation: Reservation) -> float:
         """Return the seconds since this process asked for the last write of a reservation; inf if it did not."""
         version, asked_at = self._written.get(reservation.name, (-1, 0.0))
-        return self.monotonic() - asked_at if version == reservation.resource_version else math.inf
+        return self.known.monotonic() - asked_at if version == reservation.resource_version else math.inf
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
         """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
@@ -170,7 +168,7 @@ class ReservationStore:
 
     async def _create(self, wanted: Reservation) -> Reservation | None:
         """Create a reservation; None if there is one by now, which was read."""
-        asked_at = self.monotonic()
+        asked_at = self.known.monotonic()
         try:
             answer = await self.client.create(FLOATING_IP_RESERVATIONS, render_reservation(wanted))
         except ApiAlreadyExistsError:
@@ -184,7 +182,7 @@ class ReservationStore:
         body = render_reservation(reservation)
         if annotations:
             body["metadata"]["annotations"] = dict(annotations)
-        asked_at = self.monotonic()
+        asked_at = self.known.monotonic()
         try:
             answer = await self.client.replace(FLOATING_IP_RESERVATIONS, body)
         except (ApiConflictError, ApiNotFoundError) as error:

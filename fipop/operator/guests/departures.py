@@ -65,7 +65,7 @@ class Departures:
         return Removal.PENDING if before is Removal.ON_OPT_OUT else before
 
     def note(self, state: GuestState, has_ours: bool | None, *, failed: bool = False) -> None:
-        """Record whether a guest has releases of ours; None: it could not be asked. If the visit failed, others go on."""
+        """Record whether a guest has releases of ours; None: it could not be asked. If that failed, others go on."""
         if has_ours is False:
             # A new record: what was confirmed or under way ends with the releases.
             state.removal = ReleaseRemoval(has_ours=False)

@@ -107,9 +107,8 @@ class GuestReconciler:
         creates = self.configuration.settings.may_create_floating_ips
         if not (creates and needs_floating_ip(self.guests.cache, guest)):
             return
-        choice = choose_for_guest(self.guests.cache, guest)
-        if choice:
-            await self._create(guest, next((each.name for each, why in choice if why is None), ""))
+        if choose_for_guest(self.guests.cache, guest):
+            await self._create(guest)
             return
         if guest.on_harvester:
             harvester = guest.harvester_cluster_name or "(not in Rancher)"
@@ -122,7 +121,7 @@ class GuestReconciler:
                 f"{harvester}, networks {networks}. Create one.",
             )
 
-    async def _create(self, guest: Guest, likely_range: str) -> None:
+    async def _create(self, guest: Guest) -> None:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
         try:
             made = await self.guests.client.create(FLOATING_IPS, build_floating_ip(guest))
@@ -130,14 +129,7 @@ class GuestReconciler:
             logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
         self.guests.cache.observe(FLOATING_IPS, made)
-        logger.info(
-            "Created FloatingIP",
-            extra={
-                "guest": guest.id,
-                "cluster": guest.cluster_name,
-                "range": likely_range,
-            },
-        )
+        logger.info("Created FloatingIP", extra={"guest": guest.id, "cluster": guest.cluster_name})
 
 
 def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:

@@ -230,7 +230,9 @@ async def test_a_guest_whose_credential_was_deleted_long_ago_is_served_but_gets_
     assert (guest.on_harvester, guest.harvester_cluster_name, guest.networks) == (True, None, ())
 
 
-async def test_what_was_known_holds_when_its_source_is_gone_which_is_asked_for_again(rancher: Rancher) -> None:
+async def test_what_was_known_holds_when_its_source_is_gone_which_is_asked_for_again(
+    rancher: Rancher,
+) -> None:
     rancher.known = await rancher.guest()
     rancher.objects = {}
     rancher.cluster["metadata"]["labels"]["kube-vip"] = "false"
@@ -243,7 +245,9 @@ async def test_what_was_known_holds_when_its_source_is_gone_which_is_asked_for_a
     assert (guest.cluster.opted_in, guest.harvester_cluster_name) == (False, "harv1")
 
 
-async def test_what_was_known_of_a_cluster_on_its_way_out_holds_and_nothing_is_asked_again(rancher: Rancher) -> None:
+async def test_what_was_known_of_a_cluster_on_its_way_out_holds_and_nothing_is_asked_again(
+    rancher: Rancher,
+) -> None:
     known = rancher.known = await rancher.guest()
     rancher.objects = {}
     rancher.cluster["metadata"]["deletionTimestamp"] = "2026-03-01T00:00:00Z"

@@ -18,12 +18,12 @@ class Operator:
 
     def __init__(self, api: Reservations, now: datetime = NOW) -> None:
         self.known: dict[str, Reservation] = {}
+        self.monotonic = time.monotonic
         self.api = api
         self.reservation_store = ReservationStore(
             client=api,  # type: ignore[arg-type] # the four calls that a desk makes
             known=self,
             now=lambda: now,
-            monotonic=time.monotonic,
             look_again=look_never,
         )
 

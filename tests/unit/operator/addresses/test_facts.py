@@ -58,7 +58,6 @@ class Bench:
             client=client,
             known=self.cache,
             now=lambda: NOW,
-            monotonic=lambda: self.clock,
             look_again=look_never,
         )
         guests = GuestDirectory(cache=self.cache, client=client)

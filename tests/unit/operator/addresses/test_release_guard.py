@@ -31,6 +31,7 @@ class Fleet:
         held = [build_reservation(_address(index), f"kept-{index}") for index in range(self.kept)]
         held += [build_reservation(_address(5000 + index), f"lost-{index}") for index in range(self.lost)]
         self.cache: ClusterCache = cache_of(floating_ips=living, reservations=held)
+        self.cache.monotonic = lambda: self.now
         if self.with_cluster:
             self.cache.observe(MANAGEMENT_CLUSTERS, CLUSTER)
         guests = GuestDirectory(cache=self.cache, client=None)  # type: ignore[arg-type] # asked for nothing
@@ -44,7 +45,6 @@ class Fleet:
                 reason="Withheld",
                 message="{count} wait.",
             ),
-            monotonic=lambda: self.now,
         )
 
     def confirm(self, number: int | None) -> None:

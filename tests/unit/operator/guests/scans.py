@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 
 from fipop.backoff import Backoff
 from fipop.errors import FipopError, GuestUnreadableError
@@ -59,7 +58,6 @@ class Looking:
                     client=self.api,  # type: ignore[arg-type] # the four calls that a store makes
                     known=cache,
                     now=lambda: NOW,
-                    monotonic=time.monotonic,
                     look_again=look_never,
                 ),
                 scope=scope,
