@@ -223,7 +223,7 @@ BUGS = (
         "one guard out: nothing is begun in vain",
         _CAREFUL,
         "/floatingips/c-m-steady02/both/addresses: ['any v4 of r1'] instead of []",
-        Edit(scope="_Wish.stay", before="self._is_had(decided.held)", after="True"),
+        Edit(scope="_Wish.stay", before="self._in_status([decided.held])", after="True"),
         with_guards_off=(
             Edit(
                 scope="_follow",
