@@ -225,7 +225,7 @@ def _mangle(function: str) -> str:
 def _configure(copy: Path, module: Path, tests: Sequence[str]) -> None:
     """Write the settings of mutmut, which has no options for them, into the copy."""
     arguments = ["-p", "no:cacheprovider", "--numprocesses=0", "--hypothesis-profile=mutants"]
-    arguments += ["--override-ini=faulthandler_timeout=0"]  # mutmut runs all tests at once to find which reach what
+    arguments.append("--override-ini=faulthandler_timeout=0")  # all tests of a room run as one first
     settings = {
         "source_paths": [PACKAGE],
         "only_mutate": [str(module)],
