@@ -22,7 +22,7 @@ from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, AdoptionResult, report_adoption
 from fipop.report.guests import GuestReport, read_guests
-from fipop.report.reading import read_snapshot
+from fipop.report.reading import SnapshotReader, read_snapshot
 from fipop.report.rendering import Output, dump
 from fipop.report.snapshot import ClusterSnapshot
 from fipop.texts import clean
@@ -87,7 +87,9 @@ async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> Ado
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
         asked = await _ask(client, before, allow_loopback) if ask_guests else []
         carried = {each.guest: sorted(each.in_use()) for each in asked}
-        after = await DryRun(client, await find_our_age(client)).run(carried, _show_progress)
+        installation = await SnapshotReader(client).read_installation(reading.operator_namespace)
+        creates = installation.settings.may_create_floating_ips
+        after = await DryRun(client, await find_our_age(client), creates=creates).run(carried, _show_progress)
     known = {each.namespace for each in before.cache.floating_ips.all()}
     return report_adoption(
         before, after, [each for each in asked if each.guest in known], asked_guests=ask_guests

@@ -51,11 +51,12 @@ MAX_ROUNDS = 5
 class DryRun:
     """Decides on floating IPs, and applies each step to its cache alone: `client` only reads.
 
-    `ours_since` is since when our CRDs are there; None: they are not yet.
+    `ours_since` is since when our CRDs are there; None: they are not yet. `creates`: guest clusters get floating IPs.
     """
 
-    def __init__(self, client: KubeClient, ours_since: datetime | None) -> None:
+    def __init__(self, client: KubeClient, ours_since: datetime | None, *, creates: bool = True) -> None:
         self._client = client
+        self._creates = creates
         self._has_reservations = ours_since is not None
         self._versions = itertools.count(1 << 53)
         self.cache = ClusterCache()
@@ -104,7 +105,7 @@ class DryRun:
         self._gate.is_shut = False
         for guest in self._guests.all():
             is_without = self._guests.is_resolved(guest.id) and needs_floating_ip(self.cache, guest)
-            if is_without and choose_for_guest(self.cache, guest):
+            if self._creates and is_without and choose_for_guest(self.cache, guest):
                 self._suppose(FLOATING_IPS, parse_floating_ip(build_floating_ip(guest)))
         for _ in range(MAX_ROUNDS):
             if not sum([await self._decide(each.meta.key) for each in self.cache.floating_ips_by_age()]):

@@ -446,10 +446,10 @@ UNIT_BUGS = (
     ),
     _unit_bug(
         "slot-kept",
-        "a guest cluster whose removal failed keeps others from theirs",
-        Edit(scope="Departures.note", before="has_ours is None or failed", after="has_ours is None"),
+        "a guest cluster whose removal was in vain keeps others from theirs",
+        Edit(scope="Departures.note", before="not awaits_helm", after="has_ours is None"),
         "unit/operator/guests/test_departures.py",
-        "test_a_guest_that_is_not_left_any_more_or_whose_visit_failed_has_no_turn",
+        "test_a_guest_that_is_not_left_any_more_or_whose_visit_ended_in_vain_has_no_turn",
     ),
     _unit_bug(
         "known-for-good",

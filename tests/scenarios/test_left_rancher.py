@@ -1,11 +1,14 @@
 """An imported guest lives on when Rancher knows it no more: what it may carry waits a day from then."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.operator.queues import Key, Kind
 from tests.harness.small_operator import SmallOperator
+from tests.harness.virtual_time import in_virtual_time
 
 GUEST, OTHER, X = "c-m-a", "c-m-b", "10.0.0.10"
 NAME = f"default.{X}"
@@ -106,6 +109,57 @@ async def test_a_floating_ip_that_waits_for_it_is_told_until_when_and_not_what_w
     await operator.pass_time(400)
     assert "left Rancher" not in allocated(operator)["message"]
     assert GUEST in allocated(operator)["message"]
+
+
+@in_virtual_time
+async def test_one_that_leaves_while_it_is_asked_has_its_day_for_every_address() -> None:
+    """Of two addresses that were checked together the second was freed, though the answer named it."""
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.10-10.0.0.10,fd00::10-fd00::10", quarantineSeconds=60)
+    operator.add_guest(GUEST, imported=True)
+    await operator.start()
+    operator.ask(GUEST, ipFamilyPolicy="RequireDualStack")
+    await operator.settle()
+    operator.carried.config_maps[GUEST] = "10.0.0.10/32,fd00::10/128"
+    operator.give_up(GUEST)
+    await operator.settle()
+    await operator.pass_time(500)
+    assert len(operator.quarantined()) == 2
+    operator.carried.slow[GUEST] = 1.0
+    check = asyncio.create_task(operator.manager.reconcile(Key(Kind.QUARANTINE, "", GUEST)))
+    await asyncio.sleep(0.5)
+    operator.remove_guest(GUEST)
+    await check
+    await operator.settle()
+    assert len(operator.quarantined()) == 2
+    await operator.pass_time(23 * HOUR)
+    assert len(operator.quarantined()) == 2
+    await operator.pass_time(2 * HOUR)
+    assert not operator.quarantined()
+
+
+async def test_an_offer_from_before_it_left_gives_its_address_to_nobody_within_the_day() -> None:
+    operator = SmallOperator()
+    operator.add_range(iprange="10.0.0.10-10.0.0.13,fd00::10-fd00::12", quarantineSeconds=60)
+    operator.add_guest(GUEST, imported=True)
+    operator.add_guest(OTHER)
+    operator.add_guest("c-m-c")
+    await operator.start()
+    operator.ask("c-m-c", "fd00::10")
+    operator.ask(GUEST, X)
+    await operator.settle()
+    operator.give_up(GUEST)
+    operator.carried.services[OTHER] = X
+    await operator.pass_time(20)
+    operator.ask(OTHER, f"{X},fd00::10")  # the second is another's: X is offered, and not claimed
+    await operator.pass_time(200)
+    operator.carried.services[GUEST] = X
+    operator.remove_guest(GUEST)
+    await operator.settle()
+    await operator.pass_time(120)
+    operator.ask_for_another(OTHER, X)
+    await operator.pass_time(120)
+    assert operator.quarantined() == {NAME}
 
 
 async def test_what_used_an_address_in_an_earlier_quarantine_is_not_told_in_a_later_one() -> None:

@@ -1,15 +1,18 @@
 """Guest clusters that are opted out: which of them lose what fipop installed, by what the API records."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fipop.api import names
-from fipop.kube.resources import FLOATING_IPS
+from fipop.errors import ApiServerError
+from fipop.kube.resources import FLOATING_IPS, SECRETS, Resource
 from fipop.operator.startup import SETTLED_SECONDS
+from tests.harness.memory import Json
 from tests.harness.recorded_events import RecordedEvents
-from tests.harness.small_operator import SmallOperator
+from tests.harness.small_operator import PromptClient, SmallOperator
 
 A, B = "c-m-a", "c-m-b"
 ON, OFF = {"kubevipGuestRemove": "true"}, {"kubevipGuestRemove": "false"}
@@ -41,7 +44,7 @@ def opt_out(operator: SmallOperator, guest_id: str = A) -> None:
 async def installed(*guest_ids: str, recorded: RecordedEvents | None = None) -> SmallOperator:
     """Have guests with fipop's releases, by an operator whose option to remove releases is off."""
     operator = SmallOperator(record_event=recorded.record) if recorded is not None else SmallOperator()
-    operator.add_range()
+    operator.add_range(iprange="10.0.0.10-10.0.0.29")
     for guest_id in guest_ids:
         operator.add_guest(guest_id)
         operator.ask(guest_id)
@@ -195,6 +198,66 @@ async def test_who_opts_guests_in_again_one_by_one_after_a_mistake_loses_release
         await operator.settle()
         await operator.visit(*guest_ids, *guest_ids)
         assert all(operator.carried.releases[other] for other in guest_ids), each
+
+
+async def test_a_confirmation_ends_when_guests_are_opted_in_again_also_while_they_are_paused() -> None:
+    """It held for their next opting out, which nobody had confirmed."""
+    guest_ids = [f"c-m-{number}" for number in range(4)]
+    operator = await installed(*guest_ids)
+    await operator.set_options(**ON)
+    for each in guest_ids:
+        opt_out(operator, each)
+    await operator.settle()
+    await operator.visit(*guest_ids, *guest_ids)
+    operator.configuration.annotate(names.ANNOTATION_CONFIRM_REMOVE, "4")
+    await operator.visit(guest_ids[0])
+    assert not operator.carried.releases[guest_ids[0]]
+    rest = guest_ids[1:]
+    for change in (operator.pause, partial(opt_in, operator)):
+        for each in rest:
+            change(each)
+        await operator.settle()
+    await operator.visit(*rest)
+    for each in rest:
+        opt_out(operator, each)
+    await operator.settle()
+    for each in rest:
+        key = (FLOATING_IPS.plural, each, "web")
+        found = operator.memory.objects[key]
+        annotations = {**found["metadata"]["annotations"], names.ANNOTATION_PAUSED: "false"}
+        operator.memory.put(key, {**found, "metadata": {**found["metadata"], "annotations": annotations}})
+    await operator.settle()
+    await operator.visit(*rest, *rest)
+    assert all(operator.carried.releases[each] for each in rest)
+
+
+async def test_a_guest_whose_kubeconfig_cannot_be_read_keeps_no_other_from_being_left() -> None:
+    guest_ids = [f"c-m-{number}" for number in range(11)]
+    former = await installed(*guest_ids)
+    operator = SmallOperator(former, client=FailingKubeconfig)
+    await operator.start()
+    assert isinstance(operator.client, FailingKubeconfig)
+    operator.client.is_failing = True
+    await operator.set_options(**ON)
+    opt_out(operator, guest_ids[0])
+    opt_out(operator, guest_ids[1])
+    await operator.settle()
+    for _ in range(2):
+        with pytest.raises(ApiServerError):
+            await operator.visit(guest_ids[0])
+        await operator.visit(guest_ids[1])
+    assert operator.carried.releases[guest_ids[1]] == set()
+
+
+class FailingKubeconfig(PromptClient):
+    """An API server that cannot read the kubeconfig of guest cluster c-m-0 while `is_failing`."""
+
+    is_failing = False
+
+    async def get(self, resource: Resource, name: str, **where: Any) -> Json | None:
+        if self.is_failing and (resource, name) == (SECRETS, "cluster-c-m-0-kubeconfig"):
+            raise ApiServerError(verb="get", kind=resource.kind, name=name, status=500)
+        return await super().get(resource, name, **where)
 
 
 @pytest.mark.parametrize("option", [ON, OFF])

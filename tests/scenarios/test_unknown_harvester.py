@@ -6,6 +6,7 @@ from fipop.kube.resources import (
     HARVESTER_CONFIGS,
     MANAGEMENT_CLUSTERS,
 )
+from tests.harness.recorded_events import RecordedEvents
 from tests.harness.small_cluster import WORKSPACE
 from tests.harness.small_operator import SmallOperator
 from tests.harness.virtual_time import in_virtual_time
@@ -164,6 +165,18 @@ async def test_a_guest_cluster_is_served_while_what_names_its_harvester_cluster_
     await operator.settle()
     await operator.pass_time(60)
     assert (FLOATING_IPS.plural, A, f"cluster-{A}-kubevip") in operator.memory.objects
+
+
+async def test_a_guest_cluster_that_no_range_serves_is_told_once_while_its_link_cannot_be_read() -> None:
+    events = RecordedEvents()
+    operator = SmallOperator(record_event=events.record, asks_at_once=True)
+    operator.add_guest(A, is_served=True)
+    operator.put_on_harvester(A, "hv1")
+    await operator.start()
+    operator.memory.objects.pop((HARVESTER_CONFIGS.plural, WORKSPACE, f"nodes-{A}"))
+    operator.label_guest(A, changed="yes")
+    await operator.pass_time(600)
+    assert 1 <= events.reasons.count("NoMatchingRange") <= 3
 
 
 async def test_a_guest_cluster_that_gets_a_pool_is_served_once_its_harvesterconfig_can_be_read() -> None:

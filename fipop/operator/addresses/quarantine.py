@@ -117,10 +117,8 @@ class QuarantineReconciler:
                 return await self._check_owner(reservation)
         except ApiConflictError:
             return RetryAfter(0.0)
-        until, overdue = self._until(reservation), self._overdue_seconds(reservation)
-        if until != reservation.quarantined_until:
-            end, guest_id = until.strftime("%Y-%m-%d %H:%M:%S UTC"), reservation.owner.namespace
-            left = f"guest cluster {guest_id} left Rancher and counts as using it until {end}"
+        left, overdue = self._describe_left(reservation), self._overdue_seconds(reservation)
+        if left is not None:
             self._note_carrier(reservation, left)
         elif overdue < 0:
             self._carriers.pop(name, None)  # it is back
@@ -193,6 +191,14 @@ class QuarantineReconciler:
         since = max(released, self._gone_since.setdefault(reservation.name, self.reservation_store.now()))
         return max(until, since + timedelta(hours=IMPORTED_HOURS))
 
+    def _describe_left(self, reservation: Reservation) -> str | None:
+        """Return that its guest cluster left Rancher and still counts as using it; None if it does not."""
+        until, guest_id = self._until(reservation), reservation.owner.namespace
+        if until == reservation.quarantined_until or until <= self.reservation_store.now():
+            return None
+        end = until.strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"guest cluster {guest_id} left Rancher and counts as using it until {end}"
+
     async def look(self, reservation: Reservation) -> None:
         """Check again, for this address alone, what uses it, and offer it accordingly."""
         await self._find_carrier(reservation, self.begin_check())
@@ -209,6 +215,8 @@ class QuarantineReconciler:
             carriers = dict(await find_carriers(reservation, others))
             if guest_id in carriers and await self._is_ours_again(reservation):
                 del carriers[guest_id]
+            left = self._describe_left(reservation)  # it may have left while it was asked
+            carriers |= {guest_id: left} if left is not None else {}
             carrier = "; ".join(sorted(carriers.values())[:MAX_NAMED])
         except FipopError as error:
             is_told = isinstance(error, GuestUnreadableError)

@@ -64,14 +64,14 @@ class Departures:
             return Removal.DONE
         return Removal.PENDING if before is Removal.ON_OPT_OUT else before
 
-    def note(self, state: GuestState, has_ours: bool | None, *, failed: bool = False) -> None:
-        """Record whether a guest has releases of ours; None: it could not be asked. If that failed, others go on."""
+    def note(self, state: GuestState, has_ours: bool | None, *, awaits_helm: bool = False) -> None:
+        """Record whether a guest has releases of ours; None: it could not be asked. Its turn is that of its helm."""
         if has_ours is False:
             # A new record: what was confirmed or under way ends with the releases.
             state.removal = ReleaseRemoval(has_ours=False)
         elif has_ours:
             state.removal.has_ours = True
-        if has_ours is None or failed:
+        if not awaits_helm:
             state.removal.is_under_way = False
         state.removal.was_asked = True
 
@@ -85,7 +85,9 @@ class Departures:
         if not (removal.has_ours and all(each.was_asked for each in leaving.values())):
             return False  # who is left at once is known when all were looked at
         fleet = len(leaving) + sum(
-            settings.kubevip_guest_install.includes(opted_in=each.cluster.opted_in) for each in guests
+            settings.kubevip_guest_install.includes(opted_in=each.cluster.opted_in)
+            for each in guests
+            if self.guests.cache.floating_ips_of(each.id)
         )
         unconfirmed = min(MOST_UNCONFIRMED, max(1, math.ceil(fleet / 10)))
         if removal not in self.confirmation.permitted(frozenset(leaving.values()), most=unconfirmed):

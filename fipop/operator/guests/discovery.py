@@ -88,7 +88,7 @@ class GuestReconciler:
         if is_news and guest is not None:
             self.learned(guest)
         if guest is not None and (found is guest or state.is_resolved):
-            await self._serve(guest)
+            await self._serve(guest, is_retry=bool(state.failed_lookups))
         if isinstance(found, Waiting):
             return self._wait(guest_id, state, found)
         state.failed_lookups = 0
@@ -103,14 +103,14 @@ class GuestReconciler:
         state.failed_lookups += 1
         return RetryAfter(delay)
 
-    async def _serve(self, guest: Guest) -> None:
+    async def _serve(self, guest: Guest, *, is_retry: bool) -> None:
         creates = self.configuration.settings.may_create_floating_ips
         if not (creates and needs_floating_ip(self.guests.cache, guest)):
             return
         if choose_for_guest(self.guests.cache, guest):
             await self._create(guest)
             return
-        if guest.on_harvester:
+        if guest.on_harvester and not is_retry:
             harvester = guest.harvester_cluster_name or "(not in Rancher)"
             networks = ", ".join(guest.networks) or "(none)"
             self.events.record(

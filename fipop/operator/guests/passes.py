@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from random import SystemRandom
 
+from fipop.errors import ApiError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import GuestTask, PassReport
@@ -97,6 +98,10 @@ class PassController:
             return None
         addresses = collect_addresses(self.guests.cache, guest)
         leaving = self.departures.is_leaving(guest)
+        if self.configuration.settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in):
+            # Whatever becomes of this pass: a removal that was confirmed is over, and what is about to be installed is
+            # not gone, whatever was seen before.
+            state.removal = ReleaseRemoval()
         if not (addresses.floating_ips or addresses.retired or leaving):
             # Nothing checks it any more: what was found last would be reported for good.
             state.schedule, state.observation = PassSchedule(), None
@@ -112,10 +117,6 @@ class PassController:
                 # Its kubeconfig and its token come with it, one after the other.
                 return RetryAfter(FIRST_PASS_SECONDS)
         task = self._build_task(state, guest, addresses, leaving=leaving, may_run_helm=may_run_helm)
-        if task.opted_in:
-            # Not only when the pass ends: what it is about to install is not gone, whatever was seen before. Also if
-            # the guest cannot be reached: a removal that was confirmed is over.
-            state.removal = ReleaseRemoval()
         began = time.monotonic()
         observation, retry_seconds = await self._try(state, task)
         self.metrics.observe_pass(time.monotonic() - began, success=bool(observation.reachable))
@@ -175,6 +176,9 @@ class PassController:
             self._count(state, task, GuestEvent.API_CONNECTION, success=False)
             missing = unreachable("KubeconfigMissing", str(error), installs=task.opted_in)
             return missing, retry_delay_seconds(self._age_seconds(guest), state.schedule.failures)
+        except ApiError:
+            self.departures.note(state, None)  # other guest clusters do not wait for it
+            raise
         may_remove = task.leaving and self.departures.may_remove(guest.id)
         return await self._pass_over(state, replace(task, kubeconfig=kubeconfig, may_remove=may_remove))
 
@@ -195,7 +199,7 @@ class PassController:
         )
         self._note_rollout(state, task, report)
         if task.leaving:
-            self.departures.note(state, report.has_ours, failed=report.error is not None)
+            self.departures.note(state, report.has_ours, awaits_helm=report.awaits_helm)
         if report.awaits_helm:
             self.queues.add(Request(Key(Kind.INSTALL, "", guest_id), judge_urgency(task, report)))
         retry = self._record(state, task, report, deep=deep)

@@ -101,6 +101,17 @@ async def test_what_a_guest_cluster_on_another_harvester_cluster_carries_is_kept
     assert addresses(shown) == addresses(operator.cache)
 
 
+async def test_a_dry_run_shows_no_new_floating_ip_where_the_option_says_so() -> None:
+    operator = SmallOperator(client=ListingClient)
+    operator.add_range(clusterSelector={"matchLabels": {}})
+    operator.add_guest(A, is_served=True)
+    client: Any = operator.client
+    assert addresses(await DryRun(client, operator.memory.now).run({})).keys() == {
+        (A, f"cluster-{A}-kubevip")
+    }
+    assert addresses(await DryRun(client, operator.memory.now, creates=False).run({})) == {}
+
+
 @in_virtual_time
 async def test_a_dry_run_shows_what_an_imported_cluster_of_unknown_kind_gets() -> None:
     operator = SmallOperator(client=ListingClient)

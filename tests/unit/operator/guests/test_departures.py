@@ -309,15 +309,30 @@ def test_so_many_at_once_as_a_wave_has() -> None:
     assert fleet.departures.may_remove("leaves-3"), "the turn of who is out of reach by now is another's"
 
 
-def test_a_guest_that_is_not_left_any_more_or_whose_visit_failed_has_no_turn() -> None:
+def test_a_guest_that_is_not_left_any_more_or_whose_visit_ended_in_vain_has_no_turn() -> None:
     fleet = Fleet(90, 9, settings=replace(REMOVING, kubevip_rollout_max_concurrency=Amount(2)))
     fleet.look()
     assert fleet.removable() == ["leaves-0", "leaves-1"]
     fleet.change("leaves-0", paused=True)
     assert fleet.removable() == ["leaves-1", "leaves-2"]
-    fleet.departures.note(fleet.directory.state("leaves-1"), True, failed=True)
+    state = fleet.directory.state("leaves-1")
+    fleet.departures.note(state, True, awaits_helm=True)
+    assert not fleet.departures.may_remove("leaves-3"), "it keeps its turn while it waits for helm"
+    fleet.departures.note(state, True)
     assert fleet.departures.may_remove("leaves-3")
     assert not fleet.departures.may_remove("leaves-1")
+
+
+def test_guests_without_a_floating_ip_have_no_releases_and_do_not_raise_the_limit() -> None:
+    fleet = Fleet(0, 10)
+    fleet.add(*(f"without-{number}" for number in range(90)))
+    for number in range(90):
+        found = fleet.directory.cache.floating_ips.get(f"without-{number}", "web")
+        assert found is not None
+        fleet.directory.cache.forget(FLOATING_IPS, found)
+    fleet.look()
+    assert fleet.removable() == []
+    assert fleet.counts == [10]
 
 
 def test_nobody_is_left_while_no_good_value_of_an_option_is_known() -> None:
