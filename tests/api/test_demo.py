@@ -76,6 +76,6 @@ async def test_the_demo_passes_all_its_checks_and_what_is_kept_can_be_played_wit
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(STOP_SECONDS):
             rest, _ = await process.communicate()
-    assert process.returncode == 0, rest.decode()
+    assert process.returncode == 0, "\n".join([*story, rest.decode()])
     assert any(is_passed(line) for line in [*story, *rest.decode().splitlines()])
     assert [path for path, _ in exported if is_left(path)] == []
