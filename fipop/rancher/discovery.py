@@ -1,6 +1,6 @@
 """From the links between Rancher's objects to one Guest; Secrets and HarvesterConfigs are only got, not watched.
 
-Whatever arrives last brings the guest about: what is watched wakes the caller by itself, what is not is asked for
+The objects arrive in any order. An event of a watched object causes another discovery. The other objects are requested
 again after `retry_delay_seconds`.
 """
 
@@ -81,8 +81,8 @@ def choose_cluster(
 ) -> ProvisioningCluster | None:
     """Choose, of the provisioning Clusters that name one guest as theirs, the one that it is.
 
-    Normally there is one. A second may be a leftover of a restore, or somebody's trick: the one in the management
-    Cluster's own workspace comes first, then one that is not being deleted, then the oldest.
+    Normally there is one. A second can be left by a restore, or made to deceive. The one in the workspace of the
+    management Cluster comes first, then one that is not being deleted, then the oldest.
     """
     workspace = management.workspace if management is not None else ""
     return min(
@@ -98,9 +98,9 @@ def choose_cluster(
 
 
 def retry_delay_seconds(age_seconds: float, failures: int) -> float:
-    """Give the time until a link is asked for again: 3 s while the guest is new, then doubling up to 30 s.
+    """Return the seconds until a link is requested again: 3 while the guest is new, then doubled up to 30.
 
-    `failures` counts the vain attempts since the guest stopped being new, or since the start of this process.
+    `failures` counts the failed attempts since the guest stopped being new, or since the start of this process.
     """
     if age_seconds < NEW_GUEST_SECONDS:
         return NEW_GUEST_RETRY_SECONDS
@@ -120,12 +120,12 @@ async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
     if isinstance(found, Guest):
         return found
     pool = guest.cluster.harvester_pool
-    is_known = known and (known.cluster.uid, known.cluster.harvester_pool) == (guest.cluster.uid, pool)
-    if known and is_known:
-        # A Secret that is gone or refused now says nothing against what it said. It is asked for again all the same.
+    if known and (known.cluster.uid, known.cluster.harvester_pool) == (guest.cluster.uid, pool):
+        # A Secret that cannot be read now does not refute what it said before. It is requested again all the same.
         guest = replace(guest, harvester_cluster_name=known.harvester_cluster_name, networks=known.networks)
-    # Of a cluster on its way out, what Rancher has taken away already never comes back.
-    return guest if guest.cluster.meta.deleting else replace(found, guest=guest, is_resolved=bool(is_known))
+        found = replace(found, is_resolved=True)
+    # What Rancher has removed already of a cluster that is being deleted does not return.
+    return guest if guest.cluster.meta.deleting else replace(found, guest=guest)
 
 
 def glimpse_guest(links: Links) -> Discovery:

@@ -26,11 +26,11 @@ from fipop.state.guest_health import GuestHealth
 from fipop.state.observations import GuestObservation
 
 RESOLVE_ATTEMPTS = 3
-"""So often links are resolved that change meanwhile; each attempt is two requests at most."""
+"""Links that change meanwhile are resolved up to 3 times; each attempt is two requests at most."""
 
 
 UNKNOWN_AFTER = timedelta(seconds=60)
-"""So long an imported cluster has been Ready if Rancher does not know its kind: of others it knows at once."""
+"""An imported cluster without a provider is of unknown kind after 60 s of Ready: Rancher detects others at once."""
 
 
 async def _cannot_tell(_guest: Guest) -> bool:
@@ -175,8 +175,8 @@ class GuestDirectory:
     async def discover(self, guest_id: str) -> Discovery | None:
         """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).
 
-        What is found is noted only where nothing changed meanwhile, be it that somebody else found out more: a slow
-        answer must not undo a younger one. After the last attempt the event of the last change brings about another.
+        The result is noted only if nothing changed meanwhile, also by another discovery: a slow answer must not undo a
+        younger one. After the last attempt, the event of the last change causes another discovery.
         """
         found: Discovery | None = None
         for _ in range(RESOLVE_ATTEMPTS):

@@ -457,7 +457,7 @@ UNIT_BUGS = (
         Edit(
             scope="discover_guest",
             before="guest.cluster.meta.deleting",
-            after="(guest.cluster.meta.deleting or is_known)",
+            after="(guest.cluster.meta.deleting or found.is_resolved)",
         ),
         "scenarios/test_unknown_harvester.py",
         "test_a_new_name_of_a_harvester_cluster_is_found_out_once_what_names_it_can_be_read",

@@ -101,13 +101,13 @@ async def test_a_floating_ip_that_waits_for_it_is_told_until_when_and_not_what_w
     await operator.start()
     operator.ask(OTHER, X)
     await operator.pass_time(10)
-    assert until_of(operator) in allocated(operator)["message"]
-    assert "left Rancher" in allocated(operator)["message"]
+    end = until_of(operator)
+    assert end in allocated(operator)["message"]
     operator.add_guest(GUEST, imported=True)
     operator.carried.services[GUEST] = X
     await operator.settle()
     await operator.pass_time(400)
-    assert "left Rancher" not in allocated(operator)["message"]
+    assert end not in allocated(operator)["message"]
     assert GUEST in allocated(operator)["message"]
 
 
@@ -176,7 +176,8 @@ async def test_what_used_an_address_in_an_earlier_quarantine_is_not_told_in_a_la
     await operator.pass_time(30)
     operator.ask(OTHER, X)
     await operator.settle()
-    assert "FloatingIP c-m-a/web" in allocated(operator)["message"]
+    assert allocated(operator)["reason"] == "AddressQuarantined"
+    assert "shop/web" not in allocated(operator)["message"], "the Service of the earlier quarantine"
 
 
 def allocated(operator: SmallOperator) -> dict[str, str]:

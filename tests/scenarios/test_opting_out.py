@@ -15,6 +15,7 @@ from tests.harness.recorded_events import RecordedEvents
 from tests.harness.small_operator import PromptClient, SmallOperator
 
 A, B = "c-m-a", "c-m-b"
+FOUR = ("c-m-0", "c-m-1", "c-m-2", "c-m-3")
 ON, OFF = {"kubevipGuestRemove": "true"}, {"kubevipGuestRemove": "false"}
 
 
@@ -53,6 +54,18 @@ async def installed(*guest_ids: str, recorded: RecordedEvents | None = None) -> 
     await operator.pass_time(10)
     await operator.visit(*guest_ids, *guest_ids)
     assert all(operator.carried.releases[each] for each in guest_ids)
+    return operator
+
+
+async def withheld(*guest_ids: str) -> SmallOperator:
+    """Have guests that were all opted out at once, which nobody confirmed."""
+    operator = await installed(*guest_ids)
+    await operator.set_options(**ON)
+    for each in guest_ids:
+        opt_out(operator, each)
+    await operator.settle()
+    await operator.visit(*guest_ids, *guest_ids)
+    assert "MassRemovalWithheld" in operator.configuration.complaints
     return operator
 
 
@@ -185,34 +198,21 @@ async def test_no_guest_loses_releases_before_all_that_leave_with_it_are_counted
 
 
 async def test_who_opts_guests_in_again_one_by_one_after_a_mistake_loses_releases_of_none() -> None:
-    guest_ids = [f"c-m-{number}" for number in range(4)]
-    operator = await installed(*guest_ids)
-    await operator.set_options(**ON)
-    for each in guest_ids:
-        opt_out(operator, each)
-    await operator.settle()
-    await operator.visit(*guest_ids, *guest_ids)
-    assert "MassRemovalWithheld" in operator.configuration.complaints
-    for each in guest_ids:
+    operator = await withheld(*FOUR)
+    for each in FOUR:
         opt_in(operator, each)
         await operator.settle()
-        await operator.visit(*guest_ids, *guest_ids)
-        assert all(operator.carried.releases[other] for other in guest_ids), each
+        await operator.visit(*FOUR, *FOUR)
+        assert all(operator.carried.releases[other] for other in FOUR), each
 
 
 async def test_a_confirmation_ends_when_guests_are_opted_in_again_also_while_they_are_paused() -> None:
     """It held for their next opting out, which nobody had confirmed."""
-    guest_ids = [f"c-m-{number}" for number in range(4)]
-    operator = await installed(*guest_ids)
-    await operator.set_options(**ON)
-    for each in guest_ids:
-        opt_out(operator, each)
-    await operator.settle()
-    await operator.visit(*guest_ids, *guest_ids)
+    operator = await withheld(*FOUR)
     operator.configuration.annotate(names.ANNOTATION_CONFIRM_REMOVE, "4")
-    await operator.visit(guest_ids[0])
-    assert not operator.carried.releases[guest_ids[0]]
-    rest = guest_ids[1:]
+    first, *rest = FOUR
+    await operator.visit(first)
+    assert not operator.carried.releases[first]
     for change in (operator.pause, partial(opt_in, operator)):
         for each in rest:
             change(each)

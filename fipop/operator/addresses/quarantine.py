@@ -16,7 +16,7 @@ from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.values import FindCarriers, address_of
+from fipop.operator.addresses.values import FindCarriers, address_of, format_time
 from fipop.operator.addresses.waiting import (
     find_asking,
     request_floating_ip,
@@ -34,7 +34,7 @@ from fipop.state.guests import GuestDirectory
 logger = logging.getLogger(__name__)
 
 IMPORTED_HOURS = 24
-"""An imported guest lives on after it left Rancher, and nobody can look into it: its addresses wait so long."""
+"""An imported guest cluster runs on after it left Rancher, and fipop cannot read it: its addresses wait for 24 h."""
 
 MIN_CHECK_SECONDS = 2.0
 MAX_CHECK_SECONDS = 300.0
@@ -47,7 +47,7 @@ If a floating IP waits for one of them by name, the last bound counts.
 GUARDED_RETRY_SECONDS = 30.0
 
 MAX_NAMED = 3
-"""So many guests that carry an address a message names."""
+"""A message names up to 3 guest clusters that carry an address."""
 
 LEAST_SUSPICIOUS = 10
 """The most addresses lost unseen that are released without a confirmation, or a tenth of those held if more."""
@@ -196,8 +196,7 @@ class QuarantineReconciler:
         until, guest_id = self._until(reservation), reservation.owner.namespace
         if until == reservation.quarantined_until or until <= self.reservation_store.now():
             return None
-        end = until.strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"guest cluster {guest_id} left Rancher and counts as using it until {end}"
+        return f"guest cluster {guest_id} left Rancher and counts as using it until {format_time(until)}"
 
     async def look(self, reservation: Reservation) -> None:
         """Check again, for this address alone, what uses it, and offer it accordingly."""
@@ -235,8 +234,8 @@ class QuarantineReconciler:
 
     def _note_carrier(self, reservation: Reservation, carrier: str) -> None:
         """Note what uses an address beyond its time; the conditions of those that wait name it."""
-        address, guest_id = format_address(address_of(reservation)), reservation.owner.namespace
         if self._carriers.get(reservation.name) != carrier:
+            address, guest_id = format_address(address_of(reservation)), reservation.owner.namespace
             self._carriers[reservation.name] = carrier
             logger.info(
                 "Address stays in quarantine",

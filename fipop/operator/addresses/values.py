@@ -151,6 +151,11 @@ def blocker_of(error: IpamError) -> Blocker:
     return Blocker(reason=type(error).__name__.removesuffix("Error"), message=sentence(f"{error}{remedy}"))
 
 
+def format_time(at: datetime) -> str:
+    """Return a time as the messages of conditions show it."""
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def describe_holder(reservation: Reservation, carrier: str | None = None) -> Blocker:
     """Return the blocker for an address that another has; `carrier` (a sentence) extends its quarantine."""
     text = format_address(address_of(reservation))
@@ -159,8 +164,7 @@ def describe_holder(reservation: Reservation, carrier: str | None = None) -> Blo
     if reservation.quarantined_until is None:
         message = f"Address {text} is held by FloatingIP {holder}{cluster}. Choose another address, or delete that one."
         return Blocker(reason="AddressInUse", message=message)
-    until = reservation.quarantined_until.strftime("%Y-%m-%d %H:%M:%S UTC")
-    message = f"Address {text} is in quarantine until {until} or later: "
+    message = f"Address {text} is in quarantine until {format_time(reservation.quarantined_until)} or later: "
     message += sentence(carrier) if carrier else f"FloatingIP {holder}{cluster} held it."
     checked_at = None if carrier else reservation.quarantined_until
     return Blocker(reason="AddressQuarantined", message=message, checked_at=checked_at)

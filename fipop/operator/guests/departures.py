@@ -65,7 +65,10 @@ class Departures:
         return Removal.PENDING if before is Removal.ON_OPT_OUT else before
 
     def note(self, state: GuestState, has_ours: bool | None, *, awaits_helm: bool = False) -> None:
-        """Record whether a guest has releases of ours; None: it could not be asked. Its turn is that of its helm."""
+        """Record whether a guest has releases of ours; None: it could not be asked.
+
+        A guest that does not wait for helm leaves its turn to another.
+        """
         if has_ours is False:
             # A new record: what was confirmed or under way ends with the releases.
             state.removal = ReleaseRemoval(has_ours=False)
