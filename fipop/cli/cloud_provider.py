@@ -12,20 +12,23 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import click
 
+from fipop.boundary import SystemClock
 from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
 from fipop.cli.logs import configure_logging
-from fipop.cli.process import return_memory_early, run_until_asked
-from fipop.cloudprovider.app import CloudProvider
+from fipop.cli.process import return_memory_early, run_until_asked, spare_collections
+from fipop.cloudprovider.app import build_provider
 from fipop.cloudprovider.go_values import parse_bool
 from fipop.cloudprovider.keepalived import Method, parse_network
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
 from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
 from fipop.kube.connection import Connection
+from fipop.kube.http_server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes
 
 logger = logging.getLogger(__name__)
@@ -115,18 +118,25 @@ def cloud_provider(
     if ctx.args:
         logger.warning("Ignored flags", extra={"flags": " ".join(ctx.args)})
     try:
-        options = read_options(mode, flags, os.environ)
-        asyncio.run(run_until_asked(CloudProvider(options).run(), name="cloud provider"))
+        options, connection = read_options(mode, flags, os.environ), _connect(flags)
+        asyncio.run(_run(options, connection))
     except (FipopError, OSError) as error:
         logger.critical("Cloud provider failed", extra={"error": str(error)})
         sys.exit(1)
+
+
+async def _run(options: ProviderOptions, connection: Connection) -> None:
+    provider = build_provider(
+        options, api=lambda: HttpServer(connection), clock=SystemClock(), random=SystemRandom()
+    )
+    spare_collections()
+    await run_until_asked(provider.run(), name="cloud provider")
 
 
 def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:
     """Build the options from the command line and the environment. Raises StartError, KubeAccessError."""
     port = flags["port"]
     return ProviderOptions(
-        connection=_connect(flags),
         # A pod that is restarted is another process: it must not believe the Lease of the former one its own.
         identity=f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
         version=importlib.metadata.version("fipop"),

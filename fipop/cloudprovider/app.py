@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
-import time
-from random import SystemRandom
+from random import Random
 
+from fipop.boundary import ApiFactory, Clock, loop_time
 from fipop.cloudprovider.keepalived_mode import KeepalivedMode
 from fipop.cloudprovider.kubevip_mode import KubevipMode
 from fipop.cloudprovider.modes import Mode
@@ -21,11 +20,21 @@ from fipop.kube.limits import MIB, ReadLimits
 from fipop.metrics.server import MetricsPage
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from fipop.runtime.health import HealthFacts, HealthServer
-from fipop.runtime.leader_election import LeaderElector, boottime
+from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import VITAL_CONNECTIONS, Process
 
 LIMITS = ReadLimits(answer_bytes=8 * MIB, list_bytes=sys.maxsize)
 """A list may be as long as it is: of each Service little is kept. Pages that are too large are asked for smaller."""
+
+
+def build_provider(
+    options: ProviderOptions, *, api: ApiFactory, clock: Clock, random: Random
+) -> CloudProvider:
+    """Build the cloud provider with all its parts over the world outside; `CloudProvider.run` starts it.
+
+    `api` is called for each set of connections to the API server. All waiting is measured by the event loop's clock.
+    """
+    return CloudProvider(options, api=api, clock=clock, random=random)
 
 
 class CloudProvider:
@@ -35,31 +44,33 @@ class CloudProvider:
     and LeaderWorkStuckError want a fresh process.
     """
 
-    def __init__(self, options: ProviderOptions) -> None:
+    def __init__(self, options: ProviderOptions, *, api: ApiFactory, clock: Clock, random: Random) -> None:
         self._options = options
+        self._api = api
+        self._random = random
         self._metrics = ServiceMetrics(self._snapshot, version=options.version)
         self._client = self._build_client(max_connections=options.writes_at_once + 8)
         self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
         self._process = Process(
             client=self._vital_client,
-            connection=options.connection,
             config_map=(options.mode.namespace, options.mode.config_map),
         )
         self._events = EventRecorder(
             self._client, component="fipop-cloud-provider", instance=options.identity
         )
-        self._services = ServiceCache(self._client)
+        self._services = ServiceCache(self._client, chance=random)
         self._mode = self._build_mode()
         self._elector = LeaderElector(
-            build_lease(options, self._vital_client),
-            random=SystemRandom(),
+            build_lease(options, self._vital_client, clock),
+            random=random,
+            clock=clock.boottime,
             times=options.lease.times if options.lease is not None else None,
         )
-        self._working_since = time.monotonic()
+        self._working_since: float | None = None
 
     def _build_client(self, *, max_connections: int) -> KubeClient:
         return KubeClient(
-            self._options.connection,
+            self._api(),
             limits=LIMITS,
             max_connections=max_connections,
             on_request=self._note_request,
@@ -76,6 +87,7 @@ class CloudProvider:
                 events=self._events,
                 metrics=self._metrics,
                 writes_at_once=options.writes_at_once,
+                random=self._random,
             )
         return KeepalivedMode(
             options.mode,
@@ -83,22 +95,21 @@ class CloudProvider:
             services=self._services,
             events=self._events,
             metrics=self._metrics,
+            random=self._random,
         )
 
     async def run(self) -> None:
         """Start and work until cancelled."""
-        page = MetricsPage(self._metrics.prepare)
-        health = HealthServer(
-            self._health, host=self._options.host, port=self._options.port, more={"/metrics": page.answer}
-        )
-        await health.start()
+        self._working_since = loop_time()
+        options, health = self._options, None
+        if options.port is not None:
+            more = {"/metrics": MetricsPage(self._metrics.prepare).answer}
+            health = HealthServer(self._health, host=options.host, port=options.port, more=more)
+            await health.start()
         try:
             async with self._vital_client, self._client:
                 await self._process.take_step(self._mode.load, "configuration")
                 self._process.record_started()
-                # What was loaded until now is never garbage.
-                gc.collect()
-                gc.freeze()
                 await self._process.run_parts(
                     self._events.run(),
                     *self._mode.follow(),
@@ -107,7 +118,8 @@ class CloudProvider:
                     self._elector.run(self._lead),
                 )
         finally:
-            await health.stop()
+            if health is not None:
+                await health.stop()
 
     async def _lead(self) -> None:
         client = self._client.for_leader(lambda: self._elector.is_leader)
@@ -117,10 +129,10 @@ class CloudProvider:
                 group.create_task(StaleLeases(client, self._services).run())
 
     def _health(self) -> HealthFacts:
-        now = time.monotonic()
+        now = loop_time()
         heard = {"services": self._services.last_heard_at, **self._mode.last_heard()}
         return self._process.judge(
-            silences={name: now - (at or self._working_since) for name, at in heard.items()},
+            silences={name: now - (at or self._working_since or now) for name, at in heard.items()},
             is_loaded=self._services.is_loaded,
         )
 
@@ -132,7 +144,7 @@ class CloudProvider:
         self._metrics.count_request(record.verb, record.status)
 
 
-def build_lease(options: ProviderOptions, client: KubeClient) -> LeaseLock | None:
+def build_lease(options: ProviderOptions, client: KubeClient, clock: Clock) -> LeaseLock | None:
     """Return the Lease that the provider is elected by; None without election."""
     lease = options.lease
     if lease is None:
@@ -143,5 +155,5 @@ def build_lease(options: ProviderOptions, client: KubeClient) -> LeaseLock | Non
         name=lease.name,
         identity=options.identity,
         duration_seconds=lease.times.duration_seconds,
-        monotonic=boottime,
+        monotonic=clock.boottime,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from random import SystemRandom
+from random import Random
 from typing import Any
 
 from fipop.cloudprovider.keepalived import Plan, Refusal, plan, read_held, render, says_so
@@ -44,13 +44,19 @@ class KeepalivedMode:
         services: ServiceCache,
         events: EventRecorder,
         metrics: ServiceMetrics,
+        random: Random,
     ) -> None:
+        self._random = random
         self._options = options
         self._services = services
         self._events = events
         self._metrics = metrics
         self._follower = ConfigMapFollower(
-            client=client, namespace=options.namespace, name=options.config_map, take=self._config_map_changed
+            client=client,
+            namespace=options.namespace,
+            name=options.config_map,
+            take=self._config_map_changed,
+            chance=random,
         )
         self._queue: WorkQueue[str] | None = None
         self._refused: dict[str, Refusal] = {}
@@ -76,7 +82,7 @@ class KeepalivedMode:
     async def work(self, client: KubeClient) -> None:
         """Serve Services until cancelled."""
         await self._services.wait_loaded()
-        queue = self._queue = WorkQueue[str](name="keepalived", random=SystemRandom())
+        queue = self._queue = WorkQueue[str](name="keepalived", random=self._random)
         self._services.listeners.append(self._service_changed)
         looker = _Looker(
             options=self._options,

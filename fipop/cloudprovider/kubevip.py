@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
+from fipop.boundary import loop_time
 from fipop.cloudprovider.assigning import CLAIMING, AddressAssigner, is_current, is_written
 from fipop.cloudprovider.bodies import cleared, released, taken_over
 from fipop.cloudprovider.choosing import UNHEARD, Choice, Refused
@@ -143,7 +143,7 @@ class ServiceReconciler:
         return [answers.get(service.uid) for service in waiting]
 
     async def _serve(self, service: Service) -> RetryAfter | None:
-        since = self._since.setdefault(service.uid, time.monotonic())
+        since = self._since.setdefault(service.uid, loop_time())
         restores = self._is_overwritten(service)
         answer = await self._batcher.submit(service)
         if answer is None:
@@ -176,7 +176,7 @@ class ServiceReconciler:
                     logger.info("Restored address", extra={"service": "/".join(service.key)})
                 self.metrics.count_assignment("assigned")
                 if not service.annotated:
-                    self.metrics.observe_assignment(time.monotonic() - since)
+                    self.metrics.observe_assignment(loop_time() - since)
                 await self.notices.tell_assigned(parse_service(written), answer, written)
         self.waiting.pop(service.key, None)
         self._since.pop(service.uid, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, Mapping
 from functools import partial
-from random import SystemRandom
+from random import Random
 from typing import Any
 
 from fipop.api.parsing import parse_meta
@@ -37,6 +37,7 @@ class KubevipMode:
         events: EventRecorder,
         metrics: ServiceMetrics,
         writes_at_once: int,
+        random: Random,
     ) -> None:
         self._options = options
         self._events = events
@@ -47,7 +48,7 @@ class KubevipMode:
             metrics=metrics,
             class_name=options.class_name,
             writes_at_once=writes_at_once,
-            random=SystemRandom(),
+            random=random,
         )
         self._config_map = ConfigMapFollower(
             client=client,
@@ -56,9 +57,14 @@ class KubevipMode:
             take=self._keys_changed,
             # One that is missing is created empty, as kube-vip-cloud-provider does.
             defaults={},
+            chance=random,
         )
         self._ledger = ConfigMapFollower(
-            client=client, namespace=LEDGER_NAMESPACE, name=LEDGER_NAME, take=self._ledger_changed
+            client=client,
+            namespace=LEDGER_NAMESPACE,
+            name=LEDGER_NAME,
+            take=self._ledger_changed,
+            chance=random,
         )
         self._problems: Mapping[str, str] = {}
         self._term: ProviderTerm | None = None

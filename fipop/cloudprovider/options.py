@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fipop.cloudprovider.keepalived import Method, Network
-from fipop.kube.connection import Connection
 from fipop.runtime.leader_election import LeaseTimes
 
 
@@ -45,12 +44,12 @@ class ProviderOptions:
     for Services that are gone.
     """
 
-    connection: Connection
     identity: str
     version: str
     lease: LeaseOptions | None
     mode: KubevipOptions | KeepalivedOptions = field(default_factory=KubevipOptions)
     host: str | None = None
-    port: int = 10258
+    port: int | None = 10258
+    """The port of probes and metrics. None: they are not served."""
     writes_at_once: int = 16
     delete_stale_leases: bool = False

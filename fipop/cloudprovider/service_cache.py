@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from random import Random
 from typing import Any
 
 from fipop.cloudprovider.occupancy import ServiceStore
@@ -26,13 +27,13 @@ class ServiceCache:
     `follow` raises RestoredStoreError where the API server's store was restored from a backup.
     """
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, *, chance: Random | None = None) -> None:
         self.store: ServiceStore = ServiceStore(_read_listed, kind="Service")
         self.listeners: list[Listener] = []
         self._client = client
         self._seen_before = 0
         self._loaded = asyncio.Event()
-        self._source = ListWatch(client, SERVICES, project=_trim, on_list=self._note_list)
+        self._source = ListWatch(client, SERVICES, project=_trim, on_list=self._note_list, chance=chance)
 
     @property
     def last_heard_at(self) -> float | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fipop.errors import ChartError, FipopError
 from fipop.guest.helm.charts import Role
+from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.releases import ReleaseState
-from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.limits import GuestLimits
 from fipop.guest.observed import ObservedState
 from fipop.guest.release_records import ReleaseRecords

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from fipop.boundary import ApiServer, GuestFactory
 from fipop.deadlines import FOREIGN_LEASE_SECONDS, GUEST_REQUEST_SECONDS, GUEST_SESSION_SECONDS
 from fipop.errors import PassTimeoutError
 from fipop.guest.helm.chart_cache import ChartCache
@@ -15,6 +16,7 @@ from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.kubeconfig import parse_kubeconfig
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.connection import Connection
+from fipop.kube.http_server import HttpServer
 from fipop.kube.limits import GUEST_BUDGET_BYTES, GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance, ByteBudget
 from fipop.kube.sessions import SharedSession
 
@@ -44,6 +46,8 @@ class GuestLimits:
     lease_seconds: float = FOREIGN_LEASE_SECONDS
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(GUEST_BUDGET_BYTES))
     observe_request: Callable[[RequestRecord], None] | None = None
+    guests: GuestFactory | None = None
+    """How guest clusters are reached; None: over HTTPS, and all behind one Rancher share connections."""
     _slow_sessions: int = field(default=0, init=False, repr=False)
     _shared: SharedSession = field(init=False, repr=False)
 
@@ -120,11 +124,16 @@ class GuestLimits:
             else:
                 self.slots.release()
 
+    def _open_server(self, connection: Connection) -> ApiServer:
+        if self.guests is not None:
+            return self.guests(connection)
+        return HttpServer(connection, shared=self._shared)
+
     def _open_client(
         self, connection: Connection, allowance: Allowance | None, *, max_connections: int
     ) -> KubeClient:
         return KubeClient(
-            connection,
+            self._open_server(connection),
             timeout_seconds=self.request_seconds,
             limits=GUEST_LIMITS,
             allowance=allowance or Allowance(GUEST_SESSION_BYTES),
@@ -132,7 +141,6 @@ class GuestLimits:
             max_connections=max_connections,
             on_request=self.observe_request,
             user_agent="fipop",
-            shared=self._shared,
         )
 
 

@@ -12,8 +12,8 @@ from fipop.errors import ApiConflictError, ApiError, FipopError, GuestError
 from fipop.guest.configmap.writer import find_namespace, settle_config_maps
 from fipop.guest.harvester_parking import HarvesterParking
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
+from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.releases import ReleaseState, Status
-from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.helm_turn import HelmTurn, Outcome
 from fipop.guest.limits import GuestLimits
 from fipop.guest.missing_objects import find_missing

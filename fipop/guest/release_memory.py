@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from fipop.boundary import loop_time
 from fipop.errors import FipopError
 from fipop.guest.decisions import retry_delay_seconds
 from fipop.guest.helm.charts import Role
@@ -43,7 +43,7 @@ class ReleaseMemory:
     Times are monotonic seconds.
     """
 
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = loop_time
     lacking: set[Role] = field(default_factory=set)
     _inspections: dict[tuple[str, str], Inspection] = field(default_factory=dict)
     _attempts: dict[Role, _Attempt] = field(default_factory=dict)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.releases import LABEL_REVISION, SELECTOR, ReleaseRecord, ReleaseState, parse_record
-from fipop.guest.helm.runner import HelmTarget
 from fipop.guest.limits import GuestLimits
 from fipop.kube.resources import SECRETS
 

@@ -16,7 +16,6 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from fipop.kube.calls import Call
 from fipop.kube.framing import FramingGuard
 from fipop.kube.limits import MIB
 from fipop.local_addresses import is_local_address
@@ -96,15 +95,15 @@ class CutError(Exception):
     """Carries a cut out of aiohttp's reach, which would send a PUT or DELETE a second time without telling."""
 
 
-def body_of(call: Call) -> bytes | io.BytesIO | _AskedBody | None:
-    """Give the body of a call as aiohttp takes it."""
+def body_of(body: bytes | None, content_type: str) -> bytes | io.BytesIO | _AskedBody | None:
+    """Return the body of a request as aiohttp takes it."""
     check = _before_send.get()
-    if call.body is None:
+    if body is None:
         return None
     if check is None:
         # aiohttp warns of more than 1 MiB in one piece.
-        return call.body if len(call.body) <= MIB else io.BytesIO(call.body)
-    return _AskedBody(call.body, content_type=call.content_type, check=check)
+        return body if len(body) <= MIB else io.BytesIO(body)
+    return _AskedBody(body, content_type=content_type, check=check)
 
 
 async def send_once(

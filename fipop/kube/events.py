@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from fipop.api.models import Meta
+from fipop.boundary import loop_time
 from fipop.errors import ApiAlreadyExistsError, FipopError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -93,7 +93,7 @@ class EventRecorder:
         per_second: float = 20.0,
         burst: int = 50,
         queue_size: int = 2000,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = loop_time,
     ) -> None:
         self._client = client
         self._component = component

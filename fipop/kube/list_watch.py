@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from fipop.backoff import Backoff
+from fipop.boundary import loop_time
 from fipop.deadlines import LONGEST_WATCH_SECONDS
 from fipop.errors import ApiGoneError, ApiThrottledError, FipopError
 from fipop.jsons import Json
@@ -64,7 +64,7 @@ class ListWatch:
         version: int | None = None
         listed_at, failures = 0.0, 0
         while True:
-            began = time.monotonic()
+            began = loop_time()
             failure: FipopError | None = None
             try:
                 if version is None or began - listed_at >= self._relist_seconds:
@@ -79,7 +79,7 @@ class ListWatch:
             except FipopError as error:
                 failure, version = error, None
             # A server that ends every watch at once, politely or with 410, must not be asked in a tight loop.
-            failures = failures + 1 if time.monotonic() - began < _SHORTEST_ROUND_SECONDS else 0
+            failures = failures + 1 if loop_time() - began < _SHORTEST_ROUND_SECONDS else 0
             if failure is not None or failures:
                 await self._back_off(max(failures, 1), failure)
 
@@ -91,7 +91,7 @@ class ListWatch:
             field_selector=self._field_selector,
             project=self._project,
         )
-        self.last_heard_at = time.monotonic()
+        self.last_heard_at = loop_time()
         return listing
 
     async def _watch(self, version: int) -> AsyncGenerator[WatchEvent, None]:
@@ -104,7 +104,7 @@ class ListWatch:
         )
         async with aclosing(events):
             async for event in events:
-                self.last_heard_at = time.monotonic()
+                self.last_heard_at = loop_time()
                 yield event
 
     async def _back_off(self, failures: int, failure: FipopError | None) -> None:

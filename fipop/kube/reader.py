@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Self, TypeVar, overload
 
+from fipop.boundary import ApiServer
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import ApiUnreachableError
 from fipop.jsons import Json
@@ -25,10 +25,10 @@ from fipop.kube.answers import (
 )
 from fipop.kube.calls import METADATA, METADATA_LIST, OBJECT, Call, build_call, build_selectors, with_query
 from fipop.kube.connection import Connection
+from fipop.kube.http_server import HttpServer
 from fipop.kube.limits import Allowance, ByteBudget, ReadLimits
 from fipop.kube.listing import Listing, PageReader
 from fipop.kube.resources import Resource
-from fipop.kube.sessions import SharedSession
 from fipop.kube.transport import RequestRecord, Transport
 
 T = TypeVar("T")
@@ -47,12 +47,12 @@ class KubeReader:
 
     No method retries: that belongs to the work queue. A timeout is for the whole call, all pages of a list included.
     `limits` bound each answer and list, `allowance` all answers together, `budget` those of several clients at once.
-    Connections are taken from `shared` where it serves this one.
+    Requests go to `server`; a Connection is reached over HTTPS.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        server: Connection | ApiServer,
         *,
         timeout_seconds: float = REQUEST_SECONDS,
         limits: ReadLimits | None = None,
@@ -61,19 +61,16 @@ class KubeReader:
         max_connections: int = 32,
         on_request: Callable[[RequestRecord], None] | None = None,
         user_agent: str | None = None,
-        shared: SharedSession | None = None,
     ) -> None:
-        self.connection = connection
         self._timeout_seconds = timeout_seconds
         self._limits = limits or ReadLimits()
         self._allowance = allowance
         self._transport = Transport(
-            connection,
+            HttpServer(server) if isinstance(server, Connection) else server,
             max_connections=max_connections,
             on_request=on_request,
             user_agent=user_agent,
             budget=budget,
-            shared=shared,
         )
 
     async def __aenter__(self) -> Self:
@@ -86,13 +83,17 @@ class KubeReader:
         """Give the connections back; what is under way is cut. Safe to call twice."""
         await self._transport.close()
 
+    def check_authority(self) -> None:
+        """Raise AuthorityReplacedError if the server's certificate is of an authority that is new to this process."""
+        self._transport.check_authority()
+
     def server_now(self) -> datetime:
         """Return the API server's time (aware, UTC), at most a second and a round trip behind it, never ahead.
 
         It is told by the Date headers of the answers so far and our monotonic clock; this machine's own time
         plays no part. Before the first answer it is unknown: ApiUnreachableError.
         """
-        now = self._transport.clock.now(time.monotonic())
+        now = self._transport.clock.now(asyncio.get_running_loop().time())
         if now is None:
             raise ApiUnreachableError(
                 verb="read the clock of", kind="the API server", reason="NoAnswerYet", outcome_unknown=False

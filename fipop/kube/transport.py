@@ -1,40 +1,23 @@
-"""One HTTP exchange with an API server: deadline, size cap, no redirects, no proxy but the connection's, one clock.
-
-aiohttp is used directly, not through the kubernetes package: its clients follow redirects, take proxies from the
-environment, allow 300 s, keep 333 KiB per open connection and turn every object into pydantic models; 500 objects
-with four writes each take 1.9 s this way, which is what the API server itself needs.
-"""
+"""One HTTP exchange with an API server: a deadline, a size cap, one clock."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
 import aiohttp
-from yarl import URL
 
-from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError, KubeAccessError
+from fipop.boundary import ApiRequest, ApiResponse, ApiServer
+from fipop.errors import ApiAnswerError, ApiError, ApiUnreachableError
 from fipop.kube.answers import Answer, error_of
 from fipop.kube.calls import Call, call_fields
 from fipop.kube.clock import ServerClock
-from fipop.kube.connection import Connection, build_ssl_context
-from fipop.kube.connector import (
-    TOO_LARGE,
-    CutError,
-    asked,
-    body_of,
-    send_once,
-    unreachable_reason,
-)
+from fipop.kube.connector import TOO_LARGE, CutError, asked, unreachable_reason
 from fipop.kube.limits import ByteBudget, ByteShare
-from fipop.kube.sessions import SharedSession, open_session
-
-_CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,40 +48,32 @@ class AnswerStream:
 class Transport:
     """Sends calls to one API server; opened by its first call, given back by `close`.
 
-    At most `max_connections` are in use at once. With `shared` they are taken from there and go back there, where it
-    may serve this connection.
+    At most `max_connections` are in use at once.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        server: ApiServer,
         *,
         max_connections: int,
         on_request: Callable[[RequestRecord], None] | None,
         user_agent: str | None,
         budget: ByteBudget | None = None,
-        shared: SharedSession | None = None,
     ) -> None:
-        if not connection.server.startswith("https://"):
-            raise KubeAccessError(server=connection.server, problem="the server must be an https URL")
-        self._connection = connection
-        self._base = connection.server.rstrip("/")
-        self._ssl_context = build_ssl_context(connection)
+        self._server = server
         self._turns = asyncio.Semaphore(max_connections)
-        self._shared = shared if shared is not None and shared.serves(connection) else None
         self._budget = budget or ByteBudget(sys.maxsize)
         self._on_request = on_request
         self._user_agent = user_agent or "fipop"
-        self._session: aiohttp.ClientSession | None = None
-        self._closed = False
         self.clock = ServerClock()
 
     async def close(self) -> None:
-        """Give the connections back; what is under way is cut; where they are shared, who asked ends that."""
-        self._closed = True
-        session, self._session = self._session, None
-        if session is not None and self._shared is None:
-            await session.close()
+        """Give the connections back; what is under way is cut."""
+        await self._server.close()
+
+    def check_authority(self) -> None:
+        """Raise AuthorityReplacedError if the server's certificate is of an authority that is new to this process."""
+        self._server.check_authority()
 
     async def exchange(
         self,
@@ -160,12 +135,12 @@ class Transport:
                 yield AnswerStream(
                     status=response.status,
                     headers=response.headers,
-                    chunks=response.content.iter_chunked(_CHUNK_BYTES),
+                    chunks=_chunks(response),
                 )
 
     async def _open(
         self, call: Call, stack: AsyncExitStack, deadline: float, max_answer_bytes: int
-    ) -> aiohttp.ClientResponse:
+    ) -> ApiResponse:
         with self._recorded(call) as outcome:
             async with asyncio.timeout_at(deadline):
                 response = await stack.enter_async_context(self._send(call))
@@ -178,46 +153,27 @@ class Transport:
                 raise error_of(call, Answer(status=response.status, body=body, retry_after=retry_after))
 
     @asynccontextmanager
-    async def _send(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _send(self, call: Call) -> AsyncIterator[ApiResponse]:
         headers = {"Accept": call.accept, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        authorization = self._connection.authorization()
-        if authorization is not None:
-            headers["Authorization"] = authorization
         if call.body is not None:
             headers["Content-Type"] = call.content_type
         if call.if_none_match:
             headers["If-None-Match"] = call.if_none_match
-        query = f"?{call.query}" if call.query else ""
+        request = ApiRequest(
+            method=call.method, path=call.path, query=call.query, headers=headers, body=call.body
+        )
+        now = asyncio.get_running_loop().time
         async with self._turns:
-            sent_at = time.monotonic()
-            async with self._open_session().request(
-                call.method,
-                URL(f"{self._base}{call.path}{query}", encoded=True),
-                data=body_of(call),
-                headers=headers,
-                allow_redirects=False,
-                ssl=self._ssl_context,
-                server_hostname=self._connection.tls_server_name,
-                middlewares=() if call.method == "GET" else (send_once,),
-            ) as response:
-                received_at = time.monotonic()
-                self.clock.observe(response.headers.get("Date"), sent_at=sent_at, received_at=received_at)
+            sent_at = now()
+            async with self._server.send(request) as response:
+                self.clock.observe(response.headers.get("Date"), sent_at=sent_at, received_at=now())
                 yield response
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise RuntimeError("the client is closed")
-        if self._session is None and self._shared is not None:
-            self._session = self._shared.lend()
-        elif self._session is None:
-            allowed, proxy = self._connection.local_addresses_allowed, self._connection.proxy
-            self._session = open_session(local_addresses_allowed=allowed, proxy=proxy)
-        return self._session
 
     @contextmanager
     def _recorded(self, call: Call) -> Iterator[_Outcome]:
         """Translate errors and tell `on_request` how the call ended, whichever way it did."""
-        started = time.monotonic()
+        now = asyncio.get_running_loop().time
+        started = now()
         outcome = _Outcome()
         try:
             with self._translated(call):
@@ -235,7 +191,7 @@ class Transport:
                         path=call.path,
                         status=outcome.status,
                         reason=outcome.reason,
-                        duration_seconds=time.monotonic() - started,
+                        duration_seconds=now() - started,
                     )
                 )
 
@@ -263,10 +219,11 @@ class _Outcome:
 
 
 async def _read_body(
-    call: Call, response: aiohttp.ClientResponse, max_answer_bytes: int, share: ByteShare | None = None
+    call: Call, response: ApiResponse, max_answer_bytes: int, share: ByteShare | None = None
 ) -> bytes:
     _require_plain(call, response)
-    most = max_answer_bytes if response.content_length is None else response.content_length
+    length = response.headers.get("Content-Length", "")
+    most = int(length) if length.isascii() and length.isdigit() else max_answer_bytes
     if most > max_answer_bytes:
         raise ApiAnswerError(**call_fields(call, status=response.status, reason=TOO_LARGE))
     parts: list[bytes] = []
@@ -281,6 +238,11 @@ async def _read_body(
     return b"".join(parts)
 
 
-def _require_plain(call: Call, response: aiohttp.ClientResponse) -> None:
+async def _chunks(response: ApiResponse) -> AsyncIterator[bytes]:
+    while chunk := await response.content.readany():
+        yield chunk
+
+
+def _require_plain(call: Call, response: ApiResponse) -> None:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiAnswerError(**call_fields(call, status=response.status, reason="Compressed"))

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from random import SystemRandom
+from random import Random
+from typing import Any
 
 from fipop.api import names
+from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watcher, WatchFactory, loop_time
 from fipop.deadlines import LEASE_DURATION_SECONDS
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.chart_access import ChartAccessReader
 from fipop.guest.helm.chart_cache import ChartCache
-from fipop.guest.helm.runner import HelmRunner, find_helm
+from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.helm.work_folder import sweep
 from fipop.guest.limits import GuestLimits
+from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient, RequestRecord
-from fipop.kube.connection import Connection
 from fipop.kube.events import EventRecorder
 from fipop.kube.lease import LeaseLock
 from fipop.kube.limits import ReadLimits
@@ -36,10 +36,9 @@ from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import OBJECT_CONCURRENCY, build_queues
 from fipop.operator.snapshot import build_snapshot
 from fipop.runtime.health import HealthFacts, HealthServer
-from fipop.runtime.kopf.operator import KopfOperator, build_settings
-from fipop.runtime.leader_election import LeaderElector, boottime
+from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import VITAL_CONNECTIONS, Process
-from fipop.runtime.relist import Relister
+from fipop.runtime.relist import EventType, Feed, Relister
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.texts import clean
@@ -48,7 +47,6 @@ logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
 
 TRACE = 5
-GC_THRESHOLDS = (20_000, 20, 20)
 MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 VISITS_AT_ONCE = 64
 """How many guest clusters are talked to at once."""
@@ -58,13 +56,13 @@ VISITS_AT_ONCE = 64
 class OperatorOptions:
     """What the command line says: fixed for the life of the process. kube-fip-config holds the rest."""
 
-    connection: Connection
     identity: str
     """A name that no other process has."""
     version: str
     namespace: str = names.OPERATOR_NAMESPACE
     health_host: str | None = None
-    health_port: int = 8081
+    health_port: int | None = 8081
+    """The port of the probes. None: neither probes nor metrics are served."""
     settings_defaults: Path | None = None
     crds: Path | None = None
     """The folder with our CRDs: the cluster's are compared with them."""
@@ -72,8 +70,44 @@ class OperatorOptions:
     """Whether the cluster's CRDs are updated."""
     leader_election: bool = True
     allow_loopback_guests: bool = False
-    helm: str | None = None
     resync_seconds: float = 300.0
+
+
+def build_operator(
+    options: OperatorOptions,
+    *,
+    api: ApiFactory,
+    watch: WatchFactory,
+    helm: HelmProcess,
+    clock: Clock,
+    random: Random,
+    guests: GuestFactory | None = None,
+    set_log_level: Callable[[Settings], None] = lambda _: None,
+) -> Operator:
+    """Build the operator role with all its parts over the world outside; `Operator.run` starts it.
+
+    `api` is called for each set of connections to the management cluster, `guests` for each connection to a guest
+    cluster (None: over HTTPS, and all behind one Rancher share connections). `watch` builds the watch of the
+    management cluster. All waiting is measured by the event loop's clock. `set_log_level` is told of every change of
+    the options.
+    """
+    return Operator(
+        options,
+        world=World(api=api, guests=guests, watch=watch, helm=helm, clock=clock, random=random),
+        set_log_level=set_log_level,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is outside of the operator; `build_operator` documents each."""
+
+    api: ApiFactory
+    guests: GuestFactory | None
+    watch: WatchFactory
+    helm: HelmProcess
+    clock: Clock
+    random: Random
 
 
 class Operator:
@@ -83,25 +117,26 @@ class Operator:
     and LeaderWorkStuckError want a fresh process. `set_log_level` is told of every change of the option.
     """
 
-    def __init__(self, options: OperatorOptions, *, set_log_level: Callable[[Settings], None]) -> None:
+    def __init__(
+        self, options: OperatorOptions, *, world: World, set_log_level: Callable[[Settings], None]
+    ) -> None:
         self._options = options
+        self._world = world
         self._set_log_level = set_log_level
-        self._kopf: KopfOperator | None = None
+        self._watcher: Watcher | None = None
         self._manager: Manager | None = None
         self._working_since: float | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
         build_client = partial(
             KubeClient,
-            options.connection,
             limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
             on_request=partial(self._note_request, "management"),
             user_agent=f"fipop/{options.version}",
         )
-        self._client = build_client(max_connections=OBJECT_CONCURRENCY + 8)
-        self._vital_client = build_client(max_connections=VITAL_CONNECTIONS)
+        self._client = build_client(world.api(), max_connections=OBJECT_CONCURRENCY + 8)
+        self._vital_client = build_client(world.api(), max_connections=VITAL_CONNECTIONS)
         self._process = Process(
             client=self._vital_client,
-            connection=options.connection,
             config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
         )
         self._events = EventRecorder(self._client, instance=options.identity)
@@ -110,15 +145,17 @@ class Operator:
             events=self._events,
             namespace=options.namespace,
             defaults=read_defaults(options.settings_defaults),
+            chance=world.random,
         )
-        self._elector = LeaderElector(self._lease(), random=SystemRandom())
+        self._elector = LeaderElector(self._lease(), random=world.random, clock=world.clock.boottime)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._serving: asyncio.Task[None] | None = None
         self._most_helms = most_helms(read_memory_limit())
         self._helm = HelmRunner(
-            find_helm(options.helm),
+            "helm",
             concurrency=self._helm_concurrency(),
             observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
+            process=world.helm,
         )
         read_access = ChartAccessReader(client=self._client, namespace=options.namespace).read
         limits = GuestLimits(
@@ -127,13 +164,14 @@ class Operator:
             allow_loopback=options.allow_loopback_guests,
             slots=asyncio.Semaphore(VISITS_AT_ONCE),
             observe_request=partial(self._note_request, "guest"),
+            guests=world.guests,
         )
         self._cache = ClusterCache()
         self._sessions = GuestSessions(limits)
         self._relister = Relister(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
-            random=SystemRandom(),
+            random=world.random,
             every_seconds=options.resync_seconds,
             on_round=self._check_owners,
         )
@@ -141,8 +179,10 @@ class Operator:
 
     async def run(self) -> None:
         """Start and work until cancelled."""
-        health = HealthServer(self._health, host=self._options.health_host, port=self._options.health_port)
-        await health.start()
+        options, health = self._options, None
+        if options.health_port is not None:
+            health = HealthServer(self._health, host=options.health_host, port=options.health_port)
+            await health.start()
         try:
             # Now, not with our first helm: a standby may run none for weeks, and there are kubeconfigs in them.
             await asyncio.to_thread(sweep)
@@ -154,14 +194,16 @@ class Operator:
                 self._serving.cancel()
                 await asyncio.wait({self._serving})
             await self._sessions.close()
-            await health.stop()
+            if health is not None:
+                await health.stop()
 
     async def _start(self) -> None:
         """Take the settings in, bring the CRDs up to date: again and again until the API server lets us."""
         await self._process.take_step(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
-        self._serving = asyncio.create_task(self._serve_metrics())
+        if self._options.health_port is not None:
+            self._serving = asyncio.create_task(self._serve_metrics())
         crds, update = self._crds, self._options.update_crds
         await self._process.take_step(lambda: settle_crds(self._client, crds, update=update), "schema")
         await self._process.take_step(self._find_our_age, "schema")
@@ -169,12 +211,7 @@ class Operator:
 
     async def _work(self) -> None:
         """Run everything that runs at once; the first that fails ends the rest."""
-        # What was loaded until now is never garbage; to look through it at each full collection takes 0.2 s.
-        gc.collect()
-        gc.freeze()
-        # Little of what a request leaves holds itself: to look for it as often as usual costs 4 % of the processor.
-        gc.set_threshold(*GC_THRESHOLDS)
-        self._working_since = time.monotonic()
+        self._working_since = loop_time()
         await self._process.run_parts(
             self._events.run(),
             self._configuration.follow(),
@@ -185,15 +222,11 @@ class Operator:
         )
 
     async def _watch(self) -> None:
-        """Watch from the first lists on: they are here long before kopf's, and what is missing is not served yet."""
+        """Watch after the first lists: they are here long before those of the watch, which may not be served yet."""
         await self._relister.wait_loaded()
-        self._kopf = KopfOperator(
-            self._options.connection,
-            {resource: self._cache.feed(resource).take_event for resource in WATCHED},
-            build_settings(SystemRandom()),
-            on_gap=self._relister.request,
-        )
-        await self._kopf.run()
+        callbacks = {resource: partial(_take_event, self._cache.feed(resource)) for resource in WATCHED}
+        self._watcher = self._world.watch(callbacks, self._relister.request)
+        await self._watcher.run()
 
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
@@ -219,7 +252,8 @@ class Operator:
             elector=self._elector,
             metrics=self._metrics,
             sessions=self._sessions,
-            queues=build_queues(self._metrics, SystemRandom()),
+            queues=build_queues(self._metrics, self._world.random),
+            random=self._world.random,
             namespace=self._options.namespace,
         )
         try:
@@ -277,7 +311,7 @@ class Operator:
             name=names.LEASE_NAME,
             identity=self._options.identity,
             duration_seconds=LEASE_DURATION_SECONDS,
-            monotonic=boottime,
+            monotonic=self._world.clock.boottime,
             annotations=lambda: {
                 names.ANNOTATION_WAITS: self._manager.describe_waits() if self._manager else ""
             },
@@ -291,8 +325,11 @@ class Operator:
         if self._working_since is None:
             return {}
         heard = self._configuration.last_heard_at
-        since = time.monotonic() - (heard if heard is not None else self._working_since)
-        return {**(self._kopf.silences() if self._kopf is not None else {}), names.SETTINGS_CONFIG_MAP: since}
+        since = loop_time() - (heard if heard is not None else self._working_since)
+        return {
+            **(self._watcher.silences() if self._watcher is not None else {}),
+            names.SETTINGS_CONFIG_MAP: since,
+        }
 
     def _snapshot(self) -> FleetSnapshot:
         since_read = self._process.reads.since_read
@@ -301,7 +338,7 @@ class Operator:
             leading=self._elector.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
-            last_answer=None if since_read is None else time.time() - since_read,
+            last_answer=None if since_read is None else self._world.clock.now().timestamp() - since_read,
         )
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
@@ -310,3 +347,7 @@ class Operator:
             path = clean(record.path)  # helm's hold names that a guest gave
             fields = {"target": target, "verb": record.verb, "path": path, "status": record.status}
             requests.log(TRACE, "Request", extra=fields)
+
+
+def _take_event(feed: Feed[Any], event_type: str, obj: JsonView) -> None:
+    feed.take_event(EventType(event_type), obj)

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from fipop.api import names
@@ -40,7 +41,13 @@ class Configuration:
     """The settings in force. `listeners` hear of every change, with the settings before and after."""
 
     def __init__(
-        self, *, client: KubeClient, events: EventRecorder, namespace: str, defaults: Mapping[str, str]
+        self,
+        *,
+        client: KubeClient,
+        events: EventRecorder,
+        namespace: str,
+        defaults: Mapping[str, str],
+        chance: Random | None = None,
     ) -> None:
         self._client = client
         self._events = events
@@ -51,6 +58,7 @@ class Configuration:
             name=names.SETTINGS_CONFIG_MAP,
             take=self._take,
             defaults=defaults,
+            chance=chance,
         )
         self._told: tuple[BadOption, ...] = ()
         self._warned: tuple[str, ...] = ()

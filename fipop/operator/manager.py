@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from itertools import islice
+from random import Random
 from typing import Any
 
 from fipop.api import names
@@ -85,6 +86,7 @@ class Manager:
         metrics: Metrics,
         sessions: GuestSessions,
         queues: WorkQueues,
+        random: Random,
         namespace: str = names.OPERATOR_NAMESPACE,
     ) -> None:
         """Build everything, from what stands alone to what stands on the rest."""
@@ -195,6 +197,7 @@ class Manager:
             queues=queues,
             rollout=self.rollout,
             departures=self.departures,
+            random=random,
         )
         self.discovery = GuestReconciler(
             guests=guests, events=events, configuration=configuration, learned=self._guest_learned

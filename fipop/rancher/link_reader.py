@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from fipop.boundary import loop_time
 from fipop.errors import ApiForbiddenError
 from fipop.jsons import JsonView
 from fipop.kube.reader import KubeReader
@@ -33,7 +33,7 @@ class LinkReader:
     """Keeps what objects said, never the objects: there are secrets in them."""
 
     client: KubeReader
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = loop_time
     _known: dict[tuple[Resource, ObjectRef], tuple[float, Any]] = field(default_factory=dict)
 
     async def read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -35,6 +36,7 @@ class ConfigMapFollower:
         name: str,
         take: Callable[[ConfigMap | None], None],
         defaults: Mapping[str, str] | None = None,
+        chance: random.Random | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -48,6 +50,7 @@ class ConfigMapFollower:
             namespace=namespace,
             field_selector=f"metadata.name={name}",
             relist_seconds=0.0,
+            chance=chance,
         )
 
     @property

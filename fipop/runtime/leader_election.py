@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
 
+from fipop.boundary import boottime
 from fipop.deadlines import (
     LEASE_DURATION_SECONDS,
     LEASE_RENEW_DEADLINE_SECONDS,
@@ -20,11 +20,6 @@ from fipop.errors import FipopError
 from fipop.kube.lease import LeaseLock
 
 logger = logging.getLogger(__name__)
-
-
-def boottime() -> float:
-    """Return the seconds since boot, those of a suspended machine included: leases run on while we sleep."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+from fipop.boundary import loop_time
 from fipop.errors import ApiUnreachableError, FipopError
 from fipop.kube.client import KubeClient
-from fipop.kube.connection import Connection
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.runtime.health import HealthFacts, ReadRecord
 from fipop.runtime.leader_election import LeaderWorkStuckError
@@ -38,12 +37,10 @@ class Process:
         self,
         *,
         client: KubeClient,
-        connection: Connection,
         config_map: tuple[str, str],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = loop_time,
     ) -> None:
         self._client = client
-        self._connection = connection
         self._config_map = config_map
         self.reads = ReadRecord(clock=clock)
         self._not_ready: dict[str, str] = {"start": "has not finished"}
@@ -117,4 +114,4 @@ class Process:
     def _check_authority(self, error: FipopError) -> None:
         """Raise AuthorityReplacedError where a request failed because we know an old authority of the server."""
         if isinstance(error, ApiUnreachableError) and error.reason in AUTHORITY_FAILURES:
-            self._connection.check_authority()
+            self._client.check_authority()

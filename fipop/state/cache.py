@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -10,6 +9,7 @@ from fipop.api.conditions import ConditionType
 from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
+from fipop.boundary import loop_time
 from fipop.ipam.addresses import Address, FamilyPolicy
 from fipop.jsons import JsonView
 from fipop.kube.resources import (
@@ -94,7 +94,7 @@ class ClusterCache:
     It is kept by a standby, too; its listener is whoever leads.
     """
 
-    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, monotonic: Callable[[], float] = loop_time) -> None:
         self.monotonic = monotonic
         self.ranges: Store[FloatingIPRange] = Store(parse_range, kind="FloatingIPRange")
         self.floating_ips: Store[FloatingIP] = Store(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fipop.boundary import loop_time
 from fipop.errors import ChartError, HelmError, HelmFailure
 from fipop.guest.helm.chart_access import AccessReader, ChartAccess, ChartAccessError, no_access
 from fipop.guest.helm.chart_archives import (
@@ -61,7 +61,7 @@ class ChartCache:
         *,
         resolve_seconds: float = RESOLVE_SECONDS,
         failure_seconds: float = FAILURE_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = loop_time,
         read_access: AccessReader = no_access,
     ) -> None:
         self._helm = helm

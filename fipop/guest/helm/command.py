@@ -14,7 +14,7 @@ import yaml
 
 from fipop.errors import HelmError, HelmFailure
 from fipop.guest.helm.chart_access import ChartAccess, write_authority, write_registry_config
-from fipop.guest.helm.door import Door
+from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.processes import STDOUT_BYTES
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Executor(Protocol):
         stdin: bytes | None,
         action: str,
         subject: str,
-        deadline: float | None,
+        guest: HelmTarget | None,
         stdout_bytes: int | None,
     ) -> bytes:
         """Run helm; give its output, or raise HelmError."""
@@ -116,8 +116,7 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
         *,
         action: str,
         subject: str,
-        door: Door | None = None,
-        deadline: float | None = None,
+        guest: HelmTarget | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(
@@ -132,14 +131,9 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
         self._folder = folder
         self._action = action
         self._subject = subject
-        self._deadline = deadline
+        self._guest = guest
         self.stdout_bytes = STDOUT_BYTES
         self._env = {**_environment(folder), **(env or {})}
-        if door is not None:
-            path = folder / "kubeconfig"
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-                stream.write(door.render_kubeconfig())
-            self._env["KUBECONFIG"] = str(path)
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 - pyhelm3's name
         """Run one helm; HelmError where it fails."""
@@ -156,7 +150,7 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
             stdin=input,
             action=self._action,
             subject=self._subject,
-            deadline=self._deadline,
+            guest=self._guest,
             stdout_bytes=None if is_upgrade else self.stdout_bytes,
         )
         # An upgrade tells the whole release, which pyhelm3 would read: how it ended says enough.
@@ -178,6 +172,6 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def helm_error(action: str, subject: str, failure: HelmFailure) -> HelmError:
-    """Give the error of a helm run."""
-    return HelmError(action=action, subject=subject, failure=failure)
+def helm_error(action: str, subject: str, failure: HelmFailure, *, cause: str = "") -> HelmError:
+    """Give the error of a helm run; `cause` says what failed if it is known."""
+    return HelmError(action=action, subject=subject, failure=failure, cause=cause)

@@ -22,6 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from fipop.errors import ApiError, FipopError, KubeAccessError
 from fipop.kube.calls import Call
 from fipop.kube.connection import Connection
+from fipop.kube.http_server import HttpServer
 from fipop.kube.transport import AnswerStream, RequestRecord, Transport
 
 BODY_BYTES = 4 * 1024 * 1024
@@ -133,7 +134,7 @@ async def open_door(
     connection that cannot be used.
     """
     transport = Transport(
-        connection, max_connections=_CONNECTIONS, on_request=on_request, user_agent=USER_AGENT
+        HttpServer(connection), max_connections=_CONNECTIONS, on_request=on_request, user_agent=USER_AGENT
     )
     prefix = f"/{secrets.token_hex(_SECRET_BYTES)}"
     door: Door | None = None

@@ -11,9 +11,9 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from fipop.boundary import Finished
 from fipop.deadlines import HELM_TERMINATION_SECONDS
 
 DATA_BYTES = 208 * 1024 * 1024
@@ -48,20 +48,6 @@ os.nice(10)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[4], sys.argv[4:])
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """How a run ended; `returncode` is negative where a signal ended it. The outputs may hold secrets.
-
-    `stdout` is the beginning of what it wrote there, whole unless `is_cut`; `stderr` is the end.
-    """
-
-    returncode: int
-    timed_out: bool
-    stdout: bytes = field(repr=False)
-    stderr: bytes = field(repr=False)
-    is_cut: bool = False
 
 
 async def run_process(

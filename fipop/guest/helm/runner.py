@@ -20,17 +20,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.errors import HelmError, HelmFailure, StartError
 from fipop.guest.helm.command import HISTORY, ChartFetch, HelmCommand, helm_error
-from fipop.guest.helm.door import Door, RefusedAnswerError, open_door
+from fipop.guest.helm.door import RefusedAnswerError
 from fipop.guest.helm.failures import classify
-from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES, Finished, run_process
+from fipop.guest.helm.guest_process import HelmTarget, LocalHelm
+from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES
 from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord
 from fipop.guest.helm.slots import Slots
 from fipop.guest.helm.work_folder import WorkFolder
-from fipop.kube.connection import Connection
-from fipop.kube.transport import RequestRecord
 from fipop.texts import clean
 
 log = logging.getLogger(__name__)
@@ -80,15 +80,6 @@ class ReleaseOrder:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelmTarget:
-    """The guest that a helm works on, and until when (the loop's time); `on_request` sees its requests."""
-
-    connection: Connection
-    deadline: float
-    on_request: Callable[[RequestRecord], None] | None = None
-
-
 class HelmRunner:
     """Runs helm, at most `concurrency` processes at a time for guests, and as many that fetch charts.
 
@@ -105,8 +96,10 @@ class HelmRunner:
         deadline_seconds: float = HELM_DEADLINE_SECONDS,
         environ: Mapping[str, str] | None = None,
         observe: Callable[[str, bool], None] | None = None,
+        process: HelmProcess | None = None,
     ) -> None:
         self.executable = executable
+        self._process = process or LocalHelm(executable)
         self._observe = observe
         self.deadline_seconds = deadline_seconds
         self.runs = 0
@@ -171,24 +164,10 @@ class HelmRunner:
     async def _visit(
         self, target: HelmTarget, action: str, release: ReleaseOrder | ReleaseRecord
     ) -> AsyncIterator[HelmCommand]:
-        """Lend helm's command line with a door to a guest, for one run or two."""
+        """Lend helm's command line for a guest, for one run or two."""
         subject = f"release {release.namespace}/{release.name}"
-        door: Door | None = None
-        try:
-            async with (
-                self._private_folder(action) as folder,
-                open_door(target.connection, deadline=target.deadline, on_request=target.on_request) as door,
-            ):
-                yield HelmCommand(
-                    self, folder, action=action, subject=subject, door=door, deadline=target.deadline
-                )
-        except HelmError as error:
-            found = door.error if door is not None else None
-            if found is None or error.failure not in _EXPLAINED:
-                raise
-            # helm saw a failing server; what failed is ours to tell.
-            failure = HelmFailure.REFUSED if isinstance(found, RefusedAnswerError) else error.failure
-            raise HelmError(action=action, subject=subject, failure=failure, cause=str(found)) from error
+        async with self._private_folder(action) as folder:
+            yield HelmCommand(self, folder, action=action, subject=subject, guest=target)
 
     @asynccontextmanager
     async def fetching(self, subject: str) -> AsyncIterator[ChartFetch]:
@@ -220,7 +199,7 @@ class HelmRunner:
         stdin: bytes | None,
         action: str,
         subject: str,
-        deadline: float | None = None,
+        guest: HelmTarget | None = None,
         stdout_bytes: int | None = STDOUT_BYTES,
     ) -> bytes:
         """Run helm once and give its stdout; raise HelmError with the class of its failure.
@@ -230,12 +209,13 @@ class HelmRunner:
         failed = functools.partial(helm_error, action, subject)
         try:
             async with self._slots[action]:
-                if (seconds := self._seconds_until(deadline)) <= 0:
+                if (seconds := self._seconds_until(guest)) <= 0:
                     raise failed(HelmFailure.TIMED_OUT)
                 self.runs += 1
                 try:
-                    ended = await run_process(
-                        [self.executable, *arguments],
+                    ended = await self._process(
+                        arguments,
+                        guest=guest,
                         env=env,
                         folder=folder,
                         stdin=stdin,
@@ -252,28 +232,38 @@ class HelmRunner:
         self._tell(arguments[0], success=True)
         return stdout
 
-    def _seconds_until(self, deadline: float | None) -> float:
+    def _seconds_until(self, guest: HelmTarget | None) -> float:
         """Give what a helm may take from now on, where all that is done has a deadline, too."""
-        if deadline is None:
+        if guest is None:
             return self.deadline_seconds
-        return min(self.deadline_seconds, deadline - asyncio.get_running_loop().time())
+        return min(self.deadline_seconds, guest.deadline - asyncio.get_running_loop().time())
 
     def _tell(self, command: str, *, success: bool) -> None:
         if self._observe is not None:
             self._observe(command, success)
 
 
-def _judge(ended: Finished, failed: Callable[[HelmFailure], HelmError], *, is_read: bool) -> bytes:
+def _judge(ended: Finished, failed: Callable[..., HelmError], *, is_read: bool) -> bytes:
     """Give the stdout of a helm that succeeded. Raises HelmError."""
+    failure = _find_failure(ended, is_read=is_read)
+    if failure is None:
+        return ended.stdout
+    error = failed(failure)
+    if ended.problem is None or failure not in _EXPLAINED:
+        raise error
+    # helm saw a failing server; what failed is ours to tell.
+    failure = HelmFailure.REFUSED if isinstance(ended.problem, RefusedAnswerError) else failure
+    raise failed(failure, cause=str(ended.problem)) from error
+
+
+def _find_failure(ended: Finished, *, is_read: bool) -> HelmFailure | None:
     if ended.timed_out:
-        raise failed(HelmFailure.TIMED_OUT)
+        return HelmFailure.TIMED_OUT
     if ended.returncode < 0 or ended.returncode == _CRASHED:
-        raise failed(HelmFailure.KILLED)
+        return HelmFailure.KILLED
     if ended.returncode:
-        raise failed(classify(ended.stderr))
-    if ended.is_cut and is_read:
-        raise failed(HelmFailure.TOO_MUCH)
-    return ended.stdout
+        return classify(ended.stderr)
+    return HelmFailure.TOO_MUCH if ended.is_cut and is_read else None
 
 
 def _get(what: str, release: ReleaseRecord, *options: str) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from random import SystemRandom
+from random import Random, SystemRandom
 
+from fipop.boundary import loop_time
 from fipop.errors import ApiError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.release_gate import ReleaseGate
@@ -62,7 +62,7 @@ class PassController:
     queues: WorkQueues
     rollout: RolloutController
     departures: Departures
-    _random: SystemRandom = field(default_factory=SystemRandom)
+    random: Random = field(default_factory=SystemRandom)
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guest of a floating IP that asks for something else there now, or is gone: its keys are removed."""
@@ -112,14 +112,14 @@ class PassController:
             return None
         if state.schedule.deep_at is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
-            state.schedule.deep_at = self._now() - self._random.uniform(0.0, DEEP_CHECK_SECONDS)
+            state.schedule.deep_at = self._now() - self.random.uniform(0.0, DEEP_CHECK_SECONDS)
             if self._is_new(guest):
                 # Its kubeconfig and its token come with it, one after the other.
                 return RetryAfter(FIRST_PASS_SECONDS)
         task = self._build_task(state, guest, addresses, leaving=leaving, may_run_helm=may_run_helm)
-        began = time.monotonic()
+        began = loop_time()
         observation, retry_seconds = await self._try(state, task)
-        self.metrics.observe_pass(time.monotonic() - began, success=bool(observation.reachable))
+        self.metrics.observe_pass(loop_time() - began, success=bool(observation.reachable))
         if observation.reachable or state.observation is not None or not self._is_new(guest):
             self._note(state, task, observation)
         else:
@@ -241,7 +241,7 @@ class PassController:
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
         if retry_seconds is not None:
             interval = min(interval, retry_seconds)
-        return interval * self._random.uniform(0.9, 1.0)
+        return interval * self.random.uniform(0.9, 1.0)
 
     def _count(self, state: GuestState, task: GuestTask, event: GuestEvent, *, success: bool) -> None:
         if not state.is_dropped:

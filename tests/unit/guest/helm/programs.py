@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fipop.guest.helm.releases import parse_record
-from fipop.guest.helm.runner import HelmTarget, ReleaseOrder
+from fipop.guest.helm.guest_process import HelmTarget
+from fipop.guest.helm.runner import ReleaseOrder
 from fipop.kube.connection import Connection
 from tests.unit.guest.conftest import release_secret
 

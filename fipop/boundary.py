@@ -1,0 +1,155 @@
+"""The world outside of a role: API servers, helm, and the clock of the machine.
+
+`build_operator` and `build_provider` take these as parameters, so that one whole role can run over API servers in
+memory, in virtual time. Nothing here knows Kubernetes: a request has a method, a path, and bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest:
+    """One HTTP request; `path` is below the URL of the server, `query` is encoded, `headers` hold no credential."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    """Bytes, or a payload of aiohttp that produces them."""
+
+
+class ByteStream(Protocol):
+    """A body as it arrives."""
+
+    async def readany(self) -> bytes:
+        """Return the bytes that arrived since; none at the end of the body."""
+
+
+class ApiResponse(Protocol):
+    """The answer to a request, whose body has not been read. `aiohttp.ClientResponse` is one."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, found in any case."""
+
+    @property
+    def content(self) -> ByteStream:
+        """The body."""
+
+
+class ApiServer(Protocol):
+    """The requests of one API server. What fails on the way raises OSError: the outcome of a write is unknown then."""
+
+    def send(self, request: ApiRequest) -> AbstractAsyncContextManager[ApiResponse]:
+        """Send a request, and return its answer until the context ends."""
+
+    async def close(self) -> None:
+        """Close the connections; requests under way fail."""
+
+    def check_authority(self) -> None:
+        """Raise an error if only a new process can trust the server: its certificate authority was replaced."""
+
+
+class Watcher(Protocol):
+    """A watch of several resources."""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+
+    def silences(self) -> Mapping[str, float]:
+        """Return for how many seconds the watch of each resource (its plural) has shown no sign of life."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a run of a program ended; `returncode` is negative if a signal ended it. The outputs can hold secrets.
+
+    `stdout` is the beginning of its output, whole unless `is_cut`; `stderr` is the end. `problem` is the last request
+    to the guest cluster that failed, if helm made requests.
+    """
+
+    returncode: int
+    timed_out: bool
+    stdout: bytes = field(repr=False)
+    stderr: bytes = field(repr=False)
+    is_cut: bool = False
+    problem: Exception | None = None
+
+
+class HelmProcess(Protocol):
+    """A run of the program helm: arguments and input become an exit code and output."""
+
+    async def __call__(
+        self,
+        arguments: list[str],
+        *,
+        guest: Any,
+        env: Mapping[str, str],
+        folder: Path,
+        stdin: bytes | None,
+        deadline_seconds: float,
+        stdout_bytes: int,
+        file_bytes: int,
+    ) -> Finished:
+        """Run helm once, in a private folder. It is gone when this returns or raises. Raises OSError without a start.
+
+        `guest` tells how to reach the guest cluster that helm works on (its `connection.server` is the URL); without
+        one helm fetches charts. Of the output `stdout_bytes` are kept; a file that it writes has at most `file_bytes`.
+        """
+
+
+def loop_time() -> float:
+    """Return the seconds of the event loop's clock, by which all waiting is measured."""
+    return asyncio.get_running_loop().time()
+
+
+class Clock(Protocol):
+    """The clocks of the machine beside the event loop's own."""
+
+    def now(self) -> datetime:
+        """Return the time (aware, UTC)."""
+
+    def boottime(self) -> float:
+        """Return seconds of a monotonic clock that counts the time for which the machine is suspended, too."""
+
+
+def boottime() -> float:
+    """Return seconds since the machine was started, suspended or not: a Lease runs on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def now(self) -> datetime:
+        """Return the time (aware, UTC)."""
+        return datetime.now(UTC)
+
+    def boottime(self) -> float:
+        """Return seconds since the machine was started, suspended or not."""
+        return boottime()
+
+
+ApiFactory = Callable[[], ApiServer]
+"""Opens connections of their own to the API server."""
+GuestFactory = Callable[[Any], ApiServer]
+"""Opens connections to the guest cluster that a kubeconfig names; its parameter has the URL as `server`."""
+WatchFactory = Callable[[Mapping[Any, Callable[[str, Any], None]], Callable[[], None]], Watcher]
+"""Builds the watch of resources; each callback takes the type of an event and the object.
+
+The second parameter is called after a gap, in which deletions may have been missed.
+"""
