@@ -82,6 +82,17 @@ KINDS: Mapping[str, Kind] = {
             is_custom=True,
             counts_generations=True,
         ),
+        Kind(plural="leases", kind="Lease"),
+        Kind(plural="events", kind="Event"),
+        Kind(plural="endpoints", kind="Endpoints"),
+        Kind(
+            plural="customresourcedefinitions",
+            kind="CustomResourceDefinition",
+            namespaced=False,
+            has_status=True,
+            counts_generations=True,
+        ),
+        Kind(plural="harvesterconfigs", kind="HarvesterConfig", is_custom=True, counts_generations=True),
         Kind(plural="clusters", kind="Cluster", is_custom=True, has_status=True, counts_generations=True),
     )
 }

@@ -1,32 +1,31 @@
-"""A fake guest API, in memory: for benchmarks with thousands of guests, where real API servers do not fit.
+"""A fake API server, in memory: where thousands are needed, or one in virtual time, and real ones do not fit.
 
 It is NOT a Kubernetes API server. `localfleet.objectstore` decides what a write does; this module adds paths, lists,
-metadata-only lists and selectors of the few resources that a pass over a guest touches. It has no validation, no
-admission, no watch, no server-side apply, no RBAC. What a test wants to learn about Kubernetes it must ask a real one.
-tests/contract compares it with a real API server.
+metadata-only lists and selectors of the few resources that fipop touches. It has no validation, no admission, no
+watch, no server-side apply, no RBAC. What a test wants to learn about Kubernetes it must ask a real one. tests/contract
+compares it with a real API server.
 """
 
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from localfleet.objectstore import KINDS as ALL_KINDS
 from localfleet.objectstore import Key, ObjectStore, RefusedCallError, copy_json, merge_patch, missing
 
-__all__ = ["KINDS", "Answer", "Key", "Object", "SimulatedGuest", "merge_patch"]
+__all__ = ["Answer", "Key", "Object", "ObjectApi", "SimulatedGuest", "Target", "merge_patch", "select"]
 
-KINDS = {
-    "configmaps": "ConfigMap",
-    "daemonsets": "DaemonSet",
-    "deployments": "Deployment",
-    "namespaces": "Namespace",
-    "nodes": "Node",
-    "pods": "Pod",
-    "secrets": "Secret",
-    "services": "Service",
-}
-_CLUSTER_SCOPED = frozenset({"namespaces", "nodes"})
+GUEST_KINDS = frozenset(
+    {
+        *("configmaps", "daemonsets", "deployments", "endpoints", "namespaces", "nodes"),
+        *("pods", "secrets", "services"),
+    }
+)
+"""What fipop reads or writes in a guest cluster, by plural."""
+_MANAGEMENT_GROUP = "management.cattle.io"
+"""Has a cluster-scoped kind whose plural is `clusters`, as the namespaced one of another group."""
 _METADATA_ONLY = "as=PartialObjectMetadata"
 
 _SELECTABLE: Mapping[str, frozenset[str]] = {
@@ -47,21 +46,26 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """The parts of a request path below the guest's root."""
+class Target:
+    """The parts of a request path below the server's root."""
 
     group_version: str
     plural: str
     namespace: str
     name: str
     subresource: str
+    is_namespaced: bool
+
+    def covers(self, key: Key) -> bool:
+        """Whether an object is in this collection."""
+        return key[0] == self.plural and self.namespace in ("", key[1]) and bool(key[1]) is self.is_namespaced
 
 
 @dataclass(slots=True, kw_only=True)
-class SimulatedGuest(ObjectStore):
-    """One guest's objects, answering after `latency_seconds` as if the network had taken them."""
+class ObjectApi(ObjectStore):
+    """The objects of one API server behind its paths; it serves the `kinds` with these plurals."""
 
-    latency_seconds: float = 0.05
+    kinds: frozenset[str] = field(default_factory=lambda: frozenset(ALL_KINDS))
 
     def put(self, plural: str, manifest: Mapping[str, Any]) -> Object:
         """Store an object, its status included, as a user of that guest would have; return it as it is stored."""
@@ -72,19 +76,18 @@ class SimulatedGuest(ObjectStore):
         """Answer an object, or nothing where there is none."""
         return self.objects.get((plural, namespace, name))
 
-    async def answer(
+    def handle(
         self, method: str, path: str, query: Mapping[str, str], accept: str, content_type: str, body: bytes
     ) -> Answer:
-        """Answer one request after the latency; `path` begins with /api or /apis or is /version, /readyz.
+        """Answer one request; `path` begins with /api or /apis or is /version, /readyz.
 
         The body of an answer shares objects with the store: do not change it.
         """
-        await asyncio.sleep(self.latency_seconds)
         if path in ("/version", "/readyz", "/livez"):
             return Answer(status=200, body={"major": "1", "minor": "36", "gitVersion": "v1.36.3+simulated"})
-        target = _parse(path)
+        target = self.parse(path)
         if target is None:
-            return _failure(404, "NotFound", "the fake guest does not know this path")
+            return _failure(404, "NotFound", "the fake API server does not know this path")
         try:
             if not target.name:
                 return self._collection(method, target, query, accept, body)
@@ -92,22 +95,49 @@ class SimulatedGuest(ObjectStore):
         except RefusedCallError as refused:
             return _refusal(refused, target)
 
+    def parse(self, path: str) -> Target | None:
+        """Return the parts of a path; None if nothing is served there."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) > 2:
+            group_version, rest = parts[1], parts[2:]
+        elif parts[0] == "apis" and len(parts) > 3:
+            group_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
+        else:
+            return None
+        namespace = ""
+        if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in self.kinds:
+            namespace, rest = rest[1], rest[2:]
+        plural, name, subresource = [*rest, "", ""][:3]
+        if plural not in self.kinds or len(rest) > 3:
+            return None
+        is_namespaced = ALL_KINDS[plural].namespaced and not group_version.startswith(_MANAGEMENT_GROUP)
+        if (namespace and not is_namespaced) or (name and is_namespaced and not namespace):
+            return None
+        return Target(
+            group_version=group_version,
+            plural=plural,
+            namespace=namespace,
+            name=name,
+            subresource=subresource,
+            is_namespaced=is_namespaced,
+        )
+
     def _collection(
-        self, method: str, target: _Target, query: Mapping[str, str], accept: str, body: bytes
+        self, method: str, target: Target, query: Mapping[str, str], accept: str, body: bytes
     ) -> Answer:
         if method == "GET" and query.get("watch") not in ("true", "1"):
             _require_fields(target.plural, query)
-            found = _select(self._list(target), query)
+            found = select(self._list(target), query)
             return Answer(
                 status=200, body=self._as_list(target, found, metadata_only=_METADATA_ONLY in accept)
             )
-        if method != "POST" or (not target.namespace and target.plural not in _CLUSTER_SCOPED):
-            return _failure(405, "MethodNotAllowed", "the fake guest only lists and creates collections")
+        if method != "POST" or (target.is_namespaced and not target.namespace):
+            return _failure(405, "MethodNotAllowed", "the fake API server only lists and creates collections")
         manifest = _typed(target, json.loads(body))
         key = (target.plural, target.namespace, manifest["metadata"].get("name") or "")
         return Answer(status=201, body=self.create(key, manifest))
 
-    def _item(self, method: str, target: _Target, accept: str, content_type: str, body: bytes) -> Answer:
+    def _item(self, method: str, target: Target, accept: str, content_type: str, body: bytes) -> Answer:
         key = (target.plural, target.namespace, target.name)
         if method == "GET":
             current = self.objects.get(key)
@@ -121,25 +151,21 @@ class SimulatedGuest(ObjectStore):
                 status=200, body={"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success"}
             )
         if method == "PATCH" and content_type != "application/merge-patch+json":
-            return _failure(415, "UnsupportedMediaType", "the fake guest takes merge patches only")
+            return _failure(415, "UnsupportedMediaType", "the fake API server takes merge patches only")
         if method == "PATCH":
             return Answer(
                 status=200, body=self.merge_patch(key, json.loads(body), subresource=target.subresource)
             )
         if method != "PUT":
-            return _failure(405, "MethodNotAllowed", "the fake guest does not know this method")
+            return _failure(405, "MethodNotAllowed", "the fake API server does not know this method")
         is_there = key in self.objects
         made = self.replace(key, _typed(target, json.loads(body)), subresource=target.subresource)
         return Answer(status=200 if is_there else 201, body=made)
 
-    def _list(self, target: _Target) -> list[Object]:
-        return [
-            found
-            for key, found in sorted(self.objects.items())
-            if key[0] == target.plural and target.namespace in ("", key[1])
-        ]
+    def _list(self, target: Target) -> list[Object]:
+        return [found for key, found in sorted(self.objects.items()) if target.covers(key)]
 
-    def _as_list(self, target: _Target, found: Iterable[Object], *, metadata_only: bool) -> Object:
+    def _as_list(self, target: Target, found: Iterable[Object], *, metadata_only: bool) -> Object:
         if metadata_only:
             return {
                 "apiVersion": "meta.k8s.io/v1",
@@ -149,33 +175,28 @@ class SimulatedGuest(ObjectStore):
             }
         return {
             "apiVersion": target.group_version,
-            "kind": f"{KINDS[target.plural]}List",
+            "kind": f"{ALL_KINDS[target.plural].kind}List",
             "metadata": {"resourceVersion": str(self.version)},
             "items": list(found),
         }
 
 
-def _parse(path: str) -> _Target | None:
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) > 2:
-        group_version, rest = parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        group_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
-    else:
-        return None
-    namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in KINDS:
-        namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = [*rest, "", ""][:3]
-    is_outside = bool(name) and not namespace and plural not in _CLUSTER_SCOPED
-    if plural not in KINDS or len(rest) > 3 or (namespace and plural in _CLUSTER_SCOPED) or is_outside:
-        return None
-    return _Target(
-        group_version=group_version, plural=plural, namespace=namespace, name=name, subresource=subresource
-    )
+@dataclass(slots=True, kw_only=True)
+class SimulatedGuest(ObjectApi):
+    """One guest's objects, answering after `latency_seconds` as if the network had taken them."""
+
+    kinds: frozenset[str] = GUEST_KINDS
+    latency_seconds: float = 0.05
+
+    async def answer(
+        self, method: str, path: str, query: Mapping[str, str], accept: str, content_type: str, body: bytes
+    ) -> Answer:
+        """Answer one request after the latency; see `handle`."""
+        await asyncio.sleep(self.latency_seconds)
+        return self.handle(method, path, query, accept, content_type, body)
 
 
-def _select(found: Iterable[Object], query: Mapping[str, str]) -> list[Object]:
+def select(found: Iterable[Object], query: Mapping[str, str]) -> list[Object]:
     """Keep what labelSelector (equality, membership, presence) and fieldSelector (a few fields) ask for."""
     kept = list(found)
     for term in _terms(query.get("labelSelector", "")):
@@ -235,12 +256,12 @@ def _metadata_of(found: Object) -> Object:
     return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": found["metadata"]}
 
 
-def _typed(target: _Target, manifest: Object) -> Object:
+def _typed(target: Target, manifest: Object) -> Object:
     """Return an object with the type that its path implies."""
-    return {"apiVersion": target.group_version, "kind": KINDS[target.plural], **manifest}
+    return {"apiVersion": target.group_version, "kind": ALL_KINDS[target.plural].kind, **manifest}
 
 
-def _refusal(refused: RefusedCallError, target: _Target) -> Answer:
+def _refusal(refused: RefusedCallError, target: Target) -> Answer:
     details: Object = {"kind": target.plural}
     if refused.is_about_object:
         details["name"] = target.name
