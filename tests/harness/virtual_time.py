@@ -3,11 +3,16 @@
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""What clocks show when a virtual loop begins."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -35,6 +40,39 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def jump(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as on a machine that is suspended."""
+        self._jumping.now += seconds
+
+    def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Run in place: a thread takes real time."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            future.set_exception(error)
+        return future
+
+
+def virtual_now() -> datetime:
+    """Return what the clocks of the running loop show."""
+    return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+class VirtualClock:
+    """The clocks of a process in virtual time (`fipop.boundary.Clock`); `ahead_seconds` is its error."""
+
+    def __init__(self, ahead_seconds: float = 0.0) -> None:
+        self.ahead_seconds = ahead_seconds
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return virtual_now() + timedelta(seconds=self.ahead_seconds)
+
+    def boottime(self) -> float:
+        """Return the seconds of the loop."""
+        return asyncio.get_running_loop().time()
+
 
 def run_virtually(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in virtual time; only for what waits for no socket, thread or process."""
@@ -50,3 +88,9 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
         run_virtually(test(*args, **kwargs))
 
     return run
+
+
+def use_virtual_time(module: Any, name: str, obj: object) -> None:
+    """Replace an async test of a module by one that runs in virtual time; for the conftest of a folder."""
+    if name.startswith("test_") and iscoroutinefunction(obj):
+        setattr(module, name, in_virtual_time(obj))

@@ -1,0 +1,262 @@
+"""API servers in memory, as `build_operator` and `build_provider` take them: a SIMULATION, no Kubernetes.
+
+`localfleet.simulated` decides what a request does. A `Link` is how one process reaches a server: it can be slow, cut,
+or lose answers. tests/contract compares this server with a real one.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+from fipop.boundary import ApiRequest
+from localfleet.objectstore import Json, Key, copy_json
+from localfleet.simulated import Answer, ObjectApi, Target, select
+from tests.harness.virtual_time import virtual_now
+
+__all__ = ["ApiInMemory", "Commit", "Json", "Key", "Link", "Watched", "copy_json"]
+
+_VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What one write did to one object; `obj` None: it was deleted."""
+
+    version: int
+    at: datetime
+    key: Key
+    before: Json | None
+    obj: Json | None
+
+    @property
+    def type(self) -> str:
+        """The type of the event that a watch shows."""
+        if self.obj is None:
+            return "DELETED"
+        return "ADDED" if self.before is None else "MODIFIED"
+
+    @property
+    def object(self) -> Json:
+        """The object as a watch shows it: a deleted one has the version of its deletion."""
+        if self.obj is not None:
+            return self.obj
+        assert self.before is not None
+        metadata = {**self.before["metadata"], "resourceVersion": str(self.version)}
+        return {**self.before, "metadata": metadata}
+
+
+@dataclass(slots=True, kw_only=True)
+class ApiInMemory(ObjectApi):
+    """One API server: objects, requests, watches, and everybody who listens to its commits."""
+
+    listeners: list[Callable[[Commit], None]] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+
+    def put(self, key: Key, obj: Json) -> Json:
+        """Create or change an object, its status included, as somebody whom nothing refuses."""
+        return self.write(key, copy_json(obj))
+
+    def remove(self, key: Key) -> None:
+        """Delete an object that exists, whatever finalizers it has."""
+        self.drop(key)
+
+    def of_kind(self, plural: str) -> dict[Key, Json]:
+        """Return the objects of a plural, in their order."""
+        return {key: each for key, each in sorted(self.objects.items()) if key[0] == plural}
+
+    def timestamp(self) -> str:
+        """Return the server's time, as objects have it."""
+        return virtual_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def build_uid(self) -> str:
+        """Return the uid of an object that comes to be."""
+        return f"uid-{self.version + 1}"
+
+    def committed(self, key: Key, before: Json | None, after: Json | None) -> None:
+        """Tell a commit to all listeners."""
+        commit = Commit(version=self.version, at=virtual_now(), key=key, before=before, obj=after)
+        self.commits.append(commit)
+        for listener in list(self.listeners):
+            listener(commit)
+
+    def answer(self, request: ApiRequest) -> Answer:
+        """Answer a request that is no watch."""
+        return self.handle(
+            request.method,
+            request.path,
+            dict(parse_qsl(request.query)),
+            request.headers.get("Accept", ""),
+            request.headers.get("Content-Type", ""),
+            request.body or b"",
+        )
+
+
+class _Body:
+    """A body that is there at once, or comes by and by."""
+
+    def __init__(self, parts: AsyncIterator[bytes]) -> None:
+        self._parts = parts
+
+    async def readany(self) -> bytes:
+        return await anext(self._parts, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer, as `fipop.boundary.ApiResponse` describes it."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: _Body
+
+
+@dataclass(slots=True)
+class Link:
+    """How one process reaches an API server.
+
+    `before` and `after` are awaited on both sides of each request; what they raise is what the process sees. `failures`
+    says how many of the next requests of a verb get the answer 500; of `lost` ones the answer never arrives.
+    `requests` counts verb and plural.
+    """
+
+    server: ApiInMemory
+    before: Callable[[ApiRequest], Any] | None = None
+    after: Callable[[ApiRequest], Any] | None = None
+    failures: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    refuse: Callable[[str, Target, ApiRequest], bool] = lambda _verb, _target, _request: False
+    """Whether the API server refuses a request with 403, as by a policy."""
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    is_cut: bool = False
+    """While it is, no request arrives."""
+    leases: ApiInMemory | None = None
+    """Where the process finds Leases, if not with everybody else: each process with its own leads."""
+
+    async def close(self) -> None:
+        """Nothing is open between two requests."""
+
+    def check_authority(self) -> None:
+        """The certificate authority never changes."""
+
+    @asynccontextmanager
+    async def send(self, request: ApiRequest) -> AsyncIterator[Response]:
+        """Send a request, as `fipop.boundary.ApiServer` describes it."""
+        target, query = self.server.parse(request.path), dict(parse_qsl(request.query))
+        is_lease = target is not None and target.plural == "leases"
+        server = self.leases if is_lease and self.leases is not None else self.server
+        verb = _verb_of(request, target, query)
+        self.requests[verb, target.plural if target is not None else ""] += 1
+        # A request takes a turn of the loop at least, as a real one does.
+        await asyncio.sleep(0)
+        if self.is_cut:
+            raise ConnectionError("cut")
+        if self.before is not None:
+            await self.before(request)
+        if verb == "watch" and target is not None:
+            parts = _watch(self.server, target, query)
+            yield Response(200, _headers(), _Body(parts))
+            return
+        if self.failures[verb] > 0:
+            self.failures[verb] -= 1
+            answer = _failure(500, "InternalError")
+        elif target is not None and self.refuse(verb, target, request):
+            answer = _failure(403, "Forbidden")
+        else:
+            answer = server.answer(request)
+        if self.after is not None:
+            await self.after(request)
+        await asyncio.sleep(0)
+        if self.lost[verb] > 0:
+            self.lost[verb] -= 1
+            raise ConnectionError("the answer was lost")
+        body = json.dumps(answer.body).encode()
+        yield Response(answer.status, {**_headers(), "Content-Length": str(len(body))}, _Body(_at_once(body)))
+
+
+class Watched:
+    """Watches resources of an API server as kopf does: every event reaches its callback, while nothing mutes it.
+
+    A muted one keeps the events that it misses for ever: only a list shows what happened.
+    """
+
+    def __init__(self, server: ApiInMemory, callbacks: Mapping[Any, Callable[[str, Any], None]]) -> None:
+        self._server = server
+        self._callbacks = {(each.plural, each.namespaced): take for each, take in callbacks.items()}
+        self.is_mute = False
+        self.delay_seconds = 0.0
+
+    async def run(self) -> None:
+        """Show every event from now on, after those of what exists."""
+        self._server.listeners.append(self._hear)
+        try:
+            for key, each in sorted(self._server.objects.items()):
+                self._show(key, "ADDED", each)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._server.listeners.remove(self._hear)
+
+    def silences(self) -> dict[str, float]:
+        """It always shows signs of life."""
+        return {}
+
+    def _hear(self, commit: Commit) -> None:
+        if not self.is_mute:
+            asyncio.get_running_loop().call_later(
+                self.delay_seconds, self._show, commit.key, commit.type, commit.object
+            )
+
+    def _show(self, key: Key, event_type: str, obj: Json) -> None:
+        take = self._callbacks.get((key[0], bool(key[1])))
+        if take is not None:
+            take(event_type, copy_json(obj))
+
+
+def _verb_of(request: ApiRequest, target: Target | None, query: Mapping[str, str]) -> str:
+    if request.method != "GET":
+        return _VERBS[request.method]
+    if query.get("watch") in ("1", "true"):
+        return "watch"
+    return "get" if target is None or target.name else "list"
+
+
+def _headers() -> dict[str, str]:
+    return {"Date": format_datetime(virtual_now(), usegmt=True), "Content-Type": "application/json"}
+
+
+async def _at_once(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def _watch(server: ApiInMemory, target: Target, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """Yield the lines of a watch, from a version on, until its time is over."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + float(query.get("timeoutSeconds", "300"))
+    since = int(query.get("resourceVersion") or server.version)
+    news: asyncio.Queue[Commit] = asyncio.Queue()
+    for commit in server.commits:
+        if commit.version > since:
+            news.put_nowait(commit)
+    server.listeners.append(news.put_nowait)
+    try:
+        while True:
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    commit = await news.get()
+            except TimeoutError:
+                return
+            if target.covers(commit.key) and select([commit.object], query):
+                yield json.dumps({"type": commit.type, "object": commit.object}).encode() + b"\n"
+    finally:
+        server.listeners.remove(news.put_nowait)
+
+
+def _failure(status: int, reason: str) -> Answer:
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
+    return Answer(status=status, body={**body, "reason": reason, "message": reason, "details": {}})

@@ -1,0 +1,610 @@
+"""A Rancher fleet in memory with operators at work, in virtual time: a SIMULATION of all but the operator.
+
+A test says what Rancher, administrators and the owners of guest clusters do, lets time pass, and reads the objects of
+the API servers. The operators are the whole program, built by `build_operator`.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from fipop.api import names
+from fipop.boundary import ApiRequest
+from fipop.operator.app import OperatorOptions, build_operator
+from localfleet.simulated import GUEST_KINDS
+from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, Watched
+from tests.harness.helm_in_memory import HelmInMemory
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
+from tests.harness.objects import build_reservation
+from tests.harness.oracles import Judge, Setting
+from tests.harness.stored import condition, is_held
+from tests.harness.virtual_time import VirtualClock, virtual_now
+
+WORKSPACE = "fleet-default"
+NAMESPACE = names.OPERATOR_NAMESPACE
+CLUSTERS = "clusters"
+"""The plural of both kinds of Cluster: provisioning ones have a namespace, management ones have none."""
+SETTLE_SECONDS = 0.9
+"""Long enough for all that needs no waiting, shorter than any back-off."""
+START_SECONDS = 10.0
+"""After that a new leader has read every guest cluster that answers."""
+RANCHER = "https://rancher.example"
+
+
+@dataclass(slots=True, kw_only=True)
+class Guest(ApiInMemory):
+    """One guest cluster: its API server behind Rancher, and how that answers.
+
+    A `silent` one refuses connections, a `hanging` one never answers, a slow one takes `seconds` for each request.
+    """
+
+    id: str
+    kinds: frozenset[str] = GUEST_KINDS
+    silent: bool = False
+    hanging: bool = False
+    status: int = 0
+    """The status of every answer, if not 0."""
+    seconds: float = 0.0
+
+    async def before(self, _request: ApiRequest) -> None:
+        """Answer as this guest cluster does."""
+        if self.silent:
+            raise ConnectionError("refused")
+        if self.hanging:
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(self.seconds)
+
+    @property
+    def config_map(self) -> dict[str, str]:
+        """The data of ConfigMap kube-system/kubevip."""
+        found = self.objects.get(("configmaps", "kube-system", names.GUEST_CONFIG_MAP)) or {}
+        return dict(found.get("data") or {})
+
+    @property
+    def addresses(self) -> set[str]:
+        """The addresses in its ConfigMap, without their prefix lengths."""
+        texts = ",".join(self.config_map.values()).split(",")
+        return {text.partition("/")[0] for text in texts if text}
+
+    @property
+    def releases(self) -> dict[str, str]:
+        """The status of the latest revision of each helm release, by name."""
+        found: dict[str, tuple[int, str]] = {}
+        for each in self.of_kind("secrets").values():
+            labels = each["metadata"].get("labels") or {}
+            if labels.get("owner") == "helm":
+                entry = int(labels["version"]), str(labels["status"])
+                found[labels["name"]] = max(found.get(labels["name"], entry), entry)
+        return {name: status for name, (_, status) in found.items()}
+
+    def write_config_map(self, *, namespace: str = "kube-system", **data: str) -> None:
+        """Write keys of the ConfigMap as its owner does; underscores stand for dashes."""
+        key = ("configmaps", namespace, names.GUEST_CONFIG_MAP)
+        found = self.objects.get(key) or _object(key)
+        more = {name.replace("_", "-"): value for name, value in data.items()}
+        self.put(key, {**found, "data": {**(found.get("data") or {}), **more}})
+
+    def add_service(
+        self, *addresses: str, name: str = "web", namespace: str = "default", **spec: Any
+    ) -> None:
+        """Have a Service of type LoadBalancer that uses these addresses."""
+        key = ("services", namespace, name)
+        status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}
+        self.put(key, {**_object(key), "spec": {"type": "LoadBalancer", **spec}, "status": status})
+
+    def remove_service(self, name: str = "web", namespace: str = "default") -> None:
+        """Delete a Service."""
+        self.remove(("services", namespace, name))
+
+    def add_node(self, name: str, *addresses: str) -> None:
+        """Have a node with these internal addresses."""
+        key = ("nodes", "", name)
+        status = {"addresses": [{"type": "InternalIP", "address": each} for each in addresses]}
+        self.put(key, {**_object(key), "spec": {}, "status": status})
+
+
+@dataclass(slots=True)
+class Running:
+    """One process of the operator, and how it reaches the world; `task` ends if the process would."""
+
+    name: str
+    link: Link
+    task: asyncio.Task[None]
+    watch: Watched | None = None
+    """How it hears of changes; None before it watches."""
+    operator: Any = None
+    """The object that `build_operator` returned: what it keeps in memory can be measured."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return not self.task.done()
+
+
+class Fleet:
+    """The management cluster and its guest clusters, what people do there, and the operators at work.
+
+    `memory` is the API server of the management cluster. Floating IPs are named "web", guest clusters that a test does
+    not name otherwise "cluster-<id>". Each commit is judged (`problems`).
+    """
+
+    def __init__(self, *, chance: Random | None = None) -> None:
+        self.memory = ApiInMemory()
+        self.guests: dict[str, Guest] = {}
+        self.chance = chance or Random(1)
+        self.helm = HelmInMemory(self._guest_behind)
+        self.operators: list[Running] = []
+        self.judge = Judge(setting=Setting())
+        self.memory.listeners.append(self._judge)
+        self._install()
+
+    # Time
+
+    async def settle(self) -> None:
+        """Let everything happen that needs no waiting."""
+        await asyncio.sleep(SETTLE_SECONDS)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, with all that happens meanwhile."""
+        await asyncio.sleep(seconds)
+
+    @property
+    def now(self) -> datetime:
+        """What the clocks show."""
+        return virtual_now()
+
+    # Operators
+
+    @property
+    def operator(self) -> Running:
+        """The operator that was started last."""
+        return self.operators[-1]
+
+    @property
+    def link(self) -> Link:
+        """How the operator that was started last reaches the management cluster."""
+        return self.operator.link
+
+    async def start(self, *, seconds: float = START_SECONDS, **options: Any) -> Running:
+        """Begin an operator, and let so much time pass: it leads by then, and has read all guest clusters that answer.
+
+        The options are those of `begin`.
+        """
+        running = self.begin(**options)
+        await asyncio.sleep(seconds)
+        return running
+
+    def begin(self, *, own_lease: bool = False, ahead_seconds: float = 0.0, **options: Any) -> Running:
+        """Start an operator that is one of several replicas; its clock is `ahead_seconds` ahead of others.
+
+        With `own_lease` it leads whoever else does. Other options are those of the command line.
+        """
+        number = len(self.operators) + 1
+        link = Link(self.memory, leases=ApiInMemory() if own_lease else None)
+        if link.leases is not None:
+            link.leases.put(("namespaces", "", NAMESPACE), _object(("namespaces", "", NAMESPACE)))
+
+        def watch(
+            callbacks: Mapping[Any, Callable[[str, Any], None]], _on_gap: Callable[[], None]
+        ) -> Watched:
+            running.watch = Watched(self.memory, callbacks)
+            return running.watch
+
+        operator = build_operator(
+            OperatorOptions(identity=f"operator-{number}", version="0", health_port=None, **options),
+            api=lambda: link,
+            guests=lambda access: self._link_to(access.server),
+            watch=watch,
+            helm=self.helm,
+            clock=VirtualClock(ahead_seconds),
+            random=Random(self.chance.random()),
+        )
+        running = Running(f"operator-{number}", link, asyncio.create_task(operator.run()), operator=operator)
+        self.operators.append(running)
+        return running
+
+    async def stop(self, running: Running | None = None) -> None:
+        """End an operator as SIGTERM does."""
+        running = running or self.operator
+        running.task.cancel()
+        await asyncio.wait({running.task})
+
+    async def kill(self, running: Running | None = None) -> None:
+        """End an operator as SIGKILL does: not one request of it arrives any more, its Lease stays."""
+        running = running or self.operator
+        running.link.is_cut = True
+        running.task.cancel()
+        await asyncio.wait({running.task})
+
+    async def restart(self, *, seconds: float = START_SECONDS, **options: Any) -> Running:
+        """End the operator that was started last, and start another that knows nothing but what is stored."""
+        await self.stop()
+        return await self.start(seconds=seconds, **options)
+
+    # Administrators
+
+    def add_range(
+        self, name: str = "pool", iprange: str = "10.0.0.10-10.0.0.13", *, harvester: str = "", **spec: object
+    ) -> None:
+        """Create a range; `harvester` is the Harvester cluster that it is of."""
+        annotations = {names.ANNOTATION_HARVESTER_CLUSTER: harvester} if harvester else {}
+        self._put((RANGES, "", name), annotations=annotations, spec={"iprange": iprange, **spec})
+
+    def change_range(self, name: str = "pool", **spec: object) -> None:
+        """Change the spec of a range."""
+        self._change((RANGES, "", name), spec)
+
+    def remove_range(self, name: str = "pool") -> None:
+        """Delete a range."""
+        self.memory.remove((RANGES, "", name))
+
+    def ask(
+        self,
+        guest_id: str,
+        ipaddress: str = "",
+        *,
+        has: str = "",
+        space: str = "default",
+        name: str = "web",
+        guest: dict[str, object] | None = None,
+        range_name: str = "pool",
+        **spec: object,
+    ) -> None:
+        """Create a floating IP for a guest cluster, of no range if `range_name` is ""; `has` is what its status names.
+
+        `guest` is what the status says of the guest cluster.
+        """
+        status: Json = {
+            "addresses": has.split(",") if has else [],
+            "range": "pool",
+            "addressSpace": space,
+            "observedGeneration": 1,
+        }
+        status |= {"guest": guest} if guest is not None else {}
+        self._put(
+            (FLOATING_IPS, guest_id, name),
+            annotations={names.ANNOTATION_RANGE: range_name} if range_name else {},
+            spec={"ipaddress": ipaddress or has, **spec},
+            **({"status": status} if has else {}),
+        )
+
+    def change(self, guest_id: str, name: str = "web", **spec: object) -> None:
+        """Change the spec of a floating IP."""
+        self._change((FLOATING_IPS, guest_id, name), spec)
+
+    def ask_for_another(self, guest_id: str, ipaddress: str) -> None:
+        """Have a floating IP ask for another address."""
+        self.change(guest_id, ipaddress=ipaddress)
+
+    def ask_for_range(self, guest_id: str, range_name: str) -> None:
+        """Have the floating IP of a guest cluster name another range."""
+        self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_RANGE: range_name}, is_all=True)
+
+    def ignore_claims(self, guest_id: str, *claimants: str) -> None:
+        """Have the floating IP of a guest cluster name others whose reports do not count."""
+        self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_IGNORE_CLAIM: ",".join(claimants)})
+
+    def move_to_space(self, *guest_ids: str, iprange: str, space: str = "lab", **spec: object) -> None:
+        """Create a range in another address space, and have the floating IPs of these guest clusters name it."""
+        self.add_range(space, iprange, addressSpace=space, **spec)
+        for guest_id in guest_ids:
+            self.ask_for_range(guest_id, space)
+
+    def pause(self, guest_id: str) -> None:
+        """Pause the floating IP of a guest cluster."""
+        self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_PAUSED: "true"})
+
+    def give_up(self, guest_id: str, name: str = "web") -> None:
+        """Delete a floating IP."""
+        self.memory.remove((FLOATING_IPS, guest_id, name))
+
+    def reserve(
+        self,
+        address: str,
+        guest_id: str,
+        *,
+        until: datetime | None = None,
+        space: str = "default",
+        before: str = "",
+        range_name: str = "pool",
+    ) -> None:
+        """Have a reservation, of the floating IP if there is one; `before` is a guest cluster that had it once."""
+        owner = self.memory.objects.get((FLOATING_IPS, guest_id, "web"))
+        made = build_reservation(
+            address,
+            "web",
+            range_name=range_name,
+            namespace=guest_id,
+            uid=owner["metadata"]["uid"] if owner else "dead",
+            cluster=f"cluster-{guest_id}",
+            space=space,
+            since=self.memory.timestamp(),
+            quarantined_until=until.strftime("%Y-%m-%dT%H:%M:%SZ") if until is not None else None,
+            history=[{"namespace": before, "name": "web", "releasedAt": self.memory.timestamp()}]
+            if before
+            else None,
+        )
+        self._put((RESERVATIONS, "", made["metadata"]["name"]), spec=made["spec"])
+
+    def remove_reservation(self, name: str) -> None:
+        """Delete a reservation by hand; `name` is address space and address ("default.10.0.0.10")."""
+        self.memory.remove((RESERVATIONS, "", name))
+
+    def set_options(self, **options: str) -> None:
+        """Change options in kube-fip-config, as an administrator does; None removes one."""
+        key = ("configmaps", NAMESPACE, names.SETTINGS_CONFIG_MAP)
+        found = self.memory.objects.get(key) or _object(key)
+        data = {**(found.get("data") or {}), **options}
+        self.memory.put(
+            key, {**found, "data": {name: each for name, each in data.items() if each is not None}}
+        )
+
+    def annotate(self, key: Key, annotations: Mapping[str, str], *, is_all: bool = False) -> None:
+        """Set annotations of an object; `is_all`: it keeps no others."""
+        found = self.memory.objects[key]
+        kept = {} if is_all else found["metadata"].get("annotations") or {}
+        metadata = {**found["metadata"], "annotations": {**kept, **annotations}}
+        self.memory.put(key, {**found, "metadata": metadata})
+
+    # Rancher and the owners of guest clusters
+
+    def add_guest(
+        self,
+        guest_id: str,
+        *,
+        imported: bool = False,
+        connected: bool = True,
+        named: str = "",
+        workspace: str = WORKSPACE,
+        provider: str = "k3s",
+        is_served: bool = False,
+        custom: bool = False,
+        labels: Mapping[str, str] | None = None,
+    ) -> Guest:
+        """Have a guest cluster in Rancher that is Ready from now on; `named` is its cluster's name.
+
+        An administrator made the machines of a `custom` one, and registered them. Of one that `is_served` a floating IP
+        is made automatically. One that comes back under its id is the same guest cluster.
+        """
+        name = named or f"cluster-{guest_id}"
+        guest = self.guests.setdefault(guest_id, Guest(id=guest_id))
+        if not guest.objects:
+            for each in ("default", "kube-system"):
+                guest.put(("namespaces", "", each), _object(("namespaces", "", each)))
+        self._put(("namespaces", "", guest_id))
+        self._put_management_cluster(guest_id, name, workspace, provider, connected=connected)
+        kubeconfig = base64.b64encode(json.dumps(_kubeconfig(guest_id)).encode()).decode()
+        self._put(("secrets", workspace, f"{name}-kubeconfig"), data={"value": kubeconfig})
+        machines = {"rkeConfig": {"machinePools": [] if custom else [{"name": "machines"}]}}
+        self._put(
+            (CLUSTERS, workspace, name),
+            annotations={names.ANNOTATION_FLOATING_IP: "true" if is_served else "false"},
+            labels=labels,
+            spec={} if imported else machines,
+            status={"clusterName": guest_id},
+        )
+        return guest
+
+    def put_on_harvester(self, guest_id: str, harvester: str) -> None:
+        """Have a guest cluster's machines on a Harvester cluster, which Rancher knows by that name."""
+        self._put(
+            (CLUSTERS, "", f"c-{harvester}"),
+            spec={"displayName": harvester},
+            status={"provider": "harvester"},
+        )
+        self._put(("harvesterconfigs", WORKSPACE, f"nodes-{guest_id}"), networkName="vlan1")
+        secret = base64.b64encode(f"c-{harvester}".encode()).decode()
+        self._put(
+            ("secrets", "cattle-global-data", f"cc-{harvester}"),
+            data={"harvestercredentialConfig-clusterId": secret},
+        )
+        pool = {
+            "controlPlaneRole": True,
+            "machineConfigRef": {"kind": "HarvesterConfig", "name": f"nodes-{guest_id}"},
+        }
+        spec = {
+            "cloudCredentialSecretName": f"cattle-global-data:cc-{harvester}",
+            "rkeConfig": {"machinePools": [pool]},
+        }
+        self._change((CLUSTERS, WORKSPACE, f"cluster-{guest_id}"), spec, is_all=True)
+
+    def rename_harvester(self, harvester: str, name: str) -> None:
+        """Rename a Harvester cluster in Rancher; its id stays."""
+        self._change((CLUSTERS, "", f"c-{harvester}"), {"displayName": name}, is_all=True)
+
+    def label_guest(
+        self, guest_id: str, *, workspace: str = WORKSPACE, named: str = "", **labels: str
+    ) -> None:
+        """Give a guest cluster's provisioning Cluster these labels and no others."""
+        key = (CLUSTERS, workspace, named or f"cluster-{guest_id}")
+        found = self.memory.objects[key]
+        self.memory.put(key, {**found, "metadata": {**found["metadata"], "labels": labels}})
+
+    def opt_in(self, guest_id: str, **labels: str) -> None:
+        """Label a guest cluster so that fipop installs kube-vip there."""
+        key = (CLUSTERS, WORKSPACE, f"cluster-{guest_id}")
+        found = self.memory.objects[key]
+        kept = found["metadata"].get("labels") or {}
+        metadata = {**found["metadata"], "labels": {**kept, names.LABEL_OPT_IN: "true", **labels}}
+        self.memory.put(key, {**found, "metadata": metadata})
+
+    def connect(self, guest_id: str) -> None:
+        """Have the agent of a guest cluster connect to Rancher."""
+        self._set_connected(guest_id, "True")
+
+    def disconnect(self, guest_id: str) -> None:
+        """Have the agent of a guest cluster lose Rancher."""
+        self._set_connected(guest_id, "False")
+
+    def remove_guest(self, guest_id: str, *, workspace: str = WORKSPACE, named: str = "") -> None:
+        """Take a guest cluster out of Rancher. Whether it still runs, nobody there knows then."""
+        self.memory.remove((CLUSTERS, workspace, named or f"cluster-{guest_id}"))
+        self.memory.remove((CLUSTERS, "", guest_id))
+
+    # What is stored
+
+    @property
+    def problems(self) -> list[str]:
+        """The invariants that did not hold at any revision so far."""
+        return [str(each) for each in self.judge.found]
+
+    def floating_ip(self, guest_id: str, name: str = "web") -> Json:
+        """Return a floating IP as it is stored."""
+        return self.memory.objects[FLOATING_IPS, guest_id, name]
+
+    def status(self, guest_id: str, name: str = "web") -> Json:
+        """Return the status of a floating IP; {} before the first."""
+        found: Json = self.floating_ip(guest_id, name).get("status") or {}
+        return found
+
+    def addresses(self, guest_id: str, name: str = "web") -> list[str]:
+        """Return the addresses that the status of a floating IP names."""
+        return list(self.status(guest_id, name).get("addresses") or ())
+
+    def condition(self, guest_id: str, kind: str = "Allocated", name: str = "web") -> tuple[str, str]:
+        """Return status and reason of a condition of a floating IP; two empty texts if there is none."""
+        return condition(self.floating_ip(guest_id, name), kind)
+
+    def message(self, guest_id: str, kind: str = "Allocated", name: str = "web") -> str:
+        """Return the message of a condition of a floating IP; "" if there is none."""
+        conditions = self.status(guest_id, name).get("conditions") or ()
+        return next((str(each["message"]) for each in conditions if each["type"] == kind), "")
+
+    def asked_for(self, guest_id: str) -> str:
+        """Return what the spec of a floating IP names."""
+        return str(self.floating_ip(guest_id)["spec"]["ipaddress"])
+
+    def holders(self, address: str) -> set[str]:
+        """Return the guest clusters that have an address, in any space: by a reservation, or by a status."""
+        found = set()
+        for (plural, namespace, _), each in self.memory.objects.items():
+            spec = each.get("spec") or {}
+            if plural == RESERVATIONS and spec["address"] == address and is_held(each):
+                found.add(spec["owner"]["namespace"])
+            if plural == FLOATING_IPS and address in (each.get("status") or {}).get("addresses", ()):
+                found.add(namespace)
+        return found
+
+    def quarantined(self) -> set[str]:
+        """Return the names of the reservations in quarantine."""
+        return {key[2] for key, each in self.memory.of_kind(RESERVATIONS).items() if not is_held(each)}
+
+    def held(self) -> dict[str, str]:
+        """Return the guest cluster of every held reservation, by its name."""
+        return {
+            key[2]: each["spec"]["owner"]["namespace"]
+            for key, each in self.memory.of_kind(RESERVATIONS).items()
+            if is_held(each)
+        }
+
+    def events(self, about: str = "") -> list[tuple[str, str, str]]:
+        """Return kind and name of the object, reason and message of each event, in their order."""
+        found = []
+        for each in sorted(
+            self.memory.of_kind("events").values(),
+            key=lambda event: int(event["metadata"]["resourceVersion"]),
+        ):
+            regarding = each.get("regarding") or each.get("involvedObject") or {}
+            what = f"{regarding.get('kind')}/{regarding.get('name')}"
+            if about in what:
+                found.append((what, each["reason"], each.get("note") or each.get("message") or ""))
+        return found
+
+    def commits_since(self, version: int) -> list[Commit]:
+        """Return what was written after a version, but for Leases, which are renewed for ever, and events."""
+        return [
+            each
+            for each in self.memory.commits
+            if each.version > version and each.key[0] not in {"leases", "events"}
+        ]
+
+    # How
+
+    def _install(self) -> None:
+        for namespace in (NAMESPACE, WORKSPACE, "cattle-global-data"):
+            self._put(("namespaces", "", namespace))
+        plural = f"{RESERVATIONS}.kubefip.k8s.binbash.org"
+        self._put(("customresourcedefinitions", "", plural), spec={})
+
+    def _link_to(self, server: str) -> Link:
+        guest = self._guest_behind(server)
+        return Link(guest, before=guest.before)
+
+    def _guest_behind(self, server: str) -> Guest:
+        return self.guests[server.rpartition("/")[2]]
+
+    def _judge(self, commit: Commit) -> None:
+        plural, namespace, name = commit.key
+        self.judge.take(
+            Change(
+                revision=commit.version,
+                at=commit.at.timestamp(),
+                plural=plural,
+                namespace=namespace,
+                name=name,
+                obj=commit.obj,
+            )
+        )
+
+    def _set_connected(self, guest_id: str, status: str) -> None:
+        found = self.memory.objects[CLUSTERS, "", guest_id]
+        conditions = [{"type": "Connected", "status": status}]
+        made = {**found["status"], "conditions": conditions}
+        self.memory.put((CLUSTERS, "", guest_id), {**found, "status": made})
+
+    def _put_management_cluster(
+        self, guest_id: str, name: str, workspace: str, provider: str, *, connected: bool
+    ) -> None:
+        ready = {"type": "Ready", "status": "True", "lastUpdateTime": self.memory.timestamp()}
+        conditions = [{"type": "Connected", "status": "True" if connected else "False"}, ready]
+        self._put(
+            (CLUSTERS, "", guest_id),
+            spec={"displayName": name, "fleetWorkspaceName": workspace},
+            status={"provider": provider, "conditions": conditions},
+        )
+
+    def _put(
+        self,
+        key: Key,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        **fields: object,
+    ) -> None:
+        made = _object(key)
+        made["metadata"] |= {"annotations": dict(annotations or {}), "labels": dict(labels or {})}
+        self._write_by_people(key, {**made, **fields})
+
+    def _change(self, key: Key, spec: Mapping[str, object], *, is_all: bool = False) -> None:
+        found = self.memory.objects[key]
+        kept = {} if is_all else found.get("spec") or {}
+        self._write_by_people(key, {**found, "spec": {**kept, **spec}})
+
+    def _write_by_people(self, key: Key, obj: Json) -> None:
+        self.judge.by_people.add(self.memory.version + 1)
+        self.memory.put(key, obj)
+
+
+def _object(key: Key) -> Json:
+    metadata: Json = {"name": key[2]}
+    if key[1]:
+        metadata["namespace"] = key[1]
+    return {"metadata": metadata}
+
+
+def _kubeconfig(guest_id: str) -> Json:
+    """Return a kubeconfig as Rancher writes it."""
+    cluster = {"server": f"{RANCHER}/k8s/clusters/{guest_id}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "guest", "cluster": cluster}],
+        "users": [{"name": "guest", "user": {"token": "token"}}],
+        "contexts": [{"name": "guest", "context": {"cluster": "guest", "user": "guest"}}],
+        "current-context": "guest",
+    }
