@@ -28,8 +28,7 @@ check-fast: setup ## Lint, types and import contracts: seconds once mypy is warm
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: check-fast ## The same, the generated tables, words and links of docs/, and the chart
-	$(BIN)/python -m scripts.docs_tables
+check: check-fast ## The same, words and links of docs/, and the chart
 	$(BIN)/python -m scripts.prose
 
 clean: ## Remove what the build left in the checkout (not the cache)
