@@ -28,8 +28,7 @@ check-fast: setup ## Lint, types and import contracts: seconds once mypy is warm
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: check-fast ## The same, words and links of docs/, and the chart
-	$(BIN)/python -m scripts.prose
+check: check-fast ## The same, and the chart
 
 clean: ## Remove what the build left in the checkout (not the cache)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out
@@ -40,13 +39,6 @@ check: lint-chart
 
 lint-chart: setup ## Lint the helm chart (helm is built where it is missing)
 	helm=$$($(BIN)/python -m localfleet.assets helm) && $$helm lint --strict .
-
-check: check-sites
-
-check-sites: setup ## Compare the addresses of the project in chart, package and pages with project.toml
-	$(BIN)/python -m scripts.project_sites
-
-.PHONY: check-sites
 
 manifest: setup ## Render everything into out/fipop.yaml, for kubectl apply -f (VALUES="--set image.repository=…")
 	helm=$$($(BIN)/python -m localfleet.assets helm) && scripts/manifest.sh "$$helm" out/fipop.yaml $(VALUES)
