@@ -51,19 +51,6 @@ image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_
 
 .PHONY: lint-chart manifest manifest-guest image
 
-# checkov has dependencies of its own, which are not to be mixed with those of fipop. A first run installs it (about a minute).
-CHECKOV := $(VENV)/checkov
-
-$(CHECKOV)/.ready: requirements-checkov.txt $(VENV)/.ready
-	$(PYTHON) -m venv $(CHECKOV)
-	$(CHECKOV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-checkov.txt
-	@touch $@
-
-lint-chart-security: $(CHECKOV)/.ready ## Check the rendered chart with checkov; scripts/chart_security.toml has the exceptions
-	$(BIN)/python -m scripts.chart_security $(CHECKOV)/bin/checkov
-
-.PHONY: lint-chart-security
-
 assets: setup ## Build the programs of the local fleet into the user's cache, where they are missing
 	$(BIN)/python -m localfleet.assets
 
@@ -111,7 +98,6 @@ test: setup ## Run the checks and all tests but the slow ones (under 8 minutes o
 test-slow: setup assets ## Run the slow tests and fresh examples (under 25 minutes on 2 cores)
 	$(PYTEST) -m slow --durations=15 --override-ini=faulthandler_timeout=$(SLOWEST_SECONDS)
 	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile=fresh tests/unit tests/scenarios
-	$(MAKE) lint-chart-security
 
 test-fast: setup ## Run the unit tests and the scenarios in memory (about a minute)
 	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/harness tests/golden/test_golden.py
