@@ -50,7 +50,7 @@ class KubeReader:
     Connections are taken from `shared` where it serves this one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the limits of a client, each with a default
         self,
         connection: Connection,
         *,
