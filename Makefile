@@ -22,19 +22,13 @@ fmt: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check-fast: setup ## Lint, types, import contract, coupling of tests, code budget, collaborators: seconds once mypy is warm
+check-fast: setup ## Lint, types and import contracts: seconds once mypy is warm
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m scripts.coupling
-	$(BIN)/python -m scripts.code_budget
-	$(BIN)/python -m scripts.collaborators
 
-check: check-fast ## The same, the list of promises, the generated tables, words and links of docs/, and the chart
-	$(BIN)/python -m scripts.promises
-	$(BIN)/python -m scripts.docs_tables
-	$(BIN)/python -m scripts.prose
+check: check-fast ## The same, and the chart
 
 clean: ## Remove what the build left in the checkout (not the cache)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out
@@ -46,13 +40,6 @@ check: lint-chart
 lint-chart: setup ## Lint the helm chart (helm is built where it is missing)
 	helm=$$($(BIN)/python -m localfleet.assets helm) && $$helm lint --strict .
 
-check: check-sites
-
-check-sites: setup ## Compare the addresses of the project in chart, package and pages with project.toml
-	$(BIN)/python -m scripts.project_sites
-
-.PHONY: check-sites
-
 manifest: setup ## Render everything into out/fipop.yaml, for kubectl apply -f (VALUES="--set image.repository=…")
 	helm=$$($(BIN)/python -m localfleet.assets helm) && scripts/manifest.sh "$$helm" out/fipop.yaml $(VALUES)
 
@@ -63,19 +50,6 @@ image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_
 	scripts/image.sh $(IMAGE)
 
 .PHONY: lint-chart manifest manifest-guest image
-
-# checkov has dependencies of its own, which are not to be mixed with those of fipop. A first run installs it (about a minute).
-CHECKOV := $(VENV)/checkov
-
-$(CHECKOV)/.ready: requirements-checkov.txt $(VENV)/.ready
-	$(PYTHON) -m venv $(CHECKOV)
-	$(CHECKOV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-checkov.txt
-	@touch $@
-
-lint-chart-security: $(CHECKOV)/.ready ## Check the rendered chart with checkov; scripts/chart_security.toml has the exceptions
-	$(BIN)/python -m scripts.chart_security $(CHECKOV)/bin/checkov
-
-.PHONY: lint-chart-security
 
 assets: setup ## Build the programs of the local fleet into the user's cache, where they are missing
 	$(BIN)/python -m localfleet.assets
@@ -121,25 +95,17 @@ test: setup ## Run the checks and all tests but the slow ones (under 8 minutes o
 	$(MAKE) --jobs=2 check assets
 	$(PYTEST) -m "not slow" --durations=15
 
-test-slow: setup assets ## Run the slow tests, fresh examples, and bugs that unit tests must catch (under 25 minutes on 2 cores)
+test-slow: setup assets ## Run the slow tests and fresh examples (under 25 minutes on 2 cores)
 	$(PYTEST) -m slow --durations=15 --override-ini=faulthandler_timeout=$(SLOWEST_SECONDS)
 	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile=fresh tests/unit tests/scenarios
-	$(BIN)/python -m tests.faults.seeded --units
-	$(MAKE) lint-chart-security
 
 test-fast: setup ## Run the unit tests and the scenarios in memory (about a minute)
 	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/harness tests/golden/test_golden.py
 
-test-room: setup ## Run the tests of one folder of fipop/ and its scenarios (ROOM=operator/addresses)
-	$(BIN)/python -m scripts.rooms $(ROOM)
-
-mutants: setup ## Change one module in small ways and print the changes that its tests miss (MODULE=fipop/…/x.py, RECORD=1 to record)
-	$(BIN)/python -m scripts.mutants $(if $(RECORD),--record) $(MODULE)
-
 golden: setup ## Record anew what fipop does in public; the commit names the reason of each difference (NAMES=…)
 	$(BIN)/python -m tests.golden --update $(NAMES)
 
-.PHONY: test test-slow test-fast test-room mutants golden
+.PHONY: test test-slow test-fast golden
 
 matrix: setup ## Run the API tests on the oldest and the newest Kubernetes, and record the result (VERSIONS="1.30 1.37")
 	$(BIN)/python -m tests.matrix $(VERSIONS)
@@ -174,9 +140,6 @@ faults-rollouts: setup assets ## The part of make faults that is about rollouts:
 faults-services: setup ## Disturb several cloud providers at once in some 160 ways and judge every revision (about 10 minutes)
 	$(BIN)/python -m tests.faults.services
 
-faults-seeded: setup ## Put known bugs into a copy of the program: the plans must catch each
-	$(BIN)/python -m tests.faults.seeded
-
 simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings chosen by hypothesis (about an hour)
 	$(BIN)/python -m tests.scenarios.simulation.services 100000
 	$(BIN)/python -m tests.scenarios.simulation 1000000
@@ -187,4 +150,4 @@ hostile: setup assets ## Have hostile guests of 122 kinds beside 200 well-behave
 hostile-services: setup assets ## The part of make hostile that is about the cloud provider: hostile Services of 64 kinds (under 10 minutes)
 	$(BIN)/python -m tests.hostile --services
 
-.PHONY: faults faults-rollouts faults-services rollouts faults-seeded simulation hostile hostile-services
+.PHONY: faults faults-rollouts faults-services rollouts simulation hostile hostile-services

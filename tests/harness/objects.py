@@ -42,7 +42,7 @@ def build_floating_ip(
     return {"metadata": metadata | ({"uid": uid} if uid else {}), "spec": spec, "status": status or {}}
 
 
-def build_reservation(
+def build_reservation(  # noqa: PLR0913 - the fields of a reservation
     address: str,
     owner: str = "web",
     *,

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    sys.stdout.write("Next: python -m scripts.docs_tables --update\n")
+    sys.stdout.write("Next: write the result into docs/reference/compatibility.md\n")
     return int(has_failed)
 
 

@@ -25,7 +25,7 @@ async def test_who_moves_within_its_range_and_asks_for_a_family_too_many_keeps_o
     key = (FLOATING_IP_RESERVATIONS.plural, "", f"default.{Y}")
     reserved = operator.memory.objects[key]
     operator.memory.put(key, {**reserved, "spec": {**reserved["spec"], "requested": requested}})
-    operator._change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "RequireDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "RequireDualStack"})
     await operator.settle()
     await operator.pass_time(HOUR)
     (kept,) = operator.memory.objects[FLOATING_IPS.plural, A, "web"]["status"]["addresses"]
@@ -63,7 +63,7 @@ async def test_what_the_predecessor_gave_out_is_its_owners_though_it_asks_for_a_
     operator.add_range()
     operator.add_guest(A)
     operator.ask(A, X)
-    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "RequireDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "RequireDualStack"})
     operator.carried.services[A] = X
     await operator.pass_time(10)
     operator.cache.inheritance.ours_since = operator.memory.now

@@ -128,7 +128,7 @@ async def test_a_chosen_address_that_became_another_is_named_though_the_other_fa
     operator.add_range("other", "10.7.0.10-10.7.0.13,fd07::10-fd07::13")
     await operator.start()
     operator.ask(A, X)
-    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
     await operator.settle()
     assert operator.asked_for(A) == f"{X},fd00::10"
     operator.ask_for_range(A, "other")
@@ -148,7 +148,7 @@ async def test_who_insists_on_what_was_chosen_before_is_not_fought_while_another
     operator.add_range("other", "10.7.0.10-10.7.0.13,fd07::10-fd07::13")
     await operator.start()
     operator.ask(A)
-    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
     await operator.settle()
     theirs = f"{X},fd00::99"
     operator.ask_for_another(A, theirs)

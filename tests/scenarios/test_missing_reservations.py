@@ -97,7 +97,7 @@ async def test_a_guest_keeps_its_address_while_the_reservation_is_missing() -> N
 
 def wish(operator: SmallOperator, guest_id: str, **spec: object) -> None:
     """Have a floating IP ask for something else."""
-    operator._change(FLOATING_IPS, guest_id, "web", spec)
+    operator.change(FLOATING_IPS, guest_id, "web", spec)
 
 
 async def held_by_a(iprange: str = "10.0.0.10-10.0.0.13") -> SmallOperator:

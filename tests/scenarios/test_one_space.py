@@ -49,7 +49,7 @@ async def started(iprange: str = BOTH, **spec: object) -> SmallOperator:
     operator.add_range(iprange=iprange)
     await operator.start()
     operator.ask(A)
-    operator._change(FLOATING_IPS, A, "web", dict(spec))
+    operator.change(FLOATING_IPS, A, "web", dict(spec))
     await operator.settle()
     return operator
 
@@ -78,7 +78,7 @@ async def test_a_second_family_comes_after_the_move_and_not_into_another_space()
     operator.ask_for_another(A, "10.0.0.99")
     await operator.settle()
     operator.move_to_space(A, iprange=BOTH)
-    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
     await operator.settle()
     await operator.pass_time(HOUR)
     assert named(operator) == ("default", [X])
@@ -100,7 +100,7 @@ async def test_one_family_moves_though_a_second_one_that_is_only_preferred_is_no
 
 
 def spoil_the_wish(operator: SmallOperator) -> None:
-    operator._change(FLOATING_IPS, A, "web", {"ipaddress": f"{X},{V6}", "ipFamilyPolicy": "SingleStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipaddress": f"{X},{V6}", "ipFamilyPolicy": "SingleStack"})
 
 
 def take_the_range_away(operator: SmallOperator) -> None:
@@ -108,7 +108,7 @@ def take_the_range_away(operator: SmallOperator) -> None:
 
 
 def ask_for_what_another_has(operator: SmallOperator) -> None:
-    operator._change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "RequireDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "RequireDualStack"})
 
 
 @pytest.mark.parametrize("spoil", [spoil_the_wish, take_the_range_away, ask_for_what_another_has])
@@ -136,7 +136,7 @@ async def test_what_was_begun_for_both_and_another_operator_relies_on_is_decided
     """It was taken for held, beside the other family in the space that was to be left."""
     operator = await started(ipFamilyPolicy="RequireDualStack")
     operator.move_to_space(A, iprange=BOTH)
-    first = operator._pending.keys.copy()
+    first = operator.pending.keys.copy()
     assert first, "the round is still to come"
     operator.reserve("10.0.0.12", B)  # has nothing to do with it
     taken_by_others = iter([V6])
@@ -147,10 +147,10 @@ async def test_what_was_begun_for_both_and_another_operator_relies_on_is_decided
         if verb == "create" and reserved is not None and next(taken_by_others, None):
             key = (FLOATING_IP_RESERVATIONS.plural, "", "lab.fd000000000000000000000000000010")
             owner = {"namespace": B, "name": "web", "uid": "b", "cluster": ""}
-            operator._deaf = True
+            operator.deaf = True
             spec = {**reserved["spec"], "address": "fd00:0000:0000:0000:0000:0000:0000:0010", "owner": owner}
             operator.memory.put(key, {"metadata": {"name": key[2]}, "spec": spec})
-            operator._deaf = False
+            operator.deaf = False
             operator.memory.put((FLOATING_IP_RESERVATIONS.plural, "", f"lab.{X}"), reserved)
 
     operator.client.on_commit = interfere
@@ -181,7 +181,7 @@ async def test_what_was_begun_in_two_spaces_is_named_in_one() -> None:
     await operator.pass_time(HOUR)
     operator.ask(A, Y)
     operator.ask_for_range(A, "lab")
-    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "PreferDualStack"})
     for address, space, name in ((X, "default", "pool"), (X, "lab", "lab"), (V6, "default", "pool")):
         operator.reserve(address, A, space=space, range_name=name)
     named_so: list[tuple[str, list[str]]] = []
@@ -205,9 +205,9 @@ async def moved_as_another_gets_its_address() -> SmallOperator:
     operator.move_to_space(A, iprange=BOTH)
     operator.ask(B, X)
     operator.ask_for_range(B, "lab")
-    operator._deaf = True
+    operator.deaf = True
     operator.reserve(X, B, space="lab", range_name="lab")
-    operator._deaf = False
+    operator.deaf = False
     await operator.settle()
     return operator
 
@@ -225,7 +225,7 @@ async def test_a_chosen_address_that_another_gets_in_the_new_space_just_then_is_
 async def test_a_wish_for_the_second_family_outlives_the_move(wish: str) -> None:
     """Nothing stood in its way while it was put off, so it was written over with what was held."""
     operator = await started()
-    operator._change(FLOATING_IPS, A, "web", {"ipaddress": wish, "ipFamilyPolicy": "PreferDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipaddress": wish, "ipFamilyPolicy": "PreferDualStack"})
     await operator.settle()
     operator.move_to_space(A, iprange=BOTH)
     await operator.settle()
@@ -256,9 +256,9 @@ async def test_who_is_made_again_without_a_status_keeps_both_families_where_they
     await operator.pass_time(HOUR)
     assert operator.held() == in_space("default", X, V6)
     found = operator.memory.objects[KEY]
-    operator._deaf = True
+    operator.deaf = True
     operator.memory.remove(KEY)
-    operator._deaf = False
+    operator.deaf = False
     metadata = {name: found["metadata"][name] for name in ("name", "namespace", "annotations")}
     operator.memory.put(KEY, {"metadata": metadata, "spec": found["spec"]})
     await operator.settle()
@@ -271,7 +271,7 @@ async def test_what_was_begun_in_two_spaces_of_which_neither_is_known_is_named_i
     operator = SmallOperator()
     await operator.start()
     operator.ask(A)
-    operator._change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "RequireDualStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipFamilyPolicy": "RequireDualStack"})
     for address, space in ((X, "blue"), (V6, "lab")):
         operator.reserve(address, A, space=space)
     await operator.settle()

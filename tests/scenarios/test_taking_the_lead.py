@@ -118,7 +118,7 @@ async def test_a_claim_that_was_cut_off_with_the_lead_keeps_no_address_when_its_
     await asyncio.gather(claiming, return_exceptions=True)
     operator.manager.end()
     operator.give_up(A)
-    operator._pending.keys.clear()
+    operator.pending.keys.clear()
     operator.client.create = create  # type: ignore[method-assign]
     await operator.start()
     operator.ask(B)

@@ -13,7 +13,7 @@ HOUR = 3600
 
 
 def make_unreadable(operator: SmallOperator) -> None:
-    operator._change(FLOATING_IPS, A, "web", {"ipaddress": f"{Y},fd00::10", "ipFamilyPolicy": "SingleStack"})
+    operator.change(FLOATING_IPS, A, "web", {"ipaddress": f"{Y},fd00::10", "ipFamilyPolicy": "SingleStack"})
 
 
 def take_its_range_away(operator: SmallOperator) -> None:
@@ -63,7 +63,7 @@ async def test_a_wish_that_is_another_by_now_keeps_what_was_begun_for_it() -> No
     def correct_once(verb: str) -> None:
         if verb == "patch":
             operator.client.on_commit = None
-            operator._change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "SingleStack"})
+            operator.change(FLOATING_IPS, A, "web", {"ipaddress": Y, "ipFamilyPolicy": "SingleStack"})
 
     operator.client.on_commit = correct_once
     quarantined: list[str] = []
@@ -86,7 +86,7 @@ async def test_what_was_begun_stays_while_it_is_told_first_that_another_address_
     begun = "default.fd000000000000000000000000000011"
     operator.reserve("fd00::11", A)
     wish = {"ipaddress": f"{X},fd00::11", "ipFamilyPolicy": "PreferDualStack"}
-    operator._change(FLOATING_IPS, A, "web", wish)
+    operator.change(FLOATING_IPS, A, "web", wish)
     operator.remove_reservation(f"default.{X}")
     operator.ask(B, has=X)
     operator.reserve(X, B)

@@ -22,7 +22,7 @@ QUARANTINE = 600
 
 def ask_of(operator: SmallOperator, guest_id: str, range_name: str, ipaddress: str) -> None:
     annotations = {names.ANNOTATION_RANGE: range_name}
-    operator._put(FLOATING_IPS, guest_id, "web", annotations=annotations, spec={"ipaddress": ipaddress})
+    operator.put(FLOATING_IPS, guest_id, "web", annotations=annotations, spec={"ipaddress": ipaddress})
 
 
 async def with_an_heir_whose_range_is_gone() -> SmallOperator:
@@ -40,7 +40,7 @@ async def with_an_heir_whose_range_is_gone() -> SmallOperator:
 
 async def have_its_turn(operator: SmallOperator, guest_id: str) -> None:
     key = Key(Kind.FLOATING_IP, guest_id, "web")
-    operator._pending.keys.pop(key, None)
+    operator.pending.keys.pop(key, None)
     again = await operator.manager.reconcile(key)
     if again is not None:
         operator.manager.queues.objects.add(key, delay_seconds=again.seconds)
@@ -118,7 +118,7 @@ def refuse_creates(operator: SmallOperator, monkeypatch: pytest.MonkeyPatch, *ow
         if owner not in owners:
             return await create(resource, body, **options)
         tried.append(owner)
-        for key in [each for each in operator._pending.keys if each.kind is Kind.FLOATING_IP]:
+        for key in [each for each in operator.pending.keys if each.kind is Kind.FLOATING_IP]:
             await have_its_turn(operator, key.namespace)
         raise ApiForbiddenError(verb="create", kind=resource.kind, name=body["metadata"]["name"], status=403)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
+from fipop.api.models import FloatingIP, Meta
 from fipop.errors import FipopError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.addresses.waiting import request_floating_ip, request_reservation
@@ -16,7 +17,7 @@ from fipop.operator.queues import Event, Key, Kind
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from tests.harness.history import Change
-from tests.harness.memory import Json, Memory, MemoryClient
+from tests.harness.memory import Memory, MemoryClient
 from tests.harness.terms import Listener, Pending, build_manager, queues_of
 
 RESOURCES: dict[str, Resource] = {
@@ -74,12 +75,8 @@ class SimulatedOperator:
         if change.obj is not None:
             self.cache.observe(resource, change.obj)
             return
-        metadata: Json = {"name": change.name, "resourceVersion": str(change.revision)}
-        if change.namespace:
-            metadata["namespace"] = change.namespace
-        gone = self.cache.store_of(resource).delete({"metadata": metadata})
-        if gone is not None:
-            self.cache._take(resource, gone)
+        meta = Meta(namespace=change.namespace, name=change.name, uid="", resource_version=change.revision)
+        self.cache.forget(resource, FloatingIP(meta=meta))
 
     def begin(self) -> None:
         key = next(key for key in self.pending.keys if key not in self.running)

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -134,13 +133,20 @@ async def following(configuration: Configuration) -> AsyncIterator[asyncio.Task[
         assert task.cancelled()
 
 
+@dataclass(frozen=True)
+class Clock:
+    """Stands in a module in place of `time`."""
+
+    monotonic: Callable[[], float]
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a coroutine in virtual time; the clock of liveness is that time too."""
 
     def run(coroutine: Any) -> None:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            clock = SimpleNamespace(monotonic=runner.get_loop().time)
+            clock = Clock(runner.get_loop().time)
             for module in ("kube.list_watch", "operator.app"):
                 monkeypatch.setattr(f"fipop.{module}.time", clock)
             runner.run(coroutine)
