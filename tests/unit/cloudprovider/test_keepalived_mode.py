@@ -1,5 +1,6 @@
 """keepalived's place: one plan for all Services, one write of its ConfigMap, then their statuses."""
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -40,6 +41,7 @@ class Guest:
                 "Any", SimpleNamespace(record=lambda about, _kind, reason, _: self._told(about, reason))
             ),
             metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
+            random=Random(1),
         )
 
     def add(self, name: str, **spec: Any) -> None:
