@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -95,6 +96,7 @@ def build_manager(
         metrics=_METRICS,
         sessions=cast("GuestSessions", sessions),
         queues=queues,
+        random=Random(1),
     )
 
 
