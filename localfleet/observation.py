@@ -39,6 +39,8 @@ class GuestView:
     daemon_sets: Mapping[str, Json]
     deployments: Mapping[str, Json]
     pods: tuple[Json, ...]
+    services: Mapping[str, Json]
+    """Those of type LoadBalancer, by name."""
 
     @property
     def pools(self) -> Mapping[str, str]:
@@ -57,40 +59,53 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementView:
-    """What is in the management cluster of ours."""
+    """The objects of fipop in the management cluster."""
 
     ranges: Mapping[str, Json]
     floating_ips: Mapping[str, Json]
     """By name: in the demo no two namespaces have one of the same."""
     reservations: Mapping[str, Json]
     """By address."""
-    settings: Mapping[str, str]
 
 
-async def observe_management(client: ApiClient) -> ManagementView:
-    """Read our objects, and the options."""
-    ranges, floating_ips, reservations, config = await asyncio.gather(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetView:
+    """The management cluster, and guest clusters by name."""
+
+    management: ManagementView
+    guests: Mapping[str, GuestView]
+
+
+async def observe_fleet(management: ApiClient, guests: Mapping[str, ApiClient]) -> FleetView:
+    """Read everything that fipop writes, and what comes of it."""
+    views = await asyncio.gather(*(observe_guest(client) for client in guests.values()))
+    return FleetView(
+        management=await _observe_management(management), guests=dict(zip(guests, views, strict=True))
+    )
+
+
+async def _observe_management(client: ApiClient) -> ManagementView:
+    ranges, floating_ips, reservations = await asyncio.gather(
         client.items(f"{OURS}/floatingipranges"),
         client.items(f"{OURS}/floatingips"),
         client.items(f"{OURS}/floatingipreservations"),
-        client.find("/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"),
     )
     return ManagementView(
         ranges={one["metadata"]["name"]: one for one in ranges},
         floating_ips={one["metadata"]["name"]: one for one in floating_ips},
         reservations={one["spec"]["address"]: one for one in reservations},
-        settings=(config or {}).get("data") or {},
     )
 
 
 async def observe_guest(client: ApiClient) -> GuestView:
     """Read what a pass over a guest brings about."""
-    config_map, secrets, daemon_sets, deployments, pods = await asyncio.gather(
+    config_map, secrets, daemon_sets, deployments, pods, services = await asyncio.gather(
         client.find(_CONFIG_MAP),
         client.items(_SECRETS, labelSelector="owner=helm"),
         client.items(f"{APPS}/daemonsets"),
         client.items(f"{APPS}/deployments"),
         client.items("/api/v1/pods"),
+        client.items("/api/v1/services"),
     )
     releases = sorted((decode_release(secret) for secret in secrets), key=lambda release: release.revision)
     return GuestView(
@@ -99,6 +114,9 @@ async def observe_guest(client: ApiClient) -> GuestView:
         daemon_sets={one["metadata"]["name"]: one for one in daemon_sets},
         deployments={one["metadata"]["name"]: one for one in deployments},
         pods=tuple(pods),
+        services={
+            one["metadata"]["name"]: one for one in services if one["spec"].get("type") == "LoadBalancer"
+        },
     )
 
 
@@ -135,6 +153,13 @@ def find_condition(found: Json | None, kind: str) -> Json:
     """Answer a condition of an object's status; an empty one where it has none."""
     conditions = (found or {}).get("status", {}).get("conditions") or []
     return next((one for one in conditions if one["type"] == kind), {})
+
+
+def count_pods(workload: Json) -> tuple[int, int]:
+    """Return how many pods a DaemonSet or Deployment wants, and how many are ready."""
+    spec, status = workload.get("spec", {}), workload.get("status", {})
+    wanted = status.get("desiredNumberScheduled", spec.get("replicas", 0))
+    return wanted, status.get("numberReady", status.get("readyReplicas", 0))
 
 
 def addresses_of(floating_ip: Json | None) -> tuple[str, ...]:
