@@ -128,18 +128,23 @@ class Story:
         await self._create_service("dns", port=53)
         await self._expect(
             "the Services web and dns share demo's floating IP: their ports differ",
-            lambda view: _service_addresses(view) == {_address(view, "demo-kubevip")},
+            lambda view: (
+                _services(view)["web"] == _services(view)["dns"] == _address(view, "demo-kubevip") != ""
+            ),
         )
         await self._create_service("fixed", annotations={_ANNOTATION: _USER_ADDRESS})
         await self._create_service("both", namespace="dual", ipFamilyPolicy="RequireDualStack")
         await self._expect(
             "the Service both has an address of each family, from the pool of its namespace",
-            lambda view: "10.136.0.10,2001:db8:136::10" in _service_addresses(view),
+            lambda view: _services(view)["both"] == "10.136.0.10,2001:db8:136::10",
         )
         await self._create_service("api", port=80)
         await self._expect(
             "the Service api waits, because web uses its port: its condition names the key cidr-global",
-            lambda view: "cidr-global" in find_condition(_api(view), _CONDITION).get("message", ""),
+            lambda view: (
+                "cidr-global"
+                in find_condition(view.guests["demo"].services["api"], _CONDITION).get("message", "")
+            ),
         )
 
     async def _create_service(
@@ -173,7 +178,7 @@ class Story:
         )
         await self._expect(
             f"the Service api has {STATIC_ADDRESS}",
-            lambda view: _api(view)["metadata"]["annotations"][_ANNOTATION] == STATIC_ADDRESS,
+            lambda view: _services(view)["api"] == STATIC_ADDRESS,
         )
         stage.report.step(f"shop-vip requests {STATIC_ADDRESS} for shop")
         await self._create_floating_ip(static, "shop-vip", namespace_of="shop", clustername="shop")
@@ -256,11 +261,11 @@ class Story:
             holds=_address(view, "demo-vip") == STATIC_ADDRESS,
         )
         check(
-            "the ConfigMap in demo still has the keys of its users, and fixed the address of its user",
-            holds=_USER_KEYS.items() <= demo.pools.items() and _USER_ADDRESS in _service_addresses(view),
+            "the ConfigMap in demo still has the keys of its users, and the Service fixed the address of its user",
+            holds=_USER_KEYS.items() <= demo.pools.items() and _services(view).get("fixed") == _USER_ADDRESS,
         )
         check(
-            f"shop has neither {STATIC_ADDRESS}, nor has demo the address of stranger",
+            f"the ConfigMap in shop does not have {STATIC_ADDRESS}, and that in demo not the address of stranger",
             holds=bool(shop.pools)
             and STATIC_ADDRESS not in _pool(view, "shop")
             and _address(view, "stranger") not in _pool(view, "demo"),
@@ -323,13 +328,10 @@ def _pool(view: FleetView, guest: str) -> set[str]:
     return {one.removesuffix("/32") for one in view.guests[guest].pools.get("cidr-global", "").split(",")}
 
 
-def _service_addresses(view: FleetView) -> set[str]:
-    found = (one["metadata"].get("annotations") or {} for one in view.guests["demo"].services.values())
-    return {one.get(_ANNOTATION, "") for one in found}
-
-
-def _api(view: FleetView) -> Json:
-    return view.guests["demo"].services["api"]
+def _services(view: FleetView) -> dict[str, str]:
+    """Return the addresses of the Services in demo, by name."""
+    found = view.guests["demo"].services.items()
+    return {name: (one["metadata"].get("annotations") or {}).get(_ANNOTATION, "") for name, one in found}
 
 
 def _is_served(guest: GuestView) -> bool:
