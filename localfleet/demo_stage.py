@@ -60,12 +60,12 @@ async def open_stage(report: Report, programs: Mapping[str, Path]) -> AsyncItera
         charts = await exits.enter_async_context(ChartRepository())
         proxy = await exits.enter_async_context(RancherProxy(build_authority("rancher", datetime.now(UTC))))
         player = await _set_up_rancher(report, management, proxy, exits)
+        for name, plane in guests.items():
+            narrator.watch_guest(name, plane.client)
         await _prepare_guests(report, guests, helm, charts, fleet)
         operator = await _deploy(report, fleet, management, helm, charts)
         exits.push_async_callback(operator.process.stop)
         narrator.watch_management(management.client)
-        for name, plane in guests.items():
-            narrator.watch_guest(name, plane.client)
         yield Stage(
             exits=exits,
             fleet=fleet,
@@ -107,9 +107,9 @@ async def _prepare_guests(
         f"a chart repository at {charts.url} has "
         + ", ".join(f"{one.name} {one.version}" for one in PUBLISHED)
     )
+    report.step("demo and plain come with Harvester's own kube-vip")
     for name in ("demo", "plain"):
         await install_harvester_kube_vip(guests[name].client)
-    report.step("demo and plain come with Harvester's own kube-vip")
 
 
 async def _deploy(

@@ -78,6 +78,7 @@ class Story:
 
     async def stop_operator(self) -> None:
         """Stop the operator as a kubelet does."""
+        self.stage.report.chapter("The operator is stopped")
         loop = asyncio.get_running_loop()
         begun = loop.time()
         code = await self.stage.operator.stop()

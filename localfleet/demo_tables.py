@@ -20,7 +20,7 @@ async def show(stage: Stage) -> None:
     for name in OPTED_IN:
         plane = stage.guests[name]
         releases = await stage.helm.run("list", "-A", "--kubeconfig", plane.admin_kubeconfig)
-        stage.report.output(f"{name}: helm list -A", releases)
+        stage.report.output(f"helm list -A   # {name}", releases)
         for command in _GUEST:
             await _show_kubectl(stage, plane, command)
     await _show_kubectl(stage, stage.guests["demo"], _SERVICES)
@@ -30,4 +30,4 @@ async def show(stage: Stage) -> None:
 
 
 async def _show_kubectl(stage: Stage, plane: ControlPlane, command: str) -> None:
-    stage.report.output(f"{plane.name}: kubectl {command}", await plane.kubectl(*command.split()))
+    stage.report.output(f"kubectl {command}   # {plane.name}", await plane.kubectl(*command.split()))

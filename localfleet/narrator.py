@@ -80,10 +80,10 @@ def _title(found: Json) -> str:
 
 def _describe_floating_ip(found: Json) -> str:
     ready, held = find_condition(found, "Ready"), ", ".join(addresses_of(found))
-    text = f"{_title(found)} holds {held}" if held else f"{_title(found)} is new"
+    text = f"{_title(found)} holds {held}" if held else f"{_title(found)} has no address"
     if ready.get("status") == "True":
         return f"{text}, ready"
-    return f"{text}, {ready['reason']}: {ready.get('message', '')}" if ready else text
+    return f"{text}, {ready['reason']}: {ready.get('message', '')}" if ready else ""
 
 
 def _describe_reservation(found: Json) -> str:
@@ -108,21 +108,18 @@ def _describe_config_map(found: Json) -> str:
 
 def _describe_release(found: Json) -> str:
     labels = found["metadata"].get("labels", {})
-    if labels.get("owner") != "helm":
+    if labels.get("owner") != "helm" or labels["status"].startswith("pending"):
         return ""
     return f"helm release {labels['name']}, revision {labels['version']}: {labels['status']}"
 
 
 def _describe_daemon_set(found: Json) -> str:
     selector = found["spec"]["template"]["spec"].get("nodeSelector") or {}
-    parked = ", parked" if any("disabled" in key for key in selector) else ""
-    return f"DaemonSet {_describe_pods(found)}{parked}"
+    if any("disabled" in key for key in selector):
+        return f"DaemonSet {found['metadata']['name']}: parked" if count_pods(found) == (0, 0) else ""
+    return _describe_deployment(found)
 
 
 def _describe_deployment(found: Json) -> str:
-    return f"Deployment {_describe_pods(found)}"
-
-
-def _describe_pods(found: Json) -> str:
     wanted, ready = count_pods(found)
-    return f"{found['metadata']['name']}: {ready} of {wanted} pods ready"
+    return f"{found['kind']} {found['metadata']['name']}: {ready} of {wanted} pods ready" if ready else ""

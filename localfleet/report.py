@@ -30,7 +30,7 @@ class Report:
         """Show what a command printed."""
         self.chapter(f"$ {command}")
         for line in text.splitlines():
-            self._write(f"  {line}")
+            self._write(f"  {line}".rstrip())
 
     def check(self, fact: str, *, holds: bool) -> None:
         """Count a fact, and show whether it holds."""
@@ -43,6 +43,7 @@ class Report:
 
     def verdict(self) -> int:
         """Write the last line; answer the exit code."""
+        self.line()
         for fact in self.failed:
             self._write(f"failed: {fact}")
         self._write(f"demo: {self.passed} checks passed, {len(self.failed)} failed")

@@ -14,6 +14,7 @@ def test_the_verdict_counts_names_the_failed_and_gives_the_exit_code() -> None:
     assert stream.getvalue().splitlines() == [
         "      ok  the sky is up",
         "    FAIL  the sky is green",
+        "",
         "failed: the sky is green",
         "demo: 1 checks passed, 1 failed",
     ]
