@@ -286,8 +286,7 @@ class Story:
 
         try:
             holds = await eventually(look, seconds=_PATIENCE_SECONDS, what=fact)
-        except DeadlineError as error:
-            self.stage.report.step(str(error))
+        except DeadlineError:
             holds = False
         self.stage.report.check(fact, holds=holds)
 
