@@ -217,7 +217,7 @@ class Story:
         await self.stage.player.delete_guest(self.guests["plain"])
         await self._expect(
             f"the address of plain, {address}, is in quarantine before another guest cluster can get it",
-            lambda view: view.management.reservations[address]["spec"]["quarantinedUntil"],
+            lambda view: view.reservations[address]["spec"]["quarantinedUntil"],
         )
 
     async def _watch_a_quiet_fleet(self) -> None:
@@ -316,11 +316,11 @@ def read_example(name: str) -> Json:
 
 
 def _address(view: FleetView, floating_ip: str) -> str:
-    return ",".join(addresses_of(view.management.floating_ips.get(floating_ip)))
+    return ",".join(addresses_of(view.floating_ips.get(floating_ip)))
 
 
 def _ready(view: FleetView, floating_ip: str) -> Json:
-    return find_condition(view.management.floating_ips[floating_ip], "Ready")
+    return find_condition(view.floating_ips[floating_ip], "Ready")
 
 
 def _pool(view: FleetView, guest: str) -> set[str]:

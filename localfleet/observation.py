@@ -27,7 +27,6 @@ class Release:
     revision: int
     status: str
     chart: str
-    app_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,6 @@ class GuestView:
     releases: Mapping[str, Release]
     daemon_sets: Mapping[str, Json]
     deployments: Mapping[str, Json]
-    pods: tuple[Json, ...]
     services: Mapping[str, Json]
     """Those of type LoadBalancer, by name."""
 
@@ -58,53 +56,36 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementView:
-    """The objects of fipop in the management cluster."""
+class FleetView:
+    """The objects of fipop in the management cluster, and the guest clusters by name."""
 
-    ranges: Mapping[str, Json]
     floating_ips: Mapping[str, Json]
     """By name: in the demo no two namespaces have one of the same."""
     reservations: Mapping[str, Json]
     """By address."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetView:
-    """The management cluster, and guest clusters by name."""
-
-    management: ManagementView
     guests: Mapping[str, GuestView]
 
 
 async def observe_fleet(management: ApiClient, guests: Mapping[str, ApiClient]) -> FleetView:
     """Read everything that fipop writes, and what comes of it."""
+    floating_ips, reservations = await asyncio.gather(
+        management.items(f"{OURS}/floatingips"), management.items(f"{OURS}/floatingipreservations")
+    )
     views = await asyncio.gather(*(observe_guest(client) for client in guests.values()))
     return FleetView(
-        management=await _observe_management(management), guests=dict(zip(guests, views, strict=True))
-    )
-
-
-async def _observe_management(client: ApiClient) -> ManagementView:
-    ranges, floating_ips, reservations = await asyncio.gather(
-        client.items(f"{OURS}/floatingipranges"),
-        client.items(f"{OURS}/floatingips"),
-        client.items(f"{OURS}/floatingipreservations"),
-    )
-    return ManagementView(
-        ranges={one["metadata"]["name"]: one for one in ranges},
         floating_ips={one["metadata"]["name"]: one for one in floating_ips},
         reservations={one["spec"]["address"]: one for one in reservations},
+        guests=dict(zip(guests, views, strict=True)),
     )
 
 
 async def observe_guest(client: ApiClient) -> GuestView:
     """Read what a pass over a guest brings about."""
-    config_map, secrets, daemon_sets, deployments, pods, services = await asyncio.gather(
+    config_map, secrets, daemon_sets, deployments, services = await asyncio.gather(
         client.find(_CONFIG_MAP),
         client.items(_SECRETS, labelSelector="owner=helm"),
         client.items(f"{APPS}/daemonsets"),
         client.items(f"{APPS}/deployments"),
-        client.items("/api/v1/pods"),
         client.items("/api/v1/services"),
     )
     releases = sorted((decode_release(secret) for secret in secrets), key=lambda release: release.revision)
@@ -113,7 +94,6 @@ async def observe_guest(client: ApiClient) -> GuestView:
         releases={release.name: release for release in releases},
         daemon_sets={one["metadata"]["name"]: one for one in daemon_sets},
         deployments={one["metadata"]["name"]: one for one in deployments},
-        pods=tuple(pods),
         services={
             one["metadata"]["name"]: one for one in services if one["spec"].get("type") == "LoadBalancer"
         },
@@ -131,7 +111,6 @@ def decode_release(secret: Json) -> Release:
         revision=release["version"],
         status=release["info"]["status"],
         chart=f"{chart['name']}-{chart['version']}",
-        app_version=chart["appVersion"],
     )
 
 
