@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import click
 import yaml
+from tests.matrix.results import read_results
 
 from fipop.cli.main import main as program
 from fipop.errors import PoolSyntaxError
@@ -31,7 +32,6 @@ from fipop.metrics.samples import GuestEvent
 from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 from fipop.settings.options import DEFAULTS, settings_data
 from localfleet.assets import Assets
-from tests.matrix.results import read_results
 from tests.unit.metrics.samples import Fleet
 
 ROOT = Path(__file__).parents[1]
