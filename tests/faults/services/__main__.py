@@ -1,4 +1,4 @@
-"""make faults-services: several cloud providers at once, disturbed in some 160 ways; every revision is judged.
+"""Several cloud providers at once, disturbed in some 160 ways; every revision is judged.
 
 python -m tests.faults.services [--lanes N] [--limit N] [--every N] [PLAN…]
 """
