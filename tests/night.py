@@ -65,7 +65,7 @@ PARTS = (
     Part(
         name="faults",
         what="fault plans",
-        night="python -m tests.faults --every 4",
+        night="python -m tests.faults --every 4 --start SEED",
         long="python -m tests.faults",
         ci="python -m tests.faults --every 32",
     ),
@@ -78,7 +78,7 @@ PARTS = (
     Part(
         name="faults-services",
         what="fault plans of the cloud provider",
-        night="python -m tests.faults.services --every 2",
+        night="python -m tests.faults.services --every 2 --start SEED",
         long="python -m tests.faults.services",
         ci="python -m tests.faults.services --every 16",
     ),
