@@ -36,11 +36,12 @@ async def test_nothing_new_is_assigned_or_written_until_every_guest_cluster_was_
     fleet = build(A, B, C)
     hold(fleet, A, Z)
     fleet.guests[B].add_service(X)
-    fleet.guests[B].seconds = SLOW_SECONDS
+    fleet.guests[B].hanging = True
     fleet.ask(C)
-    await fleet.start(seconds=5)
+    await fleet.start(seconds=35)
     assert (fleet.addresses(C), fleet.guests[A].addresses) == ([], set())
-    await fleet.pass_time(40)
+    fleet.guests[B].hanging = False
+    await fleet.pass_time(50)
     assert (fleet.addresses(C), fleet.guests[A].addresses) == ([Y], {Z})
     assert fleet.holders(X) == set()
 
