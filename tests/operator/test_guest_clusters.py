@@ -117,7 +117,7 @@ async def test_a_guest_cluster_that_uses_an_address_of_another_one_and_is_discon
     fleet.ask(C)
     await fleet.pass_time(5)
     assert (fleet.addresses(C), fleet.guests[C].addresses) == ([Y], {Y})
-    await fleet.pass_time(600)
+    await fleet.pass_time(300)
     assert fleet.guests[A].addresses == set(), "a Service of B may still use the address"
 
 
@@ -144,7 +144,7 @@ async def test_a_label_that_its_owner_can_set_hides_nothing_that_a_guest_cluster
     await fleet.start(leader_election=False)
     await fleet.pass_time(120)
     fleet.label_guest(B, **{"provider.cattle.io": "harvester"})
-    await fleet.pass_time(300)
+    await fleet.pass_time(180)
     assert fleet.guests[A].addresses == set(), "a Service of B still uses it"
 
 

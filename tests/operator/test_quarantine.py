@@ -68,9 +68,9 @@ async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_can
     if how == "disconnected":
         fleet.disconnect(A)
     fleet.change(B, ipaddress=X)
-    await fleet.pass_time(ENDED)
+    await fleet.pass_time(QUARANTINE + 60)
     await fleet.skip_time(24 * HOUR)
-    await fleet.pass_time(ENDED)
+    await fleet.pass_time(QUARANTINE)
     assert (fleet.held(), fleet.quarantined()) == ({}, {NAME})
     assert fleet.condition(B) == ("False", "AddressQuarantined")
     assert A in fleet.message(B), "the condition of what waits names the guest cluster that it waits for"
