@@ -33,18 +33,6 @@ async def test_an_address_goes_to_the_one_that_waits_after_its_quarantine() -> N
     assert fleet.problems == []
 
 
-async def test_an_opted_in_guest_cluster_gets_both_releases() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    fleet.opt_in(A)
-    await fleet.start()
-    fleet.ask(A)
-    await fleet.pass_time(30)
-    assert fleet.guests[A].releases == {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
-    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
-
-
 async def with_one_that_waits(**spec: Any) -> Fleet:
     """Have A hold the only address of the range, and B wait for one."""
     fleet = Fleet()
