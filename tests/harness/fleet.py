@@ -23,7 +23,7 @@ from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
 from tests.harness.objects import build_reservation
 from tests.harness.oracles import Judge, Setting
 from tests.harness.stored import condition, is_held
-from tests.harness.virtual_time import VirtualClock, virtual_now
+from tests.harness.virtual_time import VirtualClock, VirtualLoop, virtual_now
 
 WORKSPACE = "fleet-default"
 NAMESPACE = names.OPERATOR_NAMESPACE
@@ -445,6 +445,42 @@ class Fleet:
         """Take a guest cluster out of Rancher. Whether it still runs, nobody there knows then."""
         self.memory.remove((CLUSTERS, workspace, named or f"cluster-{guest_id}"))
         self.memory.remove((CLUSTERS, "", guest_id))
+
+    # Time that costs nothing, replicas, the predecessor, parts of Rancher
+
+    async def skip_time(self, seconds: float) -> None:
+        """Let hours pass at once, as on a machine that is suspended; only without leader election.
+
+        Whatever was due meanwhile is done once, afterwards.
+        """
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.jump(seconds)
+        await self.settle()
+
+    @property
+    def leader(self) -> Running:
+        """The operator that the Lease names."""
+        (lease,) = self.memory.of_kind("leases").values()
+        holder = lease["spec"]["holderIdentity"]
+        return next(each for each in self.operators if each.name == holder)
+
+    def scale_predecessor(self, replicas: int) -> None:
+        """Have a Deployment of kube-fip-operator with so many replicas."""
+        key = ("deployments", NAMESPACE, names.PREDECESSOR_DEPLOYMENT)
+        self._put(key, spec={"replicas": replicas}, status={"replicas": replicas})
+
+    def take_away(self, key: Key) -> Callable[[], None]:
+        """Delete an object; the function that is returned creates it again as it was."""
+        found = self.memory.objects[key]
+        self.memory.remove(key)
+        kept = ("name", "namespace", "annotations", "labels")
+        metadata = {name: value for name, value in found["metadata"].items() if name in kept}
+        return lambda: self._write_by_people(key, {**found, "metadata": metadata})
+
+    def range_condition(self, name: str = "pool", kind: str = "Ready") -> tuple[str, str]:
+        """Return status and reason of a condition of a range; two empty texts if there is none."""
+        return condition(self.memory.objects[RANGES, "", name], kind)
 
     # What is stored
 
