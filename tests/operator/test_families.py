@@ -201,6 +201,23 @@ async def test_neither_family_moves_to_a_range_that_cannot_serve_both(obstacle: 
     assert fleet.problems == []
 
 
+async def test_a_family_that_is_only_preferred_is_not_given_up_for_a_move_while_the_range_has_that_family() -> (
+    None
+):
+    fleet = await holding_both(ipFamilyPolicy="PreferDualStack")
+    fleet.add_range("lab", "10.0.9.10-10.0.9.13,fd09::10", addressSpace="lab")
+    fleet.ask(B, "fd09::10", range_name="lab")
+    await fleet.settle()
+    fleet.move(A, "lab", ipaddress="")
+    await fleet.pass_time(RETRY)
+    assert fleet.addresses(A) == [X, V6]
+    assert owners_of(fleet, X, V6, "10.0.9.10") == [{A}, {A}, set()]
+    fleet.change_range("lab", iprange=ELSEWHERE)
+    await fleet.pass_time(RETRY)
+    assert fleet.addresses(A) == ["10.0.9.10", "fd09::11"]
+    assert fleet.problems == []
+
+
 async def test_one_family_moves_though_a_second_one_that_is_only_preferred_is_not_available() -> None:
     fleet = await started(f"{X}-{Y}")
     fleet.add_range("lab", f"{X}-{Y}", addressSpace="lab")
