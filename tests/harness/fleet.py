@@ -8,7 +8,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from fipop.api import names
 from fipop.boundary import ApiRequest
 from fipop.operator.app import OperatorOptions, build_operator
-from localfleet.simulated import GUEST_KINDS
+from localfleet.simulated import GUEST_KINDS, Answer
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, Watched
 from tests.harness.helm_in_memory import HelmInMemory
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
@@ -45,6 +45,8 @@ class Guest(ApiInMemory):
 
     id: str
     kinds: frozenset[str] = GUEST_KINDS
+    forbidden: set[str] = field(default_factory=set)
+    """The plurals of which every request is answered with 403."""
     silent: bool = False
     hanging: bool = False
     status: int = 0
@@ -81,6 +83,15 @@ class Guest(ApiInMemory):
                 entry = int(labels["version"]), str(labels["status"])
                 found[labels["name"]] = max(found.get(labels["name"], entry), entry)
         return {name: status for name, (_, status) in found.items()}
+
+    def answer(self, request: ApiRequest) -> Answer:
+        """Answer with the status of this guest cluster, or as an API server does."""
+        target = self.parse(request.path)
+        status = 403 if target is not None and target.plural in self.forbidden else self.status
+        if not status:
+            return ApiInMemory.answer(self, request)
+        body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
+        return Answer(status=status, body={**body, "message": "as the test says"})
 
     def write_config_map(self, *, namespace: str = "kube-system", **data: str) -> None:
         """Write keys of the ConfigMap as its owner does; underscores stand for dashes."""
@@ -285,6 +296,27 @@ class Fleet:
         """Have the floating IP of a guest cluster name another range."""
         self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_RANGE: range_name}, is_all=True)
 
+    def move(self, guest_id: str, range_name: str, **spec: object) -> None:
+        """Have the floating IP of a guest cluster name another range and change its spec, in one write."""
+        found = self.floating_ip(guest_id)
+        annotations = {names.ANNOTATION_RANGE: range_name} if range_name else {}
+        metadata = {**found["metadata"], "annotations": annotations}
+        changed = {**found, "metadata": metadata, "spec": {**found["spec"], **spec}}
+        self._write_by_people((FLOATING_IPS, guest_id, "web"), changed)
+
+    def replace(self, guest_id: str, name: str = "web") -> None:
+        """Delete a floating IP and create it again at once as it was, as Flux does with force: its uid is another."""
+        found = self.floating_ip(guest_id, name)
+        self.give_up(guest_id, name)
+        annotations = found["metadata"]["annotations"]
+        self._put((FLOATING_IPS, guest_id, name), annotations=annotations, spec=found["spec"])
+
+    def install_crds(self) -> None:
+        """Have fipop's CRDs created now: floating IPs that exist already were made for kube-fip-operator."""
+        key = ("customresourcedefinitions", "", f"{RESERVATIONS}.kubefip.k8s.binbash.org")
+        self.memory.remove(key)
+        self._put(key, spec={})
+
     def ignore_claims(self, guest_id: str, *claimants: str) -> None:
         """Have the floating IP of a guest cluster name others whose reports do not count."""
         self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_IGNORE_CLAIM: ",".join(claimants)})
@@ -333,6 +365,7 @@ class Fleet:
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand; `name` is address space and address ("default.10.0.0.10")."""
+        self.judge.by_people.add(self.memory.version + 1)
         self.memory.remove((RESERVATIONS, "", name))
 
     def set_options(self, **options: str) -> None:
@@ -349,7 +382,11 @@ class Fleet:
         found = self.memory.objects[key]
         kept = {} if is_all else found["metadata"].get("annotations") or {}
         metadata = {**found["metadata"], "annotations": {**kept, **annotations}}
-        self.memory.put(key, {**found, "metadata": metadata})
+        self.write(key, {**found, "metadata": metadata})
+
+    def write(self, key: Key, obj: Json) -> None:
+        """Create or change any object, as administrators may."""
+        self._write_by_people(key, obj)
 
     # Rancher and the owners of guest clusters
 
