@@ -177,9 +177,10 @@ faults-services: setup ## Disturb several cloud providers at once in some 160 wa
 faults-seeded: setup ## Put known bugs into a copy of the program: the plans must catch each
 	$(BIN)/python -m tests.faults.seeded
 
-simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings chosen by hypothesis (about an hour)
+simulation: setup ## Run random lives of operators and providers in memory, with trouble of every kind (about an hour)
 	$(BIN)/python -m tests.scenarios.simulation.services 100000
-	$(BIN)/python -m tests.scenarios.simulation 1000000
+	$(BIN)/python -m tests.operator.simulation 1000
+	$(BIN)/python -m tests.operator.worlds 2000
 
 hostile: setup assets ## Have hostile guests of 122 kinds beside 200 well-behaved ones, and hostile Services of 64, watched from outside (20 to 40 minutes)
 	$(BIN)/python -m tests.hostile

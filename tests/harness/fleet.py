@@ -50,6 +50,8 @@ class Guest(ApiInMemory):
     status: int = 0
     """The status of every answer, if not 0."""
     seconds: float = 0.0
+    lost_answers: int = 0
+    """So many of the next writes take effect, and their answers never arrive."""
 
     async def before(self, _request: ApiRequest) -> None:
         """Answer as this guest cluster does."""
@@ -58,6 +60,12 @@ class Guest(ApiInMemory):
         if self.hanging:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(self.seconds)
+
+    async def after(self, request: ApiRequest) -> None:
+        """Lose the answer to a write, if it is to be lost."""
+        if self.lost_answers > 0 and request.method != "GET":
+            self.lost_answers -= 1
+            raise ConnectionError("the answer was lost")
 
     @property
     def config_map(self) -> dict[str, str]:
@@ -333,6 +341,7 @@ class Fleet:
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand; `name` is address space and address ("default.10.0.0.10")."""
+        self.judge.by_people.add(self.memory.version + 1)
         self.memory.remove((RESERVATIONS, "", name))
 
     def set_options(self, **options: str) -> None:
@@ -349,7 +358,11 @@ class Fleet:
         found = self.memory.objects[key]
         kept = {} if is_all else found["metadata"].get("annotations") or {}
         metadata = {**found["metadata"], "annotations": {**kept, **annotations}}
-        self.memory.put(key, {**found, "metadata": metadata})
+        self.write(key, {**found, "metadata": metadata})
+
+    def write(self, key: Key, obj: Json) -> None:
+        """Create or change any object, as administrators may."""
+        self._write_by_people(key, obj)
 
     # Rancher and the owners of guest clusters
 
@@ -533,7 +546,7 @@ class Fleet:
 
     def _link_to(self, server: str) -> Link:
         guest = self._guest_behind(server)
-        return Link(guest, before=guest.before)
+        return Link(guest, before=guest.before, after=guest.after)
 
     def _guest_behind(self, server: str) -> Guest:
         return self.guests[server.rpartition("/")[2]]
