@@ -23,7 +23,7 @@ from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
 from tests.harness.objects import build_reservation
 from tests.harness.oracles import Judge, Setting
 from tests.harness.stored import condition, is_held
-from tests.harness.virtual_time import VirtualClock, virtual_now
+from tests.harness.virtual_time import VirtualClock, VirtualLoop, virtual_now
 
 WORKSPACE = "fleet-default"
 NAMESPACE = names.OPERATOR_NAMESPACE
@@ -160,6 +160,12 @@ class Fleet:
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, with all that happens meanwhile."""
         await asyncio.sleep(seconds)
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as on machines that are suspended."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.jump(seconds)
 
     @property
     def now(self) -> datetime:

@@ -31,13 +31,13 @@ POOLS = {"pool": "10.0.0.10-10.0.0.13,fd00::10-fd00::12", "other": "10.0.0.13-10
 POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 WATCHED = (FLOATING_IPS, RANGES, RESERVATIONS, "clusters", "namespaces")
 ACTS = 60
-RESYNC_SECONDS = 60.0
+RESYNC_SECONDS = 120.0
 """A watch that was mute has missed events for ever: so soon a list shows what happened."""
 LATE_SECONDS = 12.0
 """A write whose sender gave up arrives by then."""
-SETTLE_SECONDS = 1_200.0
+SETTLE_SECONDS = 900.0
 """Longer than all quarantines and back-offs, one after the other."""
-QUIET_SECONDS = 310.0
+QUIET_SECONDS = 305.0
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Trouble:
         draw = self.chance.random()
         if draw < 0.01:
             raise ConnectionError("lost on the way")
-        if draw < 0.02 and request.method != "GET" and "/leases" not in request.path:
+        if draw < 0.03 and request.method != "GET" and "/leases" not in request.path:
             loop.call_later(self.chance.uniform(0.0, LATE_SECONDS), self.link.server.answer, request)
             raise ConnectionError("late")
 
@@ -72,7 +72,7 @@ class Trouble:
             raise ConnectionError("the answer was lost")
 
     def _latency(self) -> float:
-        return self.chance.uniform(2.0, 14.0) if self.chance.random() < 0.01 else self.chance.expovariate(50)
+        return self.chance.uniform(2.0, 14.0) if self.chance.random() < 0.02 else self.chance.expovariate(20)
 
 
 @dataclass
@@ -182,15 +182,15 @@ class Life:
         running = self.chance.choice(self._alive())
         guest = self.fleet.guests[self.chance.choice(GUESTS)]
         loop, draw = asyncio.get_running_loop(), self.chance.random()
-        if draw < 0.15:
+        if draw < 0.1:
             running.link.is_cut = True  # as SIGKILL does: not one request arrives any more
             running.task.cancel()
-        elif draw < 0.3:
+        elif draw < 0.2:
             self.trouble[running.name].frozen_until = loop.time() + 30.0
-        elif draw < 0.5:
-            muted = self.chance.choice(((RESERVATIONS,), (RESERVATIONS,), (FLOATING_IPS,), WATCHED))
+        elif draw < 0.6:
+            muted = self.chance.choice((WATCHED, WATCHED, (RESERVATIONS,), (FLOATING_IPS,)))
             self._mute(running, muted)
-            loop.call_later(self.chance.choice((20.0, 100.0, 300.0)), self._mute, running, ())
+            loop.call_later(self.chance.choice((5.0, 20.0, 60.0, 200.0)), self._mute, running, ())
         elif draw < 0.7:
             verb = self.chance.choice(("create", "replace", "patch", "delete", "get", "list"))
             running.link.failures[verb] += 1
@@ -222,7 +222,7 @@ class Life:
                 ipaddress = self._address() if chance.random() < 0.4 else ""
                 range_name = chance.choice(("pool", "pool", "other", ""))
                 fleet.ask(guest_id, ipaddress, name=name, range_name=range_name, **spec)
-        elif draw < 0.55:
+        elif draw < 0.5:
             if key in fleet.memory.objects:
                 fleet.give_up(guest_id, name)
         elif draw < 0.7:

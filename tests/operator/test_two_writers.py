@@ -1,5 +1,7 @@
 """Two operators: no status names, and no guest cluster is told, an address that another operator released."""
 
+import asyncio
+
 from fipop.boundary import ApiRequest
 from tests.harness.fleet import Fleet
 from tests.harness.history import FLOATING_IPS, RESERVATIONS
@@ -86,6 +88,46 @@ async def test_a_status_belongs_to_the_spec_that_it_was_decided_on() -> None:
     }
     assert named <= {(), (Y,)}
     assert fleet.problems == []
+
+
+async def test_a_status_that_arrives_late_is_refused() -> None:
+    """Its sender gave up, wrote it again, moved the floating IP, and released what the late one names."""
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    await fleet.start()
+
+    async def delay_one_status(request: ApiRequest) -> None:
+        if request.method == "PATCH" and FLOATING_IPS in request.path and request.path.endswith("/status"):
+            fleet.link.before = None
+            asyncio.get_running_loop().call_later(8.0, fleet.memory.answer, request)
+            raise ConnectionError("late")
+
+    fleet.link.before = delay_one_status
+    fleet.ask(A, X)
+    await fleet.pass_time(3)
+    assert (fleet.link.before, fleet.addresses(A)) == (None, [X])
+    fleet.ask_for_another(A, Y)
+    await fleet.pass_time(20)
+    assert (fleet.held(), fleet.addresses(A)) == ({f"default.{Y}": A}, [Y])
+    assert fleet.problems == []
+
+
+async def test_a_guest_cluster_is_never_told_an_address_that_went_to_another_unseen() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    guest = fleet.add_guest(A)
+    fleet.add_guest(B)
+    fleet.ask(A, has=X)
+    fleet.reserve(X, A)
+    guest.silent = True
+    running = await fleet.start(resync_seconds=1e6)
+    assert running.watch is not None
+    running.watch.is_mute = True
+    fleet.reserve(X, B)
+    guest.silent = False
+    await fleet.pass_time(200)
+    assert guest.addresses == set()
 
 
 async def release_without_an_answer() -> Fleet:

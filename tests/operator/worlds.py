@@ -46,9 +46,9 @@ POOLS = (
 POLICIES = (None, None, "SingleStack", "PreferDualStack", "RequireDualStack")
 FAMILIES = (None, None, ["IPv4"], ["IPv6"], ["IPv6", "IPv4"])
 LABELS = ({"net": "blue"}, {"net": "red"}, {})
-EDITS = (30, 60)
+EDITS = (25, 45)
 EDITS_BEFORE_A_REST = 20
-REST_SECONDS = 400.0
+REST_SECONDS = 305.0
 """Longer than any quarantine of these ranges, and than what lies between two checks of a guest cluster."""
 
 
@@ -111,7 +111,7 @@ class World:
         await fleet.pass_time(REST_SECONDS)
         if written := fleet.commits_since(version):
             self.problems.append(f"a quiet fleet is written: {[each.key for each in written[:3]]}")
-        await fleet.restart(leader_election=False, seconds=90)
+        await fleet.restart(leader_election=False, seconds=60)
         if (after := self._plain()) != before:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")
         return [*fleet.problems, *self.problems, *NaiveModel(fleet.memory.objects).problems()]
