@@ -34,7 +34,7 @@ class ChartRepository:
         self.authorizations: set[str] = set()
         self.moved: dict[str, str] = {}
         self._entries: dict[str, dict[str, dict[str, Any]]] = {}
-        self._archives: dict[str, bytes] = {}
+        self.archives: dict[str, bytes] = {}
         self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.1)
         self._port = 0
 
@@ -63,7 +63,7 @@ class ChartRepository:
         content = archive.read_bytes()
         chart = _read_chart_yaml(content)
         name, version = str(chart["name"]), str(chart["version"])
-        self._archives[archive.name] = content
+        self.archives[archive.name] = content
         self._entries.setdefault(name, {})[version] = {
             **chart,
             "created": datetime.now(UTC).isoformat(),
@@ -74,7 +74,7 @@ class ChartRepository:
     def retract(self, name: str, version: str) -> None:
         """Take a version out of the index; its archive is gone too."""
         entry = self._entries.get(name, {}).pop(version)
-        del self._archives[entry["urls"][0]]
+        del self.archives[entry["urls"][0]]
 
     def index(self) -> bytes:
         """The text of index.yaml, newest publication first as `helm repo index` writes it."""
@@ -96,7 +96,7 @@ class ChartRepository:
             return web.Response(status=307, headers={"Location": self.moved[request.path]})
         if request.path == "/index.yaml":
             return web.Response(body=self.index(), content_type="application/yaml")
-        archive = self._archives.get(request.path.removeprefix("/"))
+        archive = self.archives.get(request.path.removeprefix("/"))
         if archive is None:
             return web.Response(status=404, text="no such chart")
         return web.Response(body=archive, content_type="application/gzip")

@@ -45,7 +45,7 @@ def call_fields(call: Call, *, status: int = 0, reason: str = "") -> dict[str, A
     }
 
 
-def build_call(
+def build_call(  # noqa: PLR0913 - the parts of a request
     verb: str,
     method: str,
     resource: Resource,

@@ -32,7 +32,7 @@ class ListWatch:
     is asked for; `project` cuts its objects down.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the limits of a watch, each with a default
         self,
         client: KubeClient,
         resource: Resource,

@@ -75,7 +75,7 @@ MAX_WAITS = 100
 class Manager:
     """Works from `run` until cancelled, and takes every change of the cache meanwhile."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the root of the graph, which all else is built from
         self,
         *,
         client: KubeClient,

@@ -1,18 +1,14 @@
 """What Rancher's catalog reads of the chart, and the page and the dashboard that it brings."""
 
-import dataclasses
 import json
 import re
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from fipop.settings.options import DEFAULTS, settings_data
-from scripts.project_sites import FILES, Sites, make_files
 from tests.chart.rendering import ROOT, Chart, Object
 
 QUESTIONS = yaml.safe_load((ROOT / "questions.yaml").read_text())["questions"]
@@ -148,30 +144,6 @@ def test_artifact_hub_can_read_its_annotations() -> None:
     kinds = {(each["kind"], each["version"]) for each in yaml.safe_load(own["crds"])}
     examples = yaml.safe_load(own["crdsExamples"])
     assert {(each["kind"], each["apiVersion"].partition("/")[2]) for each in examples} <= kinds
-
-
-def test_helm_takes_the_chart_with_every_site_of_the_project(chart: Chart, tmp_path: Path) -> None:
-    sites = Sites(
-        homepage="https://fipop.test",
-        source="https://forge.test/fipop",
-        pages="https://forge.test/fipop/blob/main",
-        issues="https://forge.test/fipop/issues",
-        private="mailto:security@fipop.test",
-        registry="registry.test/fipop",
-    )
-    for name in ("crds", "files", "templates"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("values.schema.json", "questions.yaml", "README.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    made = make_files({name: (ROOT / name).read_text() for name in FILES}, sites)
-    for name in ("Chart.yaml", "values.yaml"):
-        (tmp_path / name).write_text(made[name])
-    filled = dataclasses.replace(chart, folder=tmp_path)
-    assert "0 chart(s) failed" in filled.run("lint", "--strict", tmp_path)
-    rendered = filled.render({"prometheusRule": {"enabled": True}})
-    assert rendered.container["image"].startswith("registry.test/fipop/fipop:")
-    rules = json.dumps(rendered.only("PrometheusRule"))
-    assert '"https://forge.test/fipop/blob/main/docs/runbooks/alerts.md#fipoprangefull"' in rules
 
 
 @pytest.mark.parametrize("secrets", [["shared"], [{"name": "shared"}]])

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from random import Random
 
 import pytest
 import pytest_asyncio
@@ -18,7 +17,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.proxy import RancherProxy
 from localfleet.simulated import SimulatedGuest
 from tests.contract.sides import MEMORY, REAL, SIMULATED, MemorySide, RealSide, Side, SimulatedSide
-from tests.harness.memory import Memory, MemoryClient
+from tests.harness.api_in_memory import ApiInMemory, Link
 
 _GUEST, _TOKEN = "c-m-contract", "u-contract:1"
 _numbers = itertools.count(1)
@@ -41,8 +40,8 @@ async def home(side: Side) -> str:
 
 @asynccontextmanager
 async def _memory() -> AsyncIterator[Side]:
-    memory = Memory()
-    yield MemorySide(memory, MemoryClient(memory, Random(1), trouble=0.0))
+    async with KubeClient(Link(ApiInMemory())) as client:
+        yield MemorySide(client)
 
 
 @asynccontextmanager

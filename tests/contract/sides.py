@@ -1,13 +1,13 @@
 """The sides of the contract: each puts an API server behind the verbs of KubeClient and returns what comes of a call.
 
 Three sides answer: a real kube-apiserver, the API in memory that scenarios run on, and the simulated guest behind the
-Rancher proxy. A real client stands before the first and the last; the API in memory replaces client and server at once.
+Rancher proxy. The client stands before each.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -16,8 +16,7 @@ from typing import Any, Protocol
 from fipop.errors import ApiError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IPS, NAMESPACES, Resource
-from tests.harness.history import Change
-from tests.harness.memory import Json, Memory, MemoryClient
+from tests.harness.api_in_memory import Json
 
 EVENT_SECONDS = 30.0
 _ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", namespaced=True)
@@ -30,7 +29,7 @@ MEMORY, SIMULATED, REAL = "memory", "simulated guest", "kube-apiserver"
 
 NOT_OFFERED: dict[str, dict[str, str]] = {
     REAL: {},
-    MEMORY: {LIST: "The harness hands lists to the parts under test itself, from the objects in memory."},
+    MEMORY: {},
     SIMULATED: {
         WATCH: "The operator does not watch guest clusters.",
         OWN_KINDS: "Guest clusters do not have the CRDs of fipop.",
@@ -184,38 +183,12 @@ class SimulatedSide(Side):
 
 
 class MemorySide(Side):
-    """The API in memory, in which client and server are one; each call runs without a pause."""
+    """The API in memory behind the client, as scenarios use it."""
 
     name = MEMORY
 
-    def __init__(self, memory: Memory, client: MemoryClient) -> None:
+    def __init__(self, client: KubeClient) -> None:
         super().__init__(client)
-        self.memory = memory
-
-    async def offers(self, feature: str) -> bool:
-        return feature == WATCH or await super().offers(feature)
-
-    @asynccontextmanager
-    async def watch(self, resource: Resource, namespace: str, version: int) -> AsyncIterator[Events]:
-        assert version <= self.memory.version
-        heard = _Heard(
-            resource,
-            namespace,
-            {key[2] for key in self.memory.objects if key[:2] == (resource.plural, namespace)},
-        )
-        self.memory.listeners.append(heard.take_change)
-        yield heard
-        self.memory.listeners.remove(heard.take_change)
-
-    async def _ask(self, call: Awaitable[Any]) -> Any:
-        assert isinstance(call, Coroutine)
-        try:
-            while True:
-                call.send(None)
-        except StopIteration as stop:
-            return stop.value
-        except ApiError as error:
-            return error
 
 
 class _Stream:
@@ -235,26 +208,3 @@ class _Stream:
                 if len(found) == count:
                     break
         return found
-
-
-class _Heard:
-    """What a listener of the API in memory heard, as events."""
-
-    def __init__(self, resource: Resource, namespace: str, known: set[str]) -> None:
-        self._place = (resource.plural, namespace)
-        self._known = known
-        self._events: list[Event] = []
-
-    def take_change(self, change: Change) -> None:
-        if (change.plural, change.namespace) != self._place:
-            return
-        was_there = change.name in self._known
-        (self._known.discard if change.obj is None else self._known.add)(change.name)
-        kind = "DELETED" if change.obj is None else "MODIFIED" if was_there else "ADDED"
-        assert change.obj is None or change.obj["metadata"]["resourceVersion"] == str(change.revision)
-        self._events.append(Event(type=kind, name=change.name, version=change.revision))
-
-    async def take(self, count: int) -> list[Event]:
-        assert len(self._events) >= count, self._events
-        taken, self._events = self._events[:count], self._events[count:]
-        return taken

@@ -1,7 +1,6 @@
 """Only what changes what people want is an operation; both halves of a sequence are judged."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from tests.faults.generator import Operations, close
@@ -47,7 +46,8 @@ class Ended:
 
     def __init__(self, *ended: int) -> None:
         self.name, self.ended, self.running = "free-0", list(ended), True
-        self.process: Any = SimpleNamespace(process=SimpleNamespace(log=Path("/nowhere")))
+        self.process: Any = self
+        self.log = Path("/nowhere")
         self.recorder: Any = self
         self.clusters = {"c-m-a": "a"}
         self.history = History()

@@ -147,10 +147,10 @@ class SmallCluster:
         self, name: str = "pool", iprange: str = "10.0.0.10-10.0.0.13", *, harvester: str = "", **spec: object
     ) -> None:
         annotations = {names.ANNOTATION_HARVESTER_CLUSTER: harvester} if harvester else {}
-        self._put(FLOATING_IP_RANGES, "", name, annotations=annotations, spec={"iprange": iprange, **spec})
+        self.put(FLOATING_IP_RANGES, "", name, annotations=annotations, spec={"iprange": iprange, **spec})
 
     def change_range(self, name: str = "pool", **spec: object) -> None:
-        self._change(FLOATING_IP_RANGES, "", name, spec)
+        self.change(FLOATING_IP_RANGES, "", name, spec)
 
     def add_guest(
         self,
@@ -173,21 +173,21 @@ class SmallCluster:
         annotations = {names.ANNOTATION_FLOATING_IP: "true" if is_served else "false"}
         ready = {"type": "Ready", "status": "True", "lastUpdateTime": format_time(self.memory.now)}
         conditions = [{"type": "Connected", "status": "True" if connected else "False"}, ready]
-        self._put(NAMESPACES, "", guest_id)
-        self._put(
+        self.put(NAMESPACES, "", guest_id)
+        self.put(
             MANAGEMENT_CLUSTERS,
             "",
             guest_id,
             spec={"displayName": name, "fleetWorkspaceName": workspace},
             status={"provider": provider, "conditions": conditions},
         )
-        self._put(
+        self.put(
             SECRETS,
             workspace,
             f"{name}-kubeconfig",
             data={"value": base64.b64encode(b"kubeconfig").decode()},
         )
-        self._put(
+        self.put(
             PROVISIONING_CLUSTERS,
             workspace,
             name,
@@ -200,7 +200,7 @@ class SmallCluster:
 
     def put_on_harvester(self, guest_id: str, harvester: str) -> None:
         """Have a guest's machines on a Harvester cluster, which Rancher knows by that name."""
-        self._put(
+        self.put(
             MANAGEMENT_CLUSTERS,
             "",
             f"c-{harvester}",
@@ -213,7 +213,7 @@ class SmallCluster:
             "networkName": "vlan1",
         }
         secret = base64.b64encode(f"c-{harvester}".encode()).decode()
-        self._put(
+        self.put(
             SECRETS,
             "cattle-global-data",
             f"cc-{harvester}",
@@ -275,7 +275,7 @@ class SmallCluster:
         """
         status = {"addresses": [has], "range": "pool", "addressSpace": space, "observedGeneration": 1}
         status |= {"guest": guest} if guest is not None else {}
-        self._put(
+        self.put(
             FLOATING_IPS,
             guest_id,
             name,
@@ -285,7 +285,7 @@ class SmallCluster:
         )
 
     def ask_for_another(self, guest_id: str, ipaddress: str) -> None:
-        self._change(FLOATING_IPS, guest_id, "web", {"ipaddress": ipaddress})
+        self.change(FLOATING_IPS, guest_id, "web", {"ipaddress": ipaddress})
 
     def ask_for_range(self, guest_id: str, range_name: str) -> None:
         """Have the floating IP of a guest name another range."""
@@ -345,7 +345,7 @@ class SmallCluster:
             if before
             else None,
         )
-        self._put(FLOATING_IP_RESERVATIONS, "", made["metadata"]["name"], spec=made["spec"])
+        self.put(FLOATING_IP_RESERVATIONS, "", made["metadata"]["name"], spec=made["spec"])
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand."""
@@ -386,7 +386,7 @@ class SmallCluster:
 
     # How
 
-    def _put(
+    def put(
         self,
         resource: Resource,
         namespace: str,
@@ -400,7 +400,7 @@ class SmallCluster:
             metadata["namespace"] = namespace
         self.memory.put((resource.plural, namespace, name), {"metadata": metadata, **fields})
 
-    def _change(self, resource: Resource, namespace: str, name: str, spec: dict[str, Any]) -> None:
+    def change(self, resource: Resource, namespace: str, name: str, spec: dict[str, Any]) -> None:
         key = (resource.plural, namespace, name)
         found = self.memory.objects[key]
         self.memory.put(key, {**found, "spec": {**found["spec"], **spec}})

@@ -91,10 +91,10 @@ class SmallOperator(SmallCluster):
             self.memory.listeners.clear()
         self.client = client(self.memory)
         self.configuration = FakeConfiguration()
-        self._deaf = False
+        self.deaf = False
         self._revision = 0
         self._timers: dict[Key, float] = {}
-        self._pending = Pending(self._put_off)
+        self.pending = Pending(self._put_off)
         self.cache = ClusterCache(monotonic=lambda: self.memory.now.timestamp())
         self.build_manager = partial(
             build_manager,
@@ -116,12 +116,12 @@ class SmallOperator(SmallCluster):
 
     def miss(self, resource: Resource, guest_ids: Collection[str]) -> None:
         """Have what guests have of a kind gone, which only a list shows."""
-        self._deaf = True
+        self.deaf = True
         for key, each in list(self.memory.objects.items()):
             owner = key[1] or ((each.get("spec") or {}).get("owner") or {}).get("namespace")
             if key[0] == resource.plural and owner in guest_ids:
                 self.memory.remove(key)
-        self._deaf = False
+        self.deaf = False
         left = tuple(each for key, each in self.memory.objects.items() if key[0] == resource.plural)
         feed = self.cache.feed(resource)
         listing = Listing(items=left, resource_version=self._revision)
@@ -129,9 +129,9 @@ class SmallOperator(SmallCluster):
 
     def remove_unseen(self, reservation: str) -> None:
         """Delete a reservation whose event is still on its way."""
-        self._deaf = True
+        self.deaf = True
         self.remove_reservation(reservation)
-        self._deaf = False
+        self.deaf = False
 
     async def start(self) -> None:
         """Take the lead, adopt, look at the guests, and come to rest."""
@@ -183,9 +183,9 @@ class SmallOperator(SmallCluster):
 
     def label_unseen(self, guest_id: str, **labels: str) -> None:
         """Put labels on a guest's provisioning Cluster, whose event is still on its way."""
-        self._deaf = True
+        self.deaf = True
         self.label_guest(guest_id, **labels)
-        self._deaf = False
+        self.deaf = False
 
     async def visit(self, *guest_ids: str) -> None:
         """Make a pass over each guest, and come to rest."""
@@ -222,12 +222,12 @@ class SmallOperator(SmallCluster):
                 await self.look_until(lambda: gate.looked)
             if self._asks_at_once and scan.is_asking:
                 await self.look_until(lambda: not (scan.is_asking or gate.is_shut))
-            if not self._pending.keys:
+            if not self.pending.keys:
                 return
-            key = next(iter(self._pending.keys))
-            del self._pending.keys[key]
+            key = next(iter(self.pending.keys))
+            del self.pending.keys[key]
             await self._round(key)
-        raise AssertionError(f"no rest: {list(self._pending.keys)}")
+        raise AssertionError(f"no rest: {list(self.pending.keys)}")
 
     async def pass_time(self, seconds: float) -> None:
         """Let the clock go on, with every round in between that is due."""
@@ -237,14 +237,14 @@ class SmallOperator(SmallCluster):
             now = self.memory.now.timestamp()
             for key in [key for key, at in self._timers.items() if at <= now]:
                 del self._timers[key]
-                self._pending.add(key)
+                self.pending.add(key)
             await self.settle()
         self._move_to(end)
 
     def take_requests(self) -> tuple[list[Key], list[str]]:
         """Return what was put into the queues, now or for later, and the guests to visit; nothing is done about it."""
-        found = [*self._pending.keys, *self._timers], self.take_visits()
-        for each in (self._pending.keys, self._timers):
+        found = [*self.pending.keys, *self._timers], self.take_visits()
+        for each in (self.pending.keys, self._timers):
             each.clear()
         return found
 
@@ -279,14 +279,14 @@ class SmallOperator(SmallCluster):
 
     def _build(self) -> Manager:
         self._visits = Pending()
-        term = self.build_manager(queues_of(self._pending, self._visits))
+        term = self.build_manager(queues_of(self.pending, self._visits))
         term.reported.backoff = Backoff(first_seconds=0.0, limit_seconds=0.0)
         return term
 
     def _hear(self, change: Change) -> None:
         self._revision = max(self._revision, change.revision)
         resource = _resource_of(change)
-        if self._deaf or resource is None:
+        if self.deaf or resource is None:
             return
         take = self.cache.feed(resource).take_event
         if change.obj is not None:

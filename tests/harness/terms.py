@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from random import Random
 from typing import Any, cast
 
 from fipop.guest.guest_pass import GuestSessions
@@ -76,6 +76,20 @@ class FakeConfiguration:
         self.on_complaint(reason, message)
 
 
+@dataclass(frozen=True)
+class Recorder:
+    """Hands events to a function."""
+
+    record: Callable[..., None]
+
+
+class Leading:
+    """Leads always."""
+
+    def still_leading_for(self, _seconds: float) -> bool:
+        return True
+
+
 def build_manager(
     cache: ClusterCache,
     client: MemoryClient,
@@ -89,12 +103,13 @@ def build_manager(
     return Manager(
         cache=cache,
         client=cast("KubeClient", client),
-        events=cast("Any", SimpleNamespace(record=record_event)),
+        events=cast("Any", Recorder(record_event)),
         configuration=cast("Any", configuration or FakeConfiguration()),
-        elector=cast("Any", SimpleNamespace(still_leading_for=lambda _seconds: True)),
+        elector=cast("Any", Leading()),
         metrics=_METRICS,
         sessions=cast("GuestSessions", sessions),
         queues=queues,
+        random=Random(1),
     )
 
 

@@ -50,13 +50,6 @@ def test_the_pages_show_every_command_of_people() -> None:
     assert {"status", "who", "free", "history", "check", "adopt", "web", "completion"} <= shown
 
 
-def test_every_link_between_pages_leads_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} -> {target}"
-
-
 def merge(base: Any, over: Any) -> Any:
     """Return helm values with those of a file over them."""
     if not isinstance(base, dict) or not isinstance(over, dict):

@@ -10,13 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
 from tests.harness.forked_commands import run_forked
 
 PROGRAM = Path(sys.executable).parent / "fipop"
-SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 DEADLINE_SECONDS = 60.0
 
 
@@ -28,12 +26,9 @@ class Ended:
     out: str
     err: str
 
-    def json(self, schema: str) -> Any:
-        """The output, which is as its schema says."""
-        found = json.loads(self.out)
-        wanted = json.loads((SCHEMAS / f"{schema}.json").read_text())
-        jsonschema.validate(found, wanted, cls=jsonschema.Draft202012Validator)
-        return found
+    def json(self) -> Any:
+        """The output."""
+        return json.loads(self.out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

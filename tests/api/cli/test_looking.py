@@ -42,7 +42,7 @@ async def test_status_of_what_is_well(seen: Seen) -> None:
     lines = ended.out.splitlines()
     assert lines[0].split()[:3] == ["RANGE", "SPACE", "FULL"]
     assert lines[1].startswith("vlan ")
-    found = (await seen.commands.run("status", "-o", "json")).json("status")
+    found = (await seen.commands.run("status", "-o", "json")).json()
     assert found["healthy"]
     assert found["ranges"][0]["whole"]["used"] == 1
     assert yaml.safe_load((await seen.commands.run("status", "-o", "yaml")).out)["healthy"]
@@ -56,7 +56,7 @@ async def test_status_of_what_is_wrong_is_1_and_says_why(seen: Seen) -> None:
         ended = await seen.commands.run("status")
         assert ended.code == 1
         assert f"{seen.guest.id}/elsewhere: AddressOutOfRange" in ended.out
-        found = (await seen.commands.run("status", "-o", "json")).json("status")
+        found = (await seen.commands.run("status", "-o", "json")).json()
         assert not found["healthy"]
         waiting = await seen.commands.run("status", "--wait", "1s")
         assert waiting.code == 1
@@ -73,7 +73,7 @@ async def test_who_knows_an_address_and_a_cluster(seen: Seen) -> None:
         f"{seen.guest.id}/demo-kubevip",
     ]
     for name in ("demo", "fleet-default/demo", seen.guest.id, "demo-kubevip"):
-        found = (await seen.commands.run("who", name, "-o", "json")).json("who")
+        found = (await seen.commands.run("who", name, "-o", "json")).json()
         assert [each["address"] for each in found["addresses"]] == [seen.address]
     asked = await seen.commands.run("who", "demo", "--guest", "--allow-loopback-guests")
     assert f"cidr-global = {seen.address}/32" in asked.out
@@ -91,7 +91,7 @@ async def test_who_knows_nothing_of_a_stranger(seen: Seen) -> None:
 
 
 async def test_free_tells_what_comes_next_and_the_operator_does_so(seen: Seen) -> None:
-    found = (await seen.commands.run("free", "vlan", "--count", "3", "-o", "json")).json("free")
+    found = (await seen.commands.run("free", "vlan", "--count", "3", "-o", "json")).json()
     assert len(found["addresses"]) == 3
     assert found["free"] == 253
     async with with_wish(seen, "next"):
@@ -112,7 +112,7 @@ async def test_check_goes_all_the_way_to_ready_pods(seen: Seen) -> None:
     ):
         assert any(named in line for line in checked), ended.out
     assert "kube-vip-0.11.0" in ended.out or "kube-vip 0.11.0" in ended.out
-    found = (await seen.commands.run(*commands, "-o", "json")).json("check")
+    found = (await seen.commands.run(*commands, "-o", "json")).json()
     assert found["passed"]
     short = await seen.commands.run(*commands, "-o", "short")
     assert "√" not in short.out

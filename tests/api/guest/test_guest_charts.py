@@ -201,7 +201,7 @@ async def test_an_archive_that_the_index_does_not_describe_is_refused(
 ) -> None:
     name = "kube-vip-0.11.0.tgz"
     tampered = gzip.compress(gzip.decompress(archives["kube-vip-0.11.0"].read_bytes()) + b"\0" * 512)
-    repository._archives[name] = tampered
+    repository.archives[name] = tampered
     with pytest.raises(ChartError):
         await cache.get(ChartSource(name="kube-vip", repo_url=repository.url))
 

@@ -1,6 +1,6 @@
 """keepalived's place: one plan for all Services, one write of its ConfigMap, then their statuses."""
 
-from types import SimpleNamespace
+from random import Random
 from typing import Any, cast
 
 from fipop.cloudprovider.keepalived import Method, parse_network
@@ -36,10 +36,9 @@ class Guest:
             OPTIONS,
             client=self.client,
             services=self.services,
-            events=cast(
-                "Any", SimpleNamespace(record=lambda about, _kind, reason, _: self._told(about, reason))
-            ),
+            events=cast("Any", self),
             metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
+            random=Random(1),
         )
 
     def add(self, name: str, **spec: Any) -> None:
@@ -58,7 +57,7 @@ class Guest:
         async with running(self.mode.work(self.client)):
             await until(is_reached, "the Services to be served")
 
-    def _told(self, about: Any, reason: str) -> None:
+    def record(self, about: Any, _kind: str, reason: str, _message: str) -> None:
         self.events.append((about.name, reason))
 
     def _hear(self, change: Any) -> None:

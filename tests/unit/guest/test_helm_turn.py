@@ -25,7 +25,7 @@ def attempt(turn: Turn, *, done: str = "did it") -> ReleaseAttempt:
 
 async def settle(turn: Turn, *, is_under_way: bool = False) -> Outcome:
     async def change() -> None:
-        turn.helm._do("change")
+        turn.helm.do("change")
 
     return await attempt(turn).settle(state(), change, is_under_way=is_under_way)
 

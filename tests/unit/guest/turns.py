@@ -32,15 +32,15 @@ class FakeHelm:
         self.error: Exception | None = None
 
     async def roll_back(self, _target: object, release: ReleaseRecord, revision: int) -> None:
-        self._do(f"rollback {release.name} {revision}")
+        self.do(f"rollback {release.name} {revision}")
 
     async def uninstall(self, _target: object, release: ReleaseRecord) -> None:
-        self._do(f"uninstall {release.name}")
+        self.do(f"uninstall {release.name}")
 
     async def upgrade(self, _target: object, order: Any) -> None:
-        self._do(f"upgrade {order.name} {order.values['nameOverride']}")
+        self.do(f"upgrade {order.name} {order.values['nameOverride']}")
 
-    def _do(self, what: str) -> None:
+    def do(self, what: str) -> None:
         if self.error is not None:
             raise self.error
         self.done.append(what)

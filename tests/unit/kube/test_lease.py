@@ -69,19 +69,24 @@ def store(server: FakeServer) -> LeaseStore:
 
 
 @pytest.fixture
-async def mine(store: LeaseStore, client: KubeClient) -> LeaseLock:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def mine(store: LeaseStore, client: KubeClient, clock: Clock) -> LeaseLock:
     await client.version()
-    return candidate(client, "me")
+    return candidate(client, "me", clock)
 
 
-def candidate(client: KubeClient, identity: str, **fields: Any) -> LeaseLock:
+def candidate(client: KubeClient, identity: str, clock: Clock | None = None, **fields: Any) -> LeaseLock:
     return LeaseLock(
         client,
         namespace="a",
         name="leader",
         identity=identity,
         duration_seconds=15,
-        monotonic=Clock(),
+        monotonic=clock or Clock(),
         **fields,
     )
 
@@ -111,15 +116,15 @@ async def test_a_first_write_with_a_lost_answer_is_found_to_be_ours(store, mine)
     ("trouble", "error"), [("loses the answer", ApiUnreachableError), ("fails", ApiServerError)]
 )
 async def test_a_renewal_without_an_answer_prolongs_nothing_and_the_next_one_does(
-    store, mine, trouble, error
+    store, mine, clock, trouble, error
 ):
     assert await mine.try_acquire()
-    mine._monotonic.seconds += 5
+    clock.seconds += 5
     store.trouble = trouble
     with pytest.raises(error):
         await mine.renew()
     assert mine.valid_until == 115.0
-    mine._monotonic.seconds += 1
+    clock.seconds += 1
     assert await mine.renew()
     assert mine.valid_until == 121.0
 
@@ -140,9 +145,9 @@ async def test_a_release_with_a_lost_answer_claims_nothing_afterwards(store, min
     assert await candidate(client, "other").try_acquire()
 
 
-async def test_a_lease_that_others_wrote_by_hand_is_waited_for_like_any_other(store, mine):
+async def test_a_lease_that_others_wrote_by_hand_is_waited_for_like_any_other(store, mine, clock):
     store.store({"metadata": {"name": "leader", "namespace": "a"}, "spec": {"holderIdentity": "hand"}})
     assert not await mine.try_acquire()
-    mine._monotonic.seconds += 15
+    clock.seconds += 15
     assert await mine.try_acquire()
     assert store.lease["spec"]["holderIdentity"] == "me"

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from localfleet.certificates import build_authority
+from localfleet.certificates import build_authority, build_server_tls
 from localfleet.proxy import RancherProxy
 from localfleet.routes import Fault, GuestRoute, Upstream
 from localfleet.simulated import SimulatedGuest
@@ -58,10 +58,10 @@ def route(client: Client) -> GuestRoute:
 async def guest_server(handler: Any) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
     """A guest's API server (TLS, certificate of its own CA) that answers with `handler`."""
     authority = build_authority("guest", datetime.now(UTC))
-    inner = RancherProxy(authority)  # only its server side is used: the same certificates, another handler
+    tls = build_server_tls(authority.issue_server(["127.0.0.1"]))
     runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=inner._tls).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
     try:
         yield (
             f"https://127.0.0.1:{runner.addresses[0][1]}",

@@ -2,10 +2,8 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from fipop.metrics.samples import GuestEvent
-from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from tests.unit.metrics.samples import FLEET, GUEST, Fleet, another_guest
 
 
@@ -65,16 +63,6 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
     assert {name for name, kind in types.items() if kind == "counter"} == {
         name for name in types if name.endswith("_total")
     }
-
-
-def test_the_documentation_names_every_metric_with_its_type(fleet: Fleet) -> None:
-    page = Path(__file__).parents[3].joinpath("docs/reference/metrics.md").read_text()
-    operators, _, providers = page.partition("## Metrics of the cloud provider")
-    services = ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="1.2.3")
-    for section, shown in ((operators, fleet.metrics.render()), (providers, services.prepare()())):
-        types = re.findall(r"^# TYPE ((?:fipop|kubefipoperator)_\S+) (\S+)$", shown.decode(), re.MULTILINE)
-        assert len(types) > 9
-        assert sorted(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE)) == sorted(types)
 
 
 def test_two_sets_of_metrics_in_one_process_do_not_meet() -> None:

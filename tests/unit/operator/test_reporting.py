@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from fipop.operator.reporting import EventReporter
+from fipop.rancher.matching import Guest
+from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 from tests.harness.guests import build_guest
 from tests.harness.objects import build_range, cache_of, floating_ip, reservation
@@ -27,14 +29,23 @@ class Metrics:
         self.counted.append(result)
 
 
+@dataclass
+class Guests:
+    """A directory of one guest at most."""
+
+    cache: ClusterCache
+    guest: Guest | None
+
+    def known(self, _guest_id: str) -> Guest | None:
+        return self.guest
+
+
 def build(*, networks: tuple[str, ...] = (), known: bool = True) -> tuple[EventReporter, Events, Metrics]:
     cache = cache_of(
         ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": "default/vlan10"})]
     )
     guest = build_guest(networks=networks)
-    guests = cast(
-        "GuestDirectory", SimpleNamespace(cache=cache, known=lambda _guest_id: guest if known else None)
-    )
+    guests = cast("GuestDirectory", Guests(cache, guest if known else None))
     events, metrics = Events(), Metrics()
     reporter = EventReporter(
         guests=guests,

@@ -1,7 +1,6 @@
 """One round over a reservation: who lost its floating IP waits, and who waited is free once nobody carries it."""
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -91,12 +90,15 @@ class World:
         self.reconciler = QuarantineReconciler(
             cache=self.cache,
             reservation_store=self.store,
-            guests=cast("Any", SimpleNamespace(exists=lambda guest_id: guest_id in self.guests)),
+            guests=cast("Any", self),
             gate=AllocationGate(lambda *_: False, is_shut=False),
             guard=Guard(self),  # type: ignore[arg-type]
             begin_check=lambda: self._look,
             queues=queues_of(self.objects, self.visits),
         )
+
+    def exists(self, guest_id: str) -> bool:
+        return guest_id in self.guests
 
     async def round(self) -> RetryAfter | None:
         """Do one round over the reservation, and the check that it requests."""

@@ -22,10 +22,10 @@ async def leading(**spec: object) -> SmallOperator:
 
 async def test_candidates_that_others_took_meanwhile_are_passed_over() -> None:
     operator = await leading()
-    operator._deaf = True
+    operator.deaf = True
     for address in ("10.0.0.10", "10.0.0.11"):
         operator.reserve(address, B)
-    operator._deaf = False
+    operator.deaf = False
     operator.ask(A)
     await operator.settle()
     assert operator.holders("10.0.0.12") == {A}
@@ -34,17 +34,17 @@ async def test_candidates_that_others_took_meanwhile_are_passed_over() -> None:
 async def test_what_a_round_wrote_itself_needs_no_round_of_its_own() -> None:
     operator = await leading()
     operator.ask(A)
-    operator._pending.keys.clear()
+    operator.pending.keys.clear()
     await operator.manager.floating_ips.reconcile(KEY)
     assert operator.holders("10.0.0.10") == {A}
-    assert [key for key in operator._pending.keys if key.kind is Kind.FLOATING_IP] == []
+    assert [key for key in operator.pending.keys if key.kind is Kind.FLOATING_IP] == []
 
 
 async def test_a_claim_that_the_api_server_denied_is_told_and_not_asked_for_again_in_the_round() -> None:
     operator = await leading()
-    operator._deaf = True
+    operator.deaf = True
     operator.reserve("10.0.0.11", B)
-    operator._deaf = False
+    operator.deaf = False
     operator.ask(A, "10.0.0.11")
     gets: list[str] = []
     get = operator.client.get
@@ -86,9 +86,9 @@ async def test_a_status_is_written_only_to_the_object_that_was_decided_on() -> N
     """People changed it, and the event is on its way: the round decides again."""
     operator = await leading()
     operator.ask(A, "10.0.0.11")
-    operator._deaf = True
+    operator.deaf = True
     operator.ask_for_another(A, "10.0.0.12")
-    operator._deaf = False
+    operator.deaf = False
     await operator.manager.floating_ips.reconcile(KEY)
     assert "status" not in operator.memory.objects[FLOATING_IPS.plural, A, "web"]
     await operator.manager.floating_ips.reconcile(KEY)

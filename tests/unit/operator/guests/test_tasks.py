@@ -1,19 +1,22 @@
 """What a pass is to do in a guest, of all that its floating IPs say."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, Reservation
+from fipop.api.models import FloatingIP, ReleaseStatus, Reservation
+from fipop.guest.release_gate import ReleaseGate
+from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
+from fipop.guest.workloads import Readiness
 from fipop.operator.guests.tasks import GuestAddresses, find_fleet, judge_urgency, reported_releases
 from fipop.runtime.workqueue import Priority
 from fipop.settings.options import DEFAULTS
 from fipop.settings.values import GuestInstall
 from tests.harness.objects import build_floating_ip, cache_of, floating_ip, held_by, reservation
 from tests.harness.small_operator import SmallOperator
+from tests.harness.tasks import build_task
 
 
 def addresses_of(asked: FloatingIP, *held: Reservation) -> GuestAddresses:
@@ -39,9 +42,21 @@ def test_what_a_guest_is_granted_are_the_addresses_that_reservations_back() -> N
 def test_going_back_comes_before_new_guests_and_those_before_upgrades(
     going_back: object, revisions: tuple[int, int], urgency: Priority
 ) -> None:
-    task = SimpleNamespace(gate=SimpleNamespace(going_back=going_back))
-    report = SimpleNamespace(releases=[SimpleNamespace(deployed_revision=number) for number in revisions])
-    assert judge_urgency(cast("Any", task), cast("Any", report)) is urgency
+    release = ReleaseStatus(role="kube-vip", namespace="kube-system", name="kube-vip")
+    readiness = Readiness(ready=True, message="")
+    releases = [
+        ReleaseReport(release=release, readiness=readiness, deployed_revision=number) for number in revisions
+    ]
+    task = build_task(gate=ReleaseGate(going_back=cast("Any", going_back)))
+    report = PassReport(
+        reachable=True,
+        error=None,
+        config_map=ConfigMapReport(outcome=ConfigMapOutcome.UNCHANGED),
+        releases=tuple(releases),
+        events=(),
+        retry_after_seconds=None,
+    )
+    assert judge_urgency(task, report) is urgency
 
 
 def test_the_status_of_all_floating_ips_of_a_guest_tells_its_releases_and_that_of_no_other_guest() -> None:

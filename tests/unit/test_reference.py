@@ -1,0 +1,117 @@
+"""Every option, chart value, metric, reason, annotation and flag is on its page of docs/reference, and no other."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from fipop.api import names
+from fipop.cli.main import main
+from fipop.cloudprovider import keepalived, ledger, services
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.rancher.matching import NoRange
+from fipop.settings.options import DEFAULTS, settings_data
+from tests.unit.metrics.samples import Fleet
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {path: path.read_text() for path in (ROOT / "fipop").rglob("*.py")}
+CODE = "\n".join(SOURCES.values())
+READING = {"adopt", "check", "free", "history", "status", "who"}
+REPORTING = {"complain", "record", "warn", "_warn", "_refuse", "unreachable", "describe_problem"}
+REPORTERS = r"fipop/(operator/.*|state/\w+|guest/helm/\w+|cloudprovider/\w+|errors)\.py$"
+
+
+def listed(page: str, *headings: str) -> set[str]:
+    """Return the code in the first cells of a page's tables, those of some sections or all."""
+    sections = re.split(r"^## ", (ROOT / f"docs/reference/{page}.md").read_text(), flags=re.MULTILINE)
+    chosen = [each for each in sections if not headings or each.partition("\n")[0] in headings]
+    cells = re.findall(r"^\| ([^|]+) \|", "\n".join(chosen), re.MULTILINE)
+    return {name.replace("…", names.GROUP) for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def chart_values(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, part in schema["properties"].items():
+        is_map = "properties" in part and name != "settings"
+        yield from chart_values(part, f"{prefix}{name}.") if is_map else [prefix + name]
+
+
+def metrics() -> set[str]:
+    provider = ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0").prepare()()
+    return set(
+        re.findall(r"^# TYPE ((?:kube)?fip\w+)", (Fleet().metrics.render() + provider).decode(), re.MULTILINE)
+    )
+
+
+def annotations() -> set[str]:
+    own = {
+        f"{names.GROUP}/{each}"
+        for each in re.findall(r'^[A-Z_]+ = f"\{.*GROUP\}/([a-z-]+)"', CODE, re.MULTILINE)
+    }
+    policy = re.findall(rf"{names.GROUP}/[a-z-]+", (ROOT / "templates/admission-policy.yaml").read_text())
+    kept = {value for name, value in vars(names).items() if name.startswith(("ANNOTATION_", "LABEL_"))}
+    of_services = {services.ADDRESSES, services.INTERFACE, services.FORWARD_METHOD, services.LEGACY_LABEL}
+    of_services |= {services.FINALIZER, f"{services.IMPLEMENTATION}={services.KUBE_VIP}", services.LEDGER}
+    return own | kept | set(policy) | of_services | {ledger.FORMAT, ledger.OPEN, keepalived.LEDGER}
+
+
+def flags(name: str) -> set[str]:
+    command = main.get_command(click.Context(main), name)
+    options = command.params if command is not None else []
+    return {
+        flag for each in options if isinstance(each, click.Option) and not each.hidden for flag in each.opts
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "headings", "existing"),
+    [
+        ("options", ["All options"], set(settings_data(DEFAULTS))),
+        (
+            "helm-values",
+            ["All values"],
+            set(chart_values(json.loads((ROOT / "values.schema.json").read_text()))),
+        ),
+        ("annotations-and-labels", [], annotations()),
+        *(
+            ("cli", [f"fipop {name}", *(["Common options"] if name in READING else [])], flags(name))
+            for name in main.list_commands(click.Context(main))
+        ),
+    ],
+    ids=str,
+)
+def test_a_page_lists_what_there_is(page: str, headings: list[str], existing: set[str]) -> None:
+    assert {each for each in listed(page, *headings) if page != "cli" or each.startswith("-")} == existing
+
+
+def test_the_page_lists_every_metric() -> None:
+    assert {
+        each for each in listed("metrics") if each.startswith(("fipop_", "kubefipoperator_"))
+    } == metrics()
+
+
+def reasons() -> Iterator[str]:
+    """Yield the texts of `reason="…"`, and those handed to what writes conditions and events."""
+    for path, source in SOURCES.items():
+        for node in ast.walk(ast.parse(source)) if re.search(REPORTERS, str(path)) else ():
+            if isinstance(node, ast.keyword) and node.arg == "reason":
+                yield from (
+                    str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)
+                )
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REPORTING:
+                yield from (str(each.value) for each in node.args if isinstance(each, ast.Constant))
+
+
+def test_the_page_lists_every_reason() -> None:
+    page = (ROOT / "docs/reference/conditions-and-events.md").read_text()
+    found = {each for each in reasons() if re.fullmatch(r"([A-Z][a-z]+)+", each)} | {
+        each.value for each in NoRange
+    }
+    assert len(found) > 30
+    assert {each for each in found - {"Error"} if f"`{each}`" not in page} == set()
+    rows = {each for each in listed("conditions-and-events") if re.fullmatch(r"([A-Z]\w+)+", each)}
+    assert {each for each in rows - found if f'"{each}"' not in CODE and f"{each}Error" not in CODE} == set()
