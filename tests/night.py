@@ -45,16 +45,22 @@ PARTS = (
     Part(name="slow", what="slow tests", night=SLOW, ci=SLOW),
     Part(
         name="fresh",
-        what="fresh examples of Hypothesis, 2,000 random worlds among them",
+        what="fresh examples of Hypothesis",
         night=FRESH,
         ci=FRESH,
     ),
     Part(
         name="simulation",
-        what="addresses assigned by two operators in memory",
-        night="python -m tests.scenarios.simulation 100000 --seed SEED",
-        long="python -m tests.scenarios.simulation 1000000 --seed SEED",
-        ci="python -m tests.scenarios.simulation 20000 --seed SEED",
+        what="lives of several operators in memory, with trouble of every kind",
+        night="python -m tests.operator.simulation 300 --seed SEED",
+        long="python -m tests.operator.simulation 3000 --seed SEED",
+        ci="python -m tests.operator.simulation 60 --seed SEED",
+    ),
+    Part(
+        name="worlds",
+        what="random worlds of one operator in memory, and a naive model",
+        night="python -m tests.operator.worlds 500 --seed SEED",
+        long="python -m tests.operator.worlds 5000 --seed SEED",
     ),
     Part(
         name="simulation-services",

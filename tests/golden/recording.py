@@ -10,6 +10,8 @@ from pathlib import Path
 from tests.golden import operator_stories, provider_stories
 from tests.golden.charts import make_chart_cases, make_default_chart
 from tests.golden.commands import COMMANDS, make_commands
+from tests.golden.fleet_story import Tell as OperatorTell
+from tests.golden.fleet_story import tell_operator
 from tests.golden.metric_names import make_metrics
 from tests.golden.option_table import make_options
 from tests.golden.service_rows import make_service_rows
@@ -34,8 +36,13 @@ class Subject:
     needs_helm: bool = False
 
 
-def _story(kind: str, scenario: Tell) -> Subject:
-    name = f"{kind}/{scenario.__name__.replace('_', '-')}"
+def _operator_story(scenario: OperatorTell) -> Subject:
+    name = f"operator/{scenario.__name__.replace('_', '-')}"
+    return Subject(name=name, make=lambda: {f"{name}.yaml": tell_operator(scenario)})
+
+
+def _provider_story(scenario: Tell) -> Subject:
+    name = f"provider/{scenario.__name__.replace('_', '-')}"
     return Subject(name=name, make=lambda: {f"{name}.yaml": asyncio.run(tell(scenario))})
 
 
@@ -48,8 +55,8 @@ def subjects() -> list[Subject]:
         Subject(name="metrics", make=make_metrics),
         Subject(name="options", make=make_options),
         Subject(name="services", make=make_service_rows),
-        *(_story("operator", each) for each in operator_stories.STORIES),
-        *(_story("provider", each) for each in provider_stories.STORIES),
+        *(_operator_story(each) for each in operator_stories.STORIES),
+        *(_provider_story(each) for each in provider_stories.STORIES),
     ]
     return sorted(found, key=lambda each: each.name)
 

@@ -1,4 +1,4 @@
-"""A story of the in-memory operator or provider: what users do step by step, and what they find after it.
+"""A story of the in-memory provider: what users do step by step, and what they find after it.
 
 How often and in which order the product writes and reads is not recorded: only what is there when it has come to rest.
 """
@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.golden.normal import Json, clean, shown, to_yaml
 from tests.harness.memory import Key, Memory
-from tests.harness.small_operator import SmallOperator
 from tests.harness.small_provider import LEDGER, Provider
 
 Tell = Callable[["Story"], Coroutine[Any, Any, None]]
@@ -25,35 +24,27 @@ _ADDRESSES = "kube-vip.io/loadbalancerIPs"
 
 
 @dataclass
-class _Step:
+class Step:
+    """What users do, what they find then, and which events were reported meanwhile."""
+
     title: str
     then: list[str] = field(default_factory=list)
     events: set[str] = field(default_factory=set)
 
 
 class Story:
-    """What a scenario uses: `step` says what users do next; operators and providers are made here."""
+    """What a scenario uses: `step` says what users do next; providers are made here."""
 
     def __init__(self) -> None:
         self.memory = Memory()
-        self._steps: list[_Step] = []
+        self._steps: list[Step] = []
         self._seen: dict[str, str] = {}
-        self._guests: dict[str, str] = {}
         self._reported: dict[int, int] = {}
 
     def step(self, title: str) -> None:
         """End the step before, and begin the next one."""
         self._end_step()
-        self._steps.append(_Step(title))
-
-    def operator(self, former: SmallOperator | None = None) -> SmallOperator:
-        """Make an operator; one with a `former` one finds what that stored, as after a restart."""
-        made = SmallOperator(former, record_event=self._record)
-        if former is not None:
-            made.configuration.annotations = former.configuration.annotations
-        made.configuration.on_complaint = self._complain
-        self.memory, self._guests = made.memory, made.carried.config_maps
-        return made
+        self._steps.append(Step(title))
 
     def provider(self, **options: Any) -> Provider:
         """Make a cloud provider over the story's API server; a second one is what comes after a restart."""
@@ -67,13 +58,6 @@ class Story:
             self._take_event(f"{reason} of Service {name}: {message}")
         self._reported[id(provider)] = len(provider.said.events)
 
-    def _record(self, about: Any, kind: Any, reason: str, message: str) -> None:
-        name = "/".join(part for part in (about.namespace, about.name) if part)
-        self._take_event(f"{kind} {reason} of {about.kind} {name}: {message}")
-
-    def _complain(self, reason: str, message: str) -> None:
-        self._take_event(f"Warning {reason} of ConfigMap kube-fip-config: {message}")
-
     def _take_event(self, text: str) -> None:
         self._steps[-1].events.add(clean(text))
 
@@ -82,9 +66,7 @@ class Story:
     def _end_step(self) -> None:
         if not self._steps:
             return
-        now = {
-            title_of(key): line for key, obj in self.memory.objects.items() if (line := _line_of(key, obj))
-        }
+        now = {title_of(key): line for key, obj in self.memory.objects.items() if (line := line_of(key, obj))}
         changed = {title: line for title, line in now.items() if self._seen.get(title) != line}
         gone = {title: "gone" for title in self._seen if title not in now}
         self._steps[-1].then = [f"{title}: {line}" for title, line in sorted((changed | gone).items())]
@@ -93,7 +75,7 @@ class Story:
     def take_step(self) -> Json:
         """End the step, and return what it shows."""
         self._end_step()
-        return _show(self._steps[-1])
+        return show(self._steps[-1])
 
     def objects(self, *plurals: str) -> Json:
         """Return the objects of these kinds as they are now."""
@@ -106,14 +88,12 @@ class Story:
     def recorded(self, promise: str) -> str:
         """Return the steps with what users see after each, and all objects in the end."""
         self._end_step()
-        end = self.objects(*KINDS) | {
-            f"ConfigMap of guest {guest_id}": {"cidr-global": text}
-            for guest_id, text in sorted(self._guests.items())
-        }
-        return to_yaml({"promise": promise, "steps": [_show(each) for each in self._steps], "end": end})
+        end = self.objects(*KINDS)
+        return to_yaml({"promise": promise, "steps": [show(each) for each in self._steps], "end": end})
 
 
-def _show(step: _Step) -> Json:
+def show(step: Step) -> Json:
+    """Return a step as it is recorded."""
     found: Json = {"step": step.title}
     if step.then:
         found["then"] = step.then
@@ -127,7 +107,7 @@ def title_of(key: Key) -> str:
     return f"{KINDS.get(key[0], key[0])} {'/'.join(part for part in key[1:] if part)}"
 
 
-def _line_of(key: Key, obj: Json) -> str:
+def line_of(key: Key, obj: Json) -> str:
     """Return what a user sees of an object first; empty for kinds that are not recorded."""
     if key[0] not in KINDS:
         return ""

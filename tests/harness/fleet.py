@@ -52,6 +52,8 @@ class Guest(ApiInMemory):
     status: int = 0
     """The status of every answer, if not 0."""
     seconds: float = 0.0
+    lost_answers: int = 0
+    """So many of the next writes take effect, and their answers never arrive."""
 
     async def before(self, _request: ApiRequest) -> None:
         """Answer as this guest cluster does."""
@@ -60,6 +62,12 @@ class Guest(ApiInMemory):
         if self.hanging:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(self.seconds)
+
+    async def after(self, request: ApiRequest) -> None:
+        """Lose the answer to a write, if it is to be lost."""
+        if self.lost_answers > 0 and request.method != "GET":
+            self.lost_answers -= 1
+            raise ConnectionError("the answer was lost")
 
     @property
     def config_map(self) -> dict[str, str]:
@@ -163,6 +171,12 @@ class Fleet:
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, with all that happens meanwhile."""
         await asyncio.sleep(seconds)
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as on machines that are suspended."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.jump(seconds)
 
     @property
     def now(self) -> datetime:
@@ -606,7 +620,7 @@ class Fleet:
 
     def _link_to(self, server: str) -> Link:
         guest = self._guest_behind(server)
-        return Link(guest, before=guest.before)
+        return Link(guest, before=guest.before, after=guest.after)
 
     def _guest_behind(self, server: str) -> Guest:
         return self.guests[server.rpartition("/")[2]]

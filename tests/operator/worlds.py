@@ -1,17 +1,22 @@
-"""Random worlds of one operator and its guests: a SIMULATION that `chance` decides, and a naive model that judges it.
+"""Random worlds of one operator and its guest clusters: a SIMULATION, and a naive model that judges it.
 
-The model knows nothing of the product: it reads what is stored, with `ipaddress`, and says what may not be so.
+The model knows nothing of the product: it reads the stored objects and says which state is wrong.
+`python -m tests.operator.worlds 2000 --seed 7` runs many; each world is one number, which replays it.
 """
 
-from collections.abc import Iterator
+import argparse
+import logging
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from random import Random
 
 from fipop.api import names
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from tests.harness.memory import Json
-from tests.harness.small_operator import SmallOperator
+from tests.harness.api_in_memory import Commit, Json
+from tests.harness.fleet import Fleet
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
 from tests.harness.stored import (
     Owner,
     Slot,
@@ -23,9 +28,10 @@ from tests.harness.stored import (
     slot_of,
     slots_named_by,
 )
+from tests.harness.virtual_time import run_virtually
 
 GUESTS = ("c-m-a", "c-m-b", "c-m-c")
-RANGES = ("pool", "other", "third")
+NAMES = ("pool", "other", "third")
 LIMITED = "pool"
 """The range with a quota."""
 SPACES = ("default", "lab")
@@ -40,88 +46,86 @@ POOLS = (
 POLICIES = (None, None, "SingleStack", "PreferDualStack", "RequireDualStack")
 FAMILIES = (None, None, ["IPv4"], ["IPv6"], ["IPv6", "IPv4"])
 LABELS = ({"net": "blue"}, {"net": "red"}, {})
-REST_SECONDS = 400.0
+EDITS = (25, 45)
+EDITS_BEFORE_A_REST = 20
+REST_SECONDS = 305.0
 """Longer than any quarantine of these ranges, and than what lies between two checks of a guest cluster."""
 
 
 @dataclass
 class World:
-    """What people, guests and Rancher do to one operator, and the operator that leads now."""
+    """What administrators, guest clusters and Rancher do to one operator."""
 
     chance: Random
-    operator: SmallOperator = field(default_factory=lambda: SmallOperator(asks_at_once=True))
+    fleet: Fleet = field(default_factory=Fleet)
     written: dict[str, set[Slot]] = field(default_factory=dict)
-    """What fipop wrote to each guest last."""
+    """What fipop wrote last to the ConfigMap of each guest cluster."""
     problems: list[str] = field(default_factory=list)
 
-    async def begin(self) -> None:
-        """Have guests and ranges, and an operator that leads."""
-        for guest_id, labels in zip(GUESTS, LABELS, strict=True):
-            self.operator.add_guest(guest_id, is_served=self.chance.random() < 0.5)
-            self.operator.label_guest(guest_id, **labels)
-        for name in RANGES[:2]:
-            self._make_range(name)
-        await self.operator.start()
+    async def live(self) -> list[str]:
+        """Run one world to its end; return what was wrong at a rest."""
+        await self._begin()
+        for number in range(1, self.chance.randint(*EDITS) + 1):
+            await self._edit()
+            if number % EDITS_BEFORE_A_REST == 0 and (problems := await self._rest()):
+                return problems
+        return await self._rest()
 
-    async def edit(self) -> None:
+    async def _begin(self) -> None:
+        for guest_id, labels in zip(GUESTS, LABELS, strict=True):
+            guest = self.fleet.add_guest(guest_id, is_served=self.chance.random() < 0.5, labels=labels)
+            guest.listeners.append(partial(self._hear, guest_id))
+        for name in NAMES[:2]:
+            self._make_range(name)
+        await self.fleet.start(leader_election=False)
+
+    async def _edit(self) -> None:
         """Do one thing, and let the operator act on it, as long as it may."""
         acts = (
             *(self._ask,) * 5,
             *(self._change,) * 6,
             *(self._delete,) * 3,
             *(self._edit_range,) * 4,
-            *(self._carry,) * 2,
+            *(self._use,) * 2,
             self._remove_reservation,
             self._label,
+            self._silence,
         )
         self.chance.choice(acts)()
         draw = self.chance.random()
         if draw < 0.6:
-            await self.operator.settle()
-            self._follow_moves()
-        if draw < 0.2:
-            await self._visit(self.chance.choice(GUESTS))
-        elif draw < 0.3:
-            await self.operator.pass_time(self.chance.choice((1.0, 10.0, 90.0)))
-        elif draw < 0.34:
-            await self._restart()
+            await self.fleet.settle()
+        if draw < 0.1:
+            await self.fleet.pass_time(self.chance.choice((1.0, 10.0, 90.0)))
+        elif draw < 0.14:
+            await self.fleet.restart(leader_election=False)
 
-    async def rest(self) -> list[str]:
-        """Let everything come to rest; what is wrong then."""
-        operator = self.operator
-        await operator.settle()
-        for _ in range(4):  # the end of one quarantine can be what another one waits for
-            for guest_id in GUESTS:
-                await self._visit(guest_id)
-            await operator.pass_time(REST_SECONDS)
-        before, version = self._plain(), operator.memory.version
-        await operator.refresh()
-        await operator.pass_time(REST_SECONDS)
-        if operator.memory.version != version:
-            self.problems.append("a quiet fleet is written")
-        await self._restart()
-        await self.operator.pass_time(REST_SECONDS)
+    async def _rest(self) -> list[str]:
+        """Let everything come to rest; return what is wrong then."""
+        fleet = self.fleet
+        for guest in fleet.guests.values():
+            guest.silent = False
+        # The end of one quarantine can be what another one waits for.
+        await fleet.pass_time(2 * REST_SECONDS)
+        before, version = self._plain(), fleet.memory.version
+        await fleet.pass_time(REST_SECONDS)
+        if written := fleet.commits_since(version):
+            self.problems.append(f"a quiet fleet is written: {[each.key for each in written[:3]]}")
+        await fleet.restart(leader_election=False, seconds=60)
         if (after := self._plain()) != before:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")
-        # The judge does not know here what guests carry, so it cannot tell an offer from a mistake.
-        judged = [
-            str(each) for each in operator.memory.judge.found if "out of the quarantine" not in each.text
-        ]
-        return [*judged, *self.problems, *NaiveModel(operator.memory.objects).problems()]
+        return [*fleet.problems, *self.problems, *NaiveModel(fleet.memory.objects).problems()]
 
-    async def _restart(self) -> None:
-        self.operator = SmallOperator(self.operator, asks_at_once=True)
-        await self.operator.start()
-
-    async def _visit(self, guest_id: str) -> None:
-        """Make a pass over a guest; no address may be written to it that fipop wrote to another, which keeps it."""
-        carried = self.operator.carried.config_maps
-        before = carried.get(guest_id)
-        await self.operator.visit(guest_id)
-        if carried.get(guest_id) == before:
+    def _hear(self, guest_id: str, commit: Commit) -> None:
+        """Check a write to a ConfigMap: it adds no address that fipop wrote to another one, which keeps it."""
+        if commit.key[0] != "configmaps":
             return
-        texts = {canonical(text.partition("/")[0]) for text in carried[guest_id].split(",") if text}
-        self._follow_moves()
+        for other, slots in self.written.items():
+            # The same address of another space is another one: a guest cluster that moved there uses it there.
+            named = self._named_by(other)
+            moved = {text: (space, text) for space, text in named}
+            self.written[other] = {slot if slot in named else moved.get(slot[1], slot) for slot in slots}
+        texts = {canonical(text) for text in self.fleet.guests[guest_id].addresses}
         now = {slot for slot in self._named_by(guest_id) if slot[1] in texts}
         for other in GUESTS:
             kept = self.written.get(other, set()) & now if other != guest_id else set()
@@ -129,23 +133,16 @@ class World:
         self.written[guest_id] = now
 
     def _named_by(self, guest_id: str) -> set[Slot]:
-        objects = of_kind(self.operator.memory.objects, FLOATING_IPS.plural)
+        objects = of_kind(self.fleet.memory.objects, FLOATING_IPS)
         return {slot for each in objects if _guest(each) == guest_id for slot in slots_named_by(each)}
 
-    def _follow_moves(self) -> None:
-        """The same address of another space is another one: a guest that moved there carries it for that space."""
-        for guest_id, slots in self.written.items():
-            named = self._named_by(guest_id)
-            moved = {text: (space, text) for space, text in named}
-            self.written[guest_id] = {slot if slot in named else moved.get(slot[1], slot) for slot in slots}
-
     def _plain(self) -> dict[object, object]:
-        """What counts of every object: who holds what, and which address each names and is refused."""
+        """Return what counts of every object: who holds what, which address each names, and whether it was refused."""
         plain: dict[object, object] = {}
-        for key, each in self.operator.memory.objects.items():
-            if key[0] == FLOATING_IP_RESERVATIONS.plural and is_held(each):
+        for key, each in self.fleet.memory.objects.items():
+            if key[0] == RESERVATIONS and is_held(each):
                 plain[key] = owner_of(each)
-            elif key[0] == FLOATING_IPS.plural:
+            elif key[0] == FLOATING_IPS:
                 plain[key] = each["spec"], slots_named_by(each), condition(each, "Allocated")[0]
         return plain
 
@@ -153,16 +150,16 @@ class World:
 
     def _ask(self) -> None:
         guest_id, name = self.chance.choice(GUESTS), self.chance.choice(("web", "api"))
-        if (FLOATING_IPS.plural, guest_id, name) in self.operator.memory.objects:
+        if (FLOATING_IPS, guest_id, name) in self.fleet.memory.objects:
             return
         spec: Json = {"ipaddress": self._address() if self.chance.random() < 0.4 else ""}
         if policy := self.chance.choice(POLICIES):
             spec["ipFamilyPolicy"] = policy
-        range_name = self.chance.choice((*RANGES, RANGES[0], ""))
-        self.operator.ask(guest_id, name=name, range_name=range_name, **spec)
+        range_name = self.chance.choice((*NAMES, NAMES[0], ""))
+        self.fleet.ask(guest_id, name=name, range_name=range_name, **spec)
 
     def _change(self) -> None:
-        found = self._any(FLOATING_IPS.plural)
+        found = self._any(FLOATING_IPS)
         if found is None:
             return
         spec, metadata = dict(found.get("spec") or {}), dict(found["metadata"])
@@ -174,15 +171,15 @@ class World:
         elif draw < 0.75:
             spec["ipFamilies"] = self.chance.choice(FAMILIES)
         else:
-            range_name = self.chance.choice((*RANGES, ""))
+            range_name = self.chance.choice((*NAMES, ""))
             metadata["annotations"] = {names.ANNOTATION_RANGE: range_name} if range_name else {}
-        key = (FLOATING_IPS.plural, metadata["namespace"], metadata["name"])
-        self.operator.memory.put(key, {**found, "metadata": metadata, "spec": spec})
+        key = (FLOATING_IPS, metadata["namespace"], metadata["name"])
+        self.fleet.write(key, {**found, "metadata": metadata, "spec": spec})
 
     def _delete(self) -> None:
-        found = self._any(FLOATING_IPS.plural)
+        found = self._any(FLOATING_IPS)
         if found is not None:
-            self.operator.give_up(found["metadata"]["namespace"], found["metadata"]["name"])
+            self.fleet.give_up(found["metadata"]["namespace"], found["metadata"]["name"])
 
     def _address(self) -> str:
         named = f"10.0.0.{self.chance.randrange(10, 20)}", f"fd00::1{self.chance.randrange(6)}"
@@ -198,50 +195,55 @@ class World:
             spec["maxPerGuest"] = self.chance.choice((1, 2, 3))
         if self.chance.random() < 0.6:
             spec["clusterSelector"] = {"matchLabels": self.chance.choice(LABELS)}
-        self.operator.add_range(name, **spec)
+        self.fleet.add_range(name, **spec)
 
     def _edit_range(self) -> None:
-        name = self.chance.choice(RANGES)
-        found = self.operator.memory.objects.get((FLOATING_IP_RANGES.plural, "", name))
+        name = self.chance.choice(NAMES)
+        found = self.fleet.memory.objects.get((RANGES, "", name))
         draw = self.chance.random()
         if found is None:
             self._make_range(name)
         elif draw < 0.15:
-            self.operator.memory.remove((FLOATING_IP_RANGES.plural, "", name))
+            self.fleet.memory.remove((RANGES, "", name))
         elif draw < 0.5:
-            self.operator.change_range(name, iprange=self.chance.choice(POOLS))
+            self.fleet.change_range(name, iprange=self.chance.choice(POOLS))
         elif draw < 0.7:
-            self.operator.change_range(name, draining=self.chance.random() < 0.5)
+            self.fleet.change_range(name, draining=self.chance.random() < 0.5)
         elif draw < 0.85:
-            self.operator.change_range(name, restrictToMatching=self.chance.random() < 0.5)
+            self.fleet.change_range(name, restrictToMatching=self.chance.random() < 0.5)
         else:
-            self.operator.change_range(name, searchOrder=self.chance.choice(("asc", "desc")))
+            self.fleet.change_range(name, searchOrder=self.chance.choice(("asc", "desc")))
 
-    def _carry(self) -> None:
-        """Have a Service of a guest hold an address, or none."""
-        guest_id, services = self.chance.choice(GUESTS), self.operator.carried.services
+    def _use(self) -> None:
+        """Have a Service of a guest cluster use an address, or none."""
+        guest = self.fleet.guests[self.chance.choice(GUESTS)]
         if self.chance.random() < 0.6:
-            services[guest_id] = self._address().partition(",")[0]
-        else:
-            services.pop(guest_id, None)
+            guest.add_service(self._address().partition(",")[0])
+        elif ("services", "default", "web") in guest.objects:
+            guest.remove_service()
+
+    def _silence(self) -> None:
+        guest = self.fleet.guests[self.chance.choice(GUESTS)]
+        guest.silent = not guest.silent
 
     def _remove_reservation(self) -> None:
         """Delete a reservation by hand whose floating IP names it."""
-        objects = self.operator.memory.objects
-        named = {slot for each in of_kind(objects, FLOATING_IPS.plural) for slot in slots_named_by(each)}
-        held = [each for each in of_kind(objects, FLOATING_IP_RESERVATIONS.plural) if slot_of(each) in named]
+        objects = self.fleet.memory.objects
+        named = {slot for each in of_kind(objects, FLOATING_IPS) for slot in slots_named_by(each)}
+        held = [each for each in of_kind(objects, RESERVATIONS) if slot_of(each) in named]
         if held:
             found = self.chance.choice(held)
-            key = (FLOATING_IP_RESERVATIONS.plural, "", found["metadata"]["name"])
-            self.operator.memory.remove(key, by_people=True)
-            for slots in self.written.values():  # an admin frees an address though a guest carries it
+            self.fleet.remove_reservation(found["metadata"]["name"])
+            for (
+                slots
+            ) in self.written.values():  # an administrator frees an address though a guest cluster has it
                 slots.discard(slot_of(found))
 
     def _label(self) -> None:
-        self.operator.label_guest(self.chance.choice(GUESTS), **self.chance.choice(LABELS))
+        self.fleet.label_guest(self.chance.choice(GUESTS), **self.chance.choice(LABELS))
 
     def _any(self, plural: str) -> Json | None:
-        found = of_kind(self.operator.memory.objects, plural)
+        found = of_kind(self.fleet.memory.objects, plural)
         return self.chance.choice(found) if found else None
 
 
@@ -277,7 +279,7 @@ class NaiveModel:
     def _waiting_in_vain(self) -> Iterator[str]:
         """Whose range could serve it has an address, and the one that it names, if it is free."""
         for each in self._floating_ips():
-            where = self.objects.get((FLOATING_IP_RANGES.plural, "", self._range_name(each)))
+            where = self.objects.get((RANGES, "", self._range_name(each)))
             spec = each.get("spec") or {}
             if (
                 where is None
@@ -317,7 +319,7 @@ class NaiveModel:
     def _assigned(self, where: Json) -> set[str]:
         """Return the addresses that a range assigns: those of its pool that no older range of its space has."""
         found = _pool(where)
-        for each in of_kind(self.objects, FLOATING_IP_RANGES.plural):
+        for each in of_kind(self.objects, RANGES):
             is_near = each["spec"].get("addressSpace", SPACES[0]) == where["spec"].get(
                 "addressSpace", SPACES[0]
             )
@@ -326,10 +328,10 @@ class NaiveModel:
         return found
 
     def _reservations(self) -> list[Json]:
-        return of_kind(self.objects, FLOATING_IP_RESERVATIONS.plural)
+        return of_kind(self.objects, RESERVATIONS)
 
     def _floating_ips(self) -> list[Json]:
-        return of_kind(self.objects, FLOATING_IPS.plural)
+        return of_kind(self.objects, FLOATING_IPS)
 
 
 def _pool(where: Json) -> set[str]:
@@ -353,3 +355,32 @@ def _guest(floating_ip: Json) -> str:
 def _difference(before: dict[object, object], after: dict[object, object]) -> str:
     changed = sorted((key for key in {*before, *after} if before.get(key) != after.get(key)), key=str)
     return "; ".join(f"{key}: {before.get(key)} → {after.get(key)}" for key in changed)
+
+
+def run_world(seed: int) -> list[str]:
+    """Run the world with this number; return what was wrong."""
+
+    async def live() -> list[str]:
+        return await World(Random(seed)).live()
+
+    return run_virtually(live())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run worlds; return 1 if one of them was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.operator.worlds", description=__doc__)
+    parser.add_argument("worlds", type=int, nargs="?", default=2_000, help="default: 2000")
+    parser.add_argument("--seed", type=int, default=1, help="of the first world; the next has the next")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    wrong = 0
+    for seed in range(options.seed, options.seed + options.worlds):
+        if problems := run_world(seed):
+            wrong += 1
+            sys.stdout.write(f"--seed {seed}: {problems[0]}\n")
+    sys.stdout.write(f"worlds (in memory, no API server): worlds={options.worlds} violations={wrong}\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
