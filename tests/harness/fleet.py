@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from ipaddress import ip_address
 from random import Random
 from typing import Any
 
@@ -20,7 +21,6 @@ from localfleet.simulated import GUEST_KINDS, Answer
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, Watched
 from tests.harness.helm_in_memory import HelmInMemory
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
-from tests.harness.objects import build_reservation
 from tests.harness.oracles import Judge, Setting
 from tests.harness.stored import condition, is_held
 from tests.harness.virtual_time import VirtualClock, VirtualLoop, virtual_now
@@ -361,21 +361,26 @@ class Fleet:
     ) -> None:
         """Have a reservation, of the floating IP if there is one; `before` is a guest cluster that had it once."""
         owner = self.memory.objects.get((FLOATING_IPS, guest_id, "web"))
-        made = build_reservation(
-            address,
-            "web",
-            range_name=range_name,
-            namespace=guest_id,
-            uid=owner["metadata"]["uid"] if owner else "dead",
-            cluster=f"cluster-{guest_id}",
-            space=space,
-            since=self.memory.timestamp(),
-            quarantined_until=until.strftime("%Y-%m-%dT%H:%M:%SZ") if until is not None else None,
-            history=[{"namespace": before, "name": "web", "releasedAt": self.memory.timestamp()}]
-            if before
-            else None,
-        )
-        self._put((RESERVATIONS, "", made["metadata"]["name"]), spec=made["spec"])
+        parsed = ip_address(address)
+        spec: Json = {
+            "address": parsed.exploded,
+            "space": space,
+            "range": range_name,
+            "owner": {
+                "namespace": guest_id,
+                "name": "web",
+                "uid": owner["metadata"]["uid"] if owner else "dead",
+                "cluster": f"cluster-{guest_id}",
+            },
+            "requested": "dynamic",
+            "since": self.memory.timestamp(),
+        }
+        if until is not None:
+            spec["quarantinedUntil"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
+        if before:
+            spec["history"] = [{"namespace": before, "name": "web", "releasedAt": self.memory.timestamp()}]
+        key = parsed.exploded.replace(":", "") if parsed.version == 6 else address
+        self._put((RESERVATIONS, "", f"{space}.{key}"), spec=spec)
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand; `name` is address space and address ("default.10.0.0.10")."""
@@ -532,6 +537,11 @@ class Fleet:
     def range_condition(self, name: str = "pool", kind: str = "Ready") -> tuple[str, str]:
         """Return status and reason of a condition of a range; two empty texts if there is none."""
         return condition(self.memory.objects[RANGES, "", name], kind)
+
+    def range_message(self, name: str = "pool", kind: str = "Ready") -> str:
+        """Return the message of a condition of a range; "" if there is none."""
+        conditions = (self.memory.objects[RANGES, "", name].get("status") or {}).get("conditions") or ()
+        return next((str(each["message"]) for each in conditions if each["type"] == kind), "")
 
     # What is stored
 

@@ -12,7 +12,6 @@ from fipop.guest.configmap import writer
 from fipop.guest.helm import command, door, processes
 from fipop.ipam import pool
 from fipop.kube import limits
-from fipop.operator.addresses import quarantine, reservations
 from fipop.operator.guests import reported, scan
 from fipop.settings.values import MAX_HELM_CONCURRENCY
 from fipop.settings.yaml import MAX_YAML_BYTES
@@ -27,7 +26,6 @@ GUEST = limits.GUEST_LIMITS
     ("row", "value"),
     [
         ("Parts of a pool, parts of its exclusions", f"{pool.MAX_PARTS:,}"),
-        ("Former owners of a reservation", f"{reservations.MAX_HISTORY}"),
         ("Message of a condition", f"{MAX_MESSAGE_LENGTH:,} characters"),
         ("Chart values", f"{MAX_YAML_BYTES // KIB} KiB"),
         ("`helmConcurrency`", f"{MAX_HELM_CONCURRENCY}"),
@@ -41,10 +39,6 @@ GUEST = limits.GUEST_LIMITS
         ("All answers of one reconciliation", f"{limits.GUEST_SESSION_BYTES // MIB} MiB"),
         ("All guest clusters together", f"{limits.GUEST_BUDGET_BYTES // MIB} MiB"),
         ("Wait for guest clusters after a start", f"{scan.SCAN_SECONDS:g} s"),
-        (
-            "Quarantine of an imported or custom cluster that is gone from Rancher",
-            f"{quarantine.IMPORTED_HOURS} h",
-        ),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
         ("All of helm in one guest cluster's turn", f"{deadlines.HELM_TURN_SECONDS:g} s"),
         ("Writable memory of a helm process", f"{processes.DATA_BYTES // MIB} MiB"),
