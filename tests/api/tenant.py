@@ -43,15 +43,6 @@ class Tenant:
         await self.stack.client.create(RANGES, build_range(full, iprange, **spec))
         return full
 
-    async def change_range(self, name: str, **spec: object) -> None:
-        await self.stack.client.patch(f"{RANGES}/{name}", {"spec": spec})
-
-    async def drop_range(self, name: str) -> None:
-        """Delete a range though its addresses are held."""
-        allowed = {"metadata": {"annotations": {"kubefip.k8s.binbash.org/allow-delete": "true"}}}
-        await self.stack.client.patch(f"{RANGES}/{name}", allowed)
-        await self.stack.client.delete(f"{RANGES}/{name}")
-
     async def range(self, name: str) -> Json:
         return await self.stack.client.get(f"{RANGES}/{name}")
 
@@ -64,11 +55,6 @@ class Tenant:
 
     async def change(self, name: str, **spec: object) -> None:
         await self.stack.client.patch(self.path(name), {"spec": spec})
-
-    async def move(self, name: str, range_name: str) -> None:
-        await self.stack.client.patch(
-            self.path(name), {"metadata": {"annotations": {"fiprange": range_name}}}
-        )
 
     async def delete(self, name: str) -> None:
         await self.stack.client.delete(self.path(name))
@@ -126,9 +112,6 @@ class Tenant:
     async def reservation(self, address: str, *, space: str = "default") -> Json | None:
         """The reservation of an address as it stands in reservations' names."""
         return await self.stack.client.find(f"{RESERVATIONS}/{space}.{address}")
-
-    async def delete_reservation(self, address: str, *, space: str = "default") -> None:
-        await self.stack.client.delete(f"{RESERVATIONS}/{space}.{address}")
 
     async def quarantined(
         self, address: str, *, space: str = "default", seconds: float = SERVED_SECONDS

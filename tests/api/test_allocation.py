@@ -1,8 +1,6 @@
-"""What a floating IP asks for, and what it gets: static and dynamic, one family and two, full ranges and waiting."""
+"""Floating IPs from the manifest to the guest cluster; tests/scenarios and tests/golden state what each one gets."""
 
 import asyncio
-import contextlib
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from localfleet.fleet import LocalFleet
 from localfleet.proxy import upstream_of
 from localfleet.stack import (
     RANGES,
-    RESERVATIONS,
     Stack,
     build_floating_ip,
     build_range,
@@ -32,255 +29,17 @@ BURST = 500
 GUEST_CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
 
 
-# Static addresses
-
-
-async def test_a_static_address_is_held_as_it_is_written(tenant: Tenant) -> None:
+async def test_a_changed_address_is_claimed_before_the_old_one_goes_to_quarantine(tenant: Tenant) -> None:
     pool = await tenant.offer("pool", f"{tenant.net}0/24")
-    await tenant.ask("web", pool, ipaddress=f"{tenant.net}77")
-    assert await tenant.served("web") == [f"{tenant.net}77"]
-    found = await tenant.reservation(f"{tenant.net}77")
-    assert found is not None
-    assert found["spec"]["requested"] == "static"
-    assert found["spec"]["owner"]["uid"] == (await tenant.read("web"))["metadata"]["uid"]
-    assert (await tenant.read("web"))["spec"]["ipaddress"] == f"{tenant.net}77"
-
-
-async def test_a_static_address_that_is_taken_is_refused_and_the_condition_names_the_holder(
-    tenant: Tenant,
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24")
-    await tenant.ask("first", pool, ipaddress=f"{tenant.net}9")
-    await tenant.served("first")
-    await tenant.ask("second", pool, ipaddress=f"{tenant.net}9")
-    await tenant.refused("second", "AddressInUse", words=f"{tenant.namespace}/first")
-    assert await tenant.served("first") == [f"{tenant.net}9"]
-    assert await tenant.holders() == {f"{tenant.net}9": "first"}
-
-
-async def test_of_many_that_ask_for_one_address_in_all_its_spellings_one_gets_it(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net6}/64")
-    prefix = tenant.net6.rstrip(":")
-    spellings = [f"{prefix}::a", f"{prefix.upper()}::A", f"{prefix}:0:0:0:0:0:a", f"{prefix}::000a"]
-    names = [f"claimant-{index}" for index in range(20)]
-    await asyncio.gather(
-        *(tenant.ask(name, pool, ipaddress=spellings[index % 4]) for index, name in enumerate(names))
-    )
-
-    async def is_decided() -> dict[str, str]:
-        statuses = {name: condition(await tenant.read(name), "Allocated").get("status", "") for name in names}
-        assert sorted(statuses.values()) == ["False"] * 19 + ["True"], statuses
-        return statuses
-
-    statuses = await eventually(is_decided)
-    (winner,) = (name for name, status in statuses.items() if status == "True")
-    for name in names:
-        if name != winner:
-            await tenant.refused(name, "AddressInUse", words=f"{tenant.namespace}/{winner}")
-
-
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [
-        ("200", "is not in it"),
-        ("0", "ends in .0 or .255"),
-        ("127", "network or broadcast"),
-        ("13", "is excluded"),
-    ],
-)
-async def test_an_address_that_the_range_does_not_give_out_is_refused(
-    tenant: Tenant, host: str, words: str
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/25", exclude=[f"{tenant.net}10-{tenant.net}19"])
-    await tenant.ask("web", pool, ipaddress=f"{tenant.net}{host}")
-    found = await tenant.refused("web", "AddressOutOfRange", words=words)
-    assert f"{tenant.net}{host}" in condition(found, "Allocated")["message"]
-    assert await tenant.holders() == {}
-
-
-async def test_an_address_that_the_guests_cloud_provider_refuses_is_given_to_nobody(tenant: Tenant) -> None:
-    pool = await tenant.offer(
-        "pool", f"{tenant.net}254-10.{tenant.number // 256}.{tenant.number % 256 + 1}.1"
-    )
-    await tenant.ask("asked", pool, ipaddress=f"{tenant.net}255")
-    await tenant.refused("asked", "AddressOutOfRange", words="avoidBuggyIPs")
-    await tenant.ask("one", pool)
-    assert await tenant.served("one") == [f"{tenant.net}254"]
-    await tenant.ask("two", pool)
-    assert await tenant.served("two") == [f"10.{tenant.number // 256}.{tenant.number % 256 + 1}.1"]
-
-
-async def test_a_wish_that_cannot_be_read_is_told_with_its_words(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24")
-    await tenant.ask("web", pool, ipaddress="::ffff:1.2.3.4:5")
-    await tenant.refused("web", "InvalidSpec", words="::ffff:1.2.3.4:5")
-
-
-async def test_a_range_that_comes_later_serves_who_named_it_before(tenant: Tenant) -> None:
-    await tenant.ask("early", f"late-{tenant.number}")
-    await tenant.refused("early", "RangeNotFound", words=f"late-{tenant.number}")
-    await tenant.offer("late", f"{tenant.net}0/24")
-    assert await tenant.served("early") == [f"{tenant.net}1"]
-
-
-# Dynamic addresses
-
-
-@pytest.mark.parametrize(("order", "hosts"), [("asc", ["1", "2", "4"]), ("desc", ["6", "5", "4"])])
-async def test_free_addresses_are_given_out_in_the_order_that_the_range_names(
-    tenant: Tenant, order: str, hosts: list[str]
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/29", exclude=[f"{tenant.net}3"], searchOrder=order)
-    given = []
-    for name in ("a", "b", "c"):
-        await tenant.ask(name, pool)
-        given += await tenant.served(name)
-    assert given == [f"{tenant.net}{host}" for host in hosts]
-    assert [(await tenant.read(name))["spec"]["ipaddress"] for name in ("a", "b", "c")] == given
-
-
-async def test_who_finds_a_range_full_is_served_within_5_s_of_an_address_becoming_free(
-    tenant: Tenant,
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}4/31", quarantineSeconds=1)
-    for name in ("one", "two"):
-        await tenant.ask(name, pool)
-        await tenant.served(name)
-    await tenant.ask("three", pool)
-    await tenant.refused("three", "RangeFull", words="is full")
-    await tenant.delete("one")
-
-    async def is_free() -> bool:
-        found = await tenant.reservation(f"{tenant.net}4")
-        return found is None or found["spec"]["owner"]["name"] == "three"
-
-    await eventually(is_free, seconds=10)
-    began = time.monotonic()
-    assert await tenant.served("three") == [f"{tenant.net}4"]
-    assert time.monotonic() - began < 5
-
-
-async def test_a_range_that_grows_serves_who_waits(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}4")
-    await tenant.ask("one", pool)
-    await tenant.served("one")
-    await tenant.ask("two", pool)
-    await tenant.refused("two", "RangeFull")
-    await tenant.change_range(pool, iprange=f"{tenant.net}4-{tenant.net}5")
-    assert await tenant.served("two", seconds=5) == [f"{tenant.net}5"]
-
-
-async def test_an_emptied_address_is_written_back_twice_and_then_left_to_whoever_empties_it(
-    tenant: Tenant,
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24")
-    await tenant.ask("web", pool)
-    assert await tenant.served("web") == [f"{tenant.net}1"]
-
-    async def is_written_back() -> bool:
-        found: str = (await tenant.read("web"))["spec"].get("ipaddress", "")
-        return found == f"{tenant.net}1"
-
-    for _ in range(2):
-        await tenant.change("web", ipaddress="")
-        await eventually(is_written_back, what="the address to be written back")
-    await tenant.change("web", ipaddress="")
-    found = await tenant.refused("web", "SpecReverted")
-    assert found["spec"]["ipaddress"] == ""
-    assert found["status"]["addresses"] == [f"{tenant.net}1"]
-    assert await tenant.holders() == {f"{tenant.net}1": "web"}
-    # Whoever writes it again ends the quarrel.
-    await tenant.change("web", ipaddress=f"{tenant.net}1")
-    assert await tenant.served("web") == [f"{tenant.net}1"]
-
-
-# Families
-
-
-async def test_a_dual_stack_wish_gets_one_address_of_each_family_in_the_order_that_it_names(
-    tenant: Tenant,
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}/64")
-    await tenant.ask("web", pool, ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv6", "IPv4"])
-    assert await tenant.served("web") == [f"{tenant.net}1", f"{tenant.net6}1"]
-    assert (await tenant.read("web"))["spec"]["ipaddress"] == f"{tenant.net6}1,{tenant.net}1"
-
-
-@pytest.mark.parametrize(
-    ("spec", "families"),
-    [
-        ({}, [4]),
-        ({"ipFamilies": ["IPv6"]}, [6]),
-        ({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}, [6]),
-        ({"ipFamilyPolicy": "PreferDualStack"}, [4, 6]),
-        ({"ipFamilies": ["IPv4", "IPv6"]}, [4, 6]),
-    ],
-)
-async def test_policy_and_families_decide_what_is_given(
-    tenant: Tenant, spec: dict[str, object], families: list[int]
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}/64")
-    await tenant.ask("web", pool, **spec)
-    addresses = await tenant.served("web")
-    assert addresses == [{4: f"{tenant.net}1", 6: f"{tenant.net6}1"}[family] for family in families]
-
-
-async def test_both_families_or_none_are_given_and_a_vain_wish_writes_nothing_again_and_again(
-    tenant: Tenant,
-) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}1")
-    await tenant.ask("holder", pool, ipFamilies=["IPv6"])
-    await tenant.served("holder")
-    await tenant.ask("both", pool, ipFamilyPolicy="RequireDualStack")
-    refused = await tenant.refused("both", "RangeFull", words="IPv6")
-    assert refused["status"].get("addresses", []) == []
-    assert set((await tenant.holders()).values()) == {"holder"}
-    since = (await tenant.stack.client.get(RESERVATIONS))["metadata"]["resourceVersion"]
-    begun = []
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(2):
-            async for event in tenant.stack.client.watch(RESERVATIONS, resource_version=since):
-                name = event["object"]["spec"]["owner"]["name"]
-                begun += [event["type"]] if name == "both" else []
-    assert begun == []
-    assert (await tenant.read("both"))["metadata"]["resourceVersion"] == refused["metadata"][
-        "resourceVersion"
-    ]
-
-
-async def test_two_static_addresses_of_which_one_is_taken_are_not_given_by_halves(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}/64")
-    await tenant.ask("holder", pool, ipaddress=f"{tenant.net6}5")
-    await tenant.served("holder")
-    await tenant.ask("both", pool, ipaddress=f"{tenant.net}5,{tenant.net6}5")
-    await tenant.refused("both", "AddressInUse", words=f"{tenant.namespace}/holder")
-    assert "both" not in (await tenant.holders()).values()
-    await tenant.ask("other", pool, ipaddress=f"{tenant.net}5")
-    assert await tenant.served("other") == [f"{tenant.net}5"]
-
-
-async def test_who_prefers_both_families_is_content_with_the_one_that_is_left(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}1")
-    await tenant.ask("holder", pool, ipFamilies=["IPv6"])
-    await tenant.served("holder")
-    await tenant.ask("web", pool, ipFamilyPolicy="PreferDualStack")
-    assert await tenant.served("web") == [f"{tenant.net}1"]
-    # The second family comes when there is one.
-    await tenant.change_range(pool, iprange=f"{tenant.net}0/24, {tenant.net6}1-{tenant.net6}2")
-
-    async def has_both() -> bool:
-        return await tenant.served("web") == [f"{tenant.net}1", f"{tenant.net6}2"]
-
-    await eventually(has_both)
-
-
-async def test_a_family_that_the_range_lacks_is_refused(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24")
-    await tenant.ask("web", pool, ipFamilies=["IPv6"])
-    await tenant.refused("web", "FamilyMissing", words="only IPv4")
-
-
-# Guests
+    await tenant.ask("web", pool, ipaddress=f"{tenant.net}5")
+    await tenant.served("web")
+    await tenant.change("web", ipaddress=f"{tenant.net}6")
+    assert await tenant.served("web") == [f"{tenant.net}6"]
+    released = await tenant.quarantined(f"{tenant.net}5")
+    claimed = await tenant.reservation(f"{tenant.net}6")
+    assert claimed is not None
+    assert claimed["metadata"]["creationTimestamp"] <= released["spec"]["history"][0]["releasedAt"]
+    assert int(claimed["metadata"]["resourceVersion"]) < int(released["metadata"]["resourceVersion"])
 
 
 async def test_the_manifests_of_the_runbooks_do_what_they_say_each_before_its_guest_exists(
@@ -389,9 +148,6 @@ async def test_objects_of_the_old_schemas_are_served_once_the_operator_has_broug
             return condition(await tenant.range("nothing"), "Ready").get("reason") == "Invalid"
 
         await eventually(is_told)
-
-
-# Many at once
 
 
 @pytest.mark.slow

@@ -11,9 +11,7 @@ from tests.chart.rendering import ROOT, Chart
 from tests.golden.manifests import dump_objects
 
 _MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
-_API_SERVER = {"to": [{"ipBlock": {"cidr": "10.0.0.0/28"}}], "ports": [{"port": 6443, "protocol": "TCP"}]}
 _CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "monitoring-is-there": ({}, _MONITORING),
     "everything-on": (
         {
             "web": {"enabled": True},
@@ -24,36 +22,11 @@ _CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         },
         (*_MONITORING, "ui.cattle.io/v1/NavLink"),
     ),
-    "hardened": (
-        {
-            "web": {"enabled": True, "replicas": 2},
-            "networkPolicy": {"enabled": True, "egress": [_API_SERVER], "webEgress": [_API_SERVER]},
-            "hostUsers": False,
-            "topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
-            ],
-            "priorityClassName": "system-cluster-critical",
-            "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
-        },
-        (),
-    ),
-    "one-replica": ({"replicas": 1, "leaderElection": False, "strategy": "Recreate"}, ()),
     "least-rights": (
         {
             "secretNamespaces": ["fleet-default", "team-a"],
             "crds": {"update": False},
             "admissionPolicy": {"enabled": False},
-        },
-        (),
-    ),
-    "other-image-and-options": (
-        {
-            "image": {"repository": "registry.example.com/fipop", "tag": "v9"},
-            "imagePullSecrets": [{"name": "pull"}],
-            "settings": {"metricsPort": 9090, "logLevel": "Debug", "kubevipNamespace": "kube-vip"},
-            "extraArgs": ["--log-format=text"],
-            "nodeSelector": {"disk": "ssd"},
-            "podLabels": {"team": "net"},
         },
         (),
     ),

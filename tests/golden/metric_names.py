@@ -1,4 +1,4 @@
-"""The metrics of both roles: names, types, labels and buckets, and apart from them what their help says.
+"""The metrics of both roles: names, types, help, labels and buckets.
 
 How the metrics are fed is the only thing here that knows the inside: a rebuild rewires `_operator` and `_provider`.
 """
@@ -17,13 +17,10 @@ _OF_THE_PROCESS = ("process_", "python_")
 
 
 def make_metrics() -> dict[str, str]:
-    """Return both lists of metrics, and their help texts."""
-    facts, texts = {}, {}
-    for role, exposition in (("operator", _operator()), ("cloud provider", _provider())):
-        families = list(_families(exposition))
-        facts[role] = {each.name: _facts(each) for each in families}
-        texts[role] = {each.name: each.documentation for each in families}
-    return {"metrics.yaml": to_yaml(facts), "texts/metrics.yaml": to_yaml(texts)}
+    """Return the metrics of both roles."""
+    roles = {"operator": _operator(), "cloud provider": _provider()}
+    found = {role: {each.name: _facts(each) for each in _families(text)} for role, text in roles.items()}
+    return {"metrics.yaml": to_yaml(found)}
 
 
 def _operator() -> str:
@@ -60,15 +57,12 @@ def _families(exposition: str) -> Iterator[Any]:
 
 
 def _facts(family: Any) -> dict[str, object]:
-    samples: dict[str, dict[str, list[str]]] = {}
-    for each in family.samples:
-        labels = samples.setdefault(each.name, {})
-        for label, value in sorted(each.labels.items()):
+    """Return what is promised of a metric; the labels of a histogram are those of its buckets."""
+    labels: dict[str, list[str]] = {}
+    for sample in family.samples:
+        for label, value in sorted(sample.labels.items()):
             shown = "(version)" if label in {"python", "version"} else value
             if shown not in labels.setdefault(label, []):
                 labels[label].append(shown)
-    shown_samples = {
-        name: " ".join(f"{label}={'|'.join(values)}" for label, values in labels.items()) or "no labels"
-        for name, labels in sorted(samples.items())
-    }
-    return {"type": family.type, "samples": shown_samples}
+    found = {"type": family.type, "help": family.documentation}
+    return {**found, "labels": {label: "|".join(each) for label, each in labels.items()}} if labels else found

@@ -59,35 +59,17 @@ async def serving(story: Story, *guest_ids: str, asked: dict[str, str] | None = 
 
 
 async def first_allocation(story: Story) -> None:
-    """A floating IP without an address gets the lowest free one, in its spec, its status and a reservation."""
+    """A floating IP without an address gets the lowest free one; a visit writes it to the ConfigMap of its guest."""
     operator = await serving(story, A)
-    story.step("nothing happens for an hour")
-    await operator.pass_time(HOUR)
+    story.step("its guest cluster is opted in, and visited")
+    operator.label_guest(A, **{"kube-vip": "true"})
+    await operator.pass_time(10)
+    await operator.visit(A)
     story.step("a second guest asks")
     operator.add_guest(B)
     operator.ask(B)
     await operator.settle()
     await operator.pass_time(5)
-
-
-async def static_claim(story: Story) -> None:
-    """An address that the spec names is claimed as it is."""
-    operator = await serving(story, A, asked={A: Z})
-    await operator.pass_time(5)
-
-
-async def taken_address(story: Story) -> None:
-    """An address that another one holds is refused, and claimed once the other one and its quarantine are gone."""
-    operator = await serving(story, A)
-    story.step("B asks for the address of A")
-    operator.add_guest(B)
-    operator.ask(B, X)
-    await operator.settle()
-    story.step("A is deleted")
-    operator.give_up(A)
-    await operator.settle()
-    story.step("the quarantine ends")
-    await operator.pass_time(2 * QUARANTINE)
 
 
 async def full_range(story: Story) -> None:
@@ -366,7 +348,7 @@ async def claim_during_quarantine(story: Story) -> None:
 
 
 async def silent_guest(story: Story) -> None:
-    """While a guest cannot be asked, an address that it may carry stays in quarantine."""
+    """While a guest cannot be asked, an address that it may use stays in quarantine."""
     operator = await serving(story, A)
     operator.carried.silent.add(A)
     story.step("A is deleted while its guest cannot be asked, and a day passes")
@@ -399,27 +381,6 @@ async def removed_guest(story: Story) -> None:
     await operator.pass_time(2 * QUARANTINE)
     story.step("a day passes")
     await operator.pass_time(DAY + HOUR)
-
-
-async def mass_loss(story: Story) -> None:
-    """When many floating IPs vanish unseen, nothing is released before an admin confirms the number."""
-    story.step("twelve guests, each with an address")
-    operator = story.operator()
-    operator.add_range(iprange="10.0.0.10-10.0.0.40")
-    guests = [f"c-m-{number:02}" for number in range(12)]
-    for guest_id in guests:
-        operator.add_guest(guest_id)
-        operator.ask(guest_id)
-    await operator.start()
-    await operator.pass_time(5)
-    story.step("all of their floating IPs are gone, which only a list shows")
-    story.lose_floating_ips(operator, guests)
-    await operator.settle()
-    await operator.pass_time(60)
-    story.step("an admin confirms twelve")
-    operator.configuration.annotate("kubefip.k8s.binbash.org/confirm-release", "12")
-    await operator.pass_time(60)
-    await operator.settle()
 
 
 async def reservation_deleted(story: Story) -> None:
@@ -474,20 +435,6 @@ async def another_range(story: Story) -> None:
     await operator.pass_time(2 * QUARANTINE)
 
 
-async def emptied_spec(story: Story) -> None:
-    """An emptied spec gets its address written back; one that is emptied again and again is left alone."""
-    operator = await serving(story, A)
-    for number in ("first", "second", "third"):
-        story.step(f"the spec is emptied for the {number} time")
-        operator.ask_for_another(A, "")
-        await operator.settle()
-        await operator.pass_time(5)
-    story.step("people name the address again")
-    operator.ask_for_another(A, X)
-    await operator.settle()
-    await operator.pass_time(5)
-
-
 async def created_again(story: Story) -> None:
     """A floating IP of another uid (a backup was restored) takes over what its name holds."""
     operator = await serving(story, A)
@@ -532,89 +479,6 @@ async def adopted_addresses(story: Story) -> None:
     await operator.pass_time(5)
 
 
-async def carried_unowned(story: Story) -> None:
-    """An address that a guest carries and nobody owns goes to quarantine before anything is allocated."""
-    story.step("A carries the first address in a Service; B asks before the guests were looked at")
-    operator = story.operator()
-    operator.add_range()
-    operator.add_guest(A)
-    operator.add_guest(B)
-    operator.carried.services[A] = X
-    operator.ask(B)
-    await operator.adopt()
-    story.step("the guests are looked at")
-    await operator.look()
-    await operator.pass_time(5)
-    story.step("A carries it no longer")
-    operator.carried.services.clear()
-    await operator.pass_time(2 * QUARANTINE)
-
-
-async def restart_in_the_middle(story: Story) -> None:
-    """What an operator began before it died is completed by the next: no second address, and nothing left over."""
-    story.step("A asks for an address; the operator dies after the reservation")
-    operator = story.operator()
-    operator.add_range()
-    operator.add_guest(A)
-    await operator.start()
-    operator.client.failures["patch"] = 1_000
-    operator.client.failures["replace"] = 1_000
-    operator.ask(A)
-    await operator.settle()
-    story.step("the next operator starts")
-    again = story.operator(operator)
-    await again.start()
-    await again.pass_time(5)
-    story.step("A moves, and the operator dies after the second reservation")
-    again.client.failures["patch"] = 1_000
-    again.client.failures["replace"] = 1_000
-    again.ask_for_another(A, Z)
-    await again.settle()
-    story.step("the next operator starts")
-    last = story.operator(again)
-    await last.start()
-    await last.pass_time(2 * QUARANTINE)
-
-
-async def failing_api(story: Story) -> None:
-    """Calls that fail are tried again, and nothing is taken twice."""
-    story.step("the first create fails, and so do two patches")
-    operator = story.operator()
-    operator.add_range()
-    operator.add_guest(A)
-    await operator.start()
-    operator.client.failures["create"] = 1
-    operator.client.failures["patch"] = 2
-    operator.ask(A)
-    await operator.settle()
-    story.step("a minute passes")
-    await operator.pass_time(60)
-
-
-async def two_operators(story: Story) -> None:
-    """Two operators that both believe they lead write nothing that contradicts, and end with one address."""
-    story.step("the first operator serves A")
-    first = story.operator(writer="1st")
-    first.add_range()
-    for guest_id in (A, B):
-        first.add_guest(guest_id)
-    await first.start()
-    first.ask(A)
-    await first.settle()
-    story.step("a second one starts beside it, and B asks; the second one is faster")
-    second = story.operator(first, writer="2nd")
-    await second.start()
-    second.ask(B)
-    await second.settle()
-    await first.settle()
-    story.step("A moves; the first one is faster")
-    first.ask_for_another(A, Z)
-    await first.settle()
-    await second.settle()
-    await first.pass_time(60)
-    await second.pass_time(60)
-
-
 async def expired_reservation_of_nobody(story: Story) -> None:
     """A quarantine that a restored backup brought back ends by itself, as a held one without owner is quarantined."""
     story.step("a quarantine of A that ends in a minute, and a held reservation of B that has no floating IP")
@@ -627,26 +491,6 @@ async def expired_reservation_of_nobody(story: Story) -> None:
     await operator.start()
     story.step("half an hour passes")
     await operator.pass_time(HOUR / 2)
-
-
-async def opting_out(story: Story) -> None:
-    """What fipop installed goes from a guest that is opted out while the option is on, and from no other."""
-    operator = await serving(story, A, B)
-    for guest_id in (A, B):
-        operator.label_guest(guest_id, **{"kube-vip": "true"})
-    await operator.pass_time(10)
-    await operator.visit(A, B, A, B)
-    story.step("B is opted out, then the option is turned on")
-    operator.label_guest(B)
-    await operator.settle()
-    await operator.set_options(kubevipGuestRemove="true")
-    await operator.visit(A, B)
-    story.step("A is opted out")
-    operator.label_guest(A)
-    await operator.settle()
-    story.step("passes over both")
-    await operator.visit(A, B, A, B)
-    story.note(f"releases left: {sorted(each for each, left in operator.carried.releases.items() if left)}")
 
 
 async def no_new_floating_ips(story: Story) -> None:
@@ -684,8 +528,6 @@ async def new_guest_that_is_not_connected(story: Story) -> None:
 
 STORIES = (
     first_allocation,
-    static_claim,
-    taken_address,
     full_range,
     refused_addresses,
     range_choice,
@@ -705,20 +547,13 @@ STORIES = (
     claim_during_quarantine,
     silent_guest,
     removed_guest,
-    mass_loss,
     reservation_deleted,
     moves,
     another_range,
-    emptied_spec,
     created_again,
     duplicate_at_start,
     adopted_addresses,
-    carried_unowned,
-    restart_in_the_middle,
-    failing_api,
-    two_operators,
     expired_reservation_of_nobody,
-    opting_out,
     no_new_floating_ips,
     new_guest_that_is_not_connected,
 )

@@ -100,52 +100,42 @@ _TOGETHER: dict[str, dict[str, str]] = {
 
 
 def make_options() -> dict[str, str]:
-    """Return the table, and beside it the reasons of refusals."""
+    """Return what each option accepts of the samples, and why it refuses the others."""
     defaults = settings_data(DEFAULTS)
-    table: dict[str, object] = {}
-    texts: dict[str, object] = {}
-    for option in sorted(defaults):
-        samples = {**{each or "(empty)": each for each in _ANYWHERE}, **_LONG, **_SINGLE.get(option, {})}
-        found, reasons = _try(option, samples)
-        table[option] = {"default": defaults[option], "samples": found}
-        texts[option] = reasons
-    together, reasons_together = _try_together()
-    return {
-        "options.yaml": to_yaml({"options": table, "together": together}),
-        "texts/options.yaml": to_yaml({"options": texts, "together": reasons_together}),
-    }
+    table = {option: {"default": defaults[option], **_try(option)} for option in sorted(defaults)}
+    together = {name: _try_together(data, defaults) for name, data in _TOGETHER.items()}
+    return {"options.yaml": to_yaml({"options": table, "together": together})}
 
 
-def _try(option: str, samples: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what came of each sample, and each reason with the first sample that it refuses."""
-    found: dict[str, str] = {}
-    reasons: dict[str, str] = {}
+def _try(option: str) -> dict[str, object]:
+    """Return the accepted samples on one line, and each reason of a refusal with the first sample that it refuses."""
+    samples = {**{each or "(empty)": each for each in _ANYWHERE}, **_LONG, **_SINGLE.get(option, {})}
+    accepted: list[str] = []
+    refused: dict[str, str] = {}
     for name, text in samples.items():
         settings, bad = parse_settings({option: text}, DEFAULTS)
         if bad:
-            found[name] = "refused"
             for each in bad:
-                reasons.setdefault(
-                    f"{each.option} {each.reason}", f"first for {name!r}, shown as {each.value!r}"
-                )
+                refused.setdefault(each.reason, f"{name!r}, shown as {each.value!r}")
         else:
             value = settings_data(settings)[option]
-            found[name] = "accepted" if value == text else f"accepted as {value!r}"
-    return found, reasons
+            accepted.append(f"{name!r}" if value == text else f"{name!r} as {value!r}")
+    few = len(accepted) <= len(samples) // 2
+    others = "all but " + ", ".join(
+        f"{name!r}" for name in samples if not _is_accepted(option, samples[name])
+    )
+    return {"accepts": ", ".join(accepted) if few else others, "refuses": refused}
 
 
-def _try_together() -> tuple[dict[str, object], dict[str, object]]:
-    found: dict[str, object] = {}
-    reasons: dict[str, object] = {}
-    defaults = settings_data(DEFAULTS)
-    for name, data in _TOGETHER.items():
-        settings, bad = parse_settings(data, DEFAULTS)
-        unwise = warnings(settings)
-        values = settings_data(settings)
-        found[name] = {
-            "changed": {key: value for key, value in values.items() if value != defaults[key]},
-            "refused": [each.option for each in bad],
-            "warnings": len(unwise),
-        }
-        reasons[name] = [*(f"{each.option} {each.value!r} {each.reason}" for each in bad), *unwise]
-    return found, reasons
+def _is_accepted(option: str, text: str) -> bool:
+    return not parse_settings({option: text}, DEFAULTS)[1]
+
+
+def _try_together(data: dict[str, str], defaults: dict[str, str]) -> dict[str, object]:
+    settings, bad = parse_settings(data, DEFAULTS)
+    values = settings_data(settings)
+    return {
+        "changed": {key: value for key, value in values.items() if value != defaults[key]},
+        "refused": [f"{each.option} {each.value!r} {each.reason}" for each in bad],
+        "warnings": list(warnings(settings)),
+    }

@@ -3,9 +3,8 @@
 from typing import Any
 
 from tests.golden.story import Story
-from tests.harness.field_managers import answer_as_kube_vip, change_as
 from tests.harness.memory import copy_json
-from tests.harness.small_provider import LEDGER, add, change
+from tests.harness.small_provider import add, change
 
 SERVICES = "services"
 ADDRESSES = "kube-vip.io/loadbalancerIPs"
@@ -149,10 +148,10 @@ async def full_pool(story: Story) -> None:
     story.memory.pass_time(1)
     add(story.memory, "second")
     await story.serve(provider)
-    story.step("the first one is deleted, and what nobody has any more leaves the ledger")
+    story.step("the first one is deleted")
     leave(story, "first")
     await story.serve(provider)
-    story.note(f"removed from the ledger: {await provider.prune()}")
+    await provider.prune()
     await story.serve(provider)
 
 
@@ -167,7 +166,7 @@ async def deleted_service(story: Story) -> None:
     await story.serve(provider)
     story.step("it is gone, with its last finalizer")
     await story.serve(provider)
-    story.note(f"removed from the ledger: {await provider.prune()}")
+    await provider.prune()
     story.step("another one gets the address")
     add(story.memory, "next")
     await story.serve(provider)
@@ -184,7 +183,7 @@ async def changed_type(story: Story) -> None:
     for name in ("chosen", "static"):
         patch(story, name, type="ClusterIP")
     await story.serve(provider)
-    story.note(f"removed from the ledger: {await provider.prune()}")
+    await provider.prune()
     story.step("both become LoadBalancer again")
     for name in ("chosen", "static"):
         patch(story, name, type="LoadBalancer")
@@ -245,7 +244,7 @@ def leave_behind(story: Story, name: str, address: str, **spec: Any) -> None:
 
 
 async def adopted(story: Story) -> None:
-    """What kube-vip-cloud-provider assigned is taken over with one write of the ledger, and none of a Service."""
+    """What kube-vip-cloud-provider assigned is taken over, and no Service of it is written."""
     story.step("two of its Services, and the oldest form, with L alone")
     leave_behind(story, "web", "10.0.0.1")
     leave_behind(story, "outside", "192.0.2.7")
@@ -258,60 +257,6 @@ async def adopted(story: Story) -> None:
     await story.serve(provider)
     story.step("a restart")
     await story.serve(story.provider(data=dict(POOL)))
-
-
-async def deleted_ledger(story: Story) -> None:
-    """A ledger that is deleted is made again from what Services carry, before anything is assigned."""
-    story.step("two Services with addresses, one without")
-    provider = story.provider(data={"range-global": "10.0.0.1-10.0.0.2"})
-    for name in ("one", "two", "waits"):
-        add(story.memory, name)
-        story.memory.pass_time(1)
-    await story.serve(provider)
-    story.step("the ledger is deleted, the pool is extended, and the provider starts again")
-    story.memory.remove(LEDGER, by_people=True)
-    again = story.provider(data={"range-global": "10.0.0.1-10.0.0.3"})
-    await story.serve(again)
-
-
-async def overwritten_by_another(story: Story) -> None:
-    """An address that another controller overwrites is restored three times, then left alone until somebody acts."""
-    story.step("a Service with an address")
-    provider = story.provider(data=dict(POOL))
-    add(story.memory, "web")
-    await story.serve(provider)
-    for number in range(1, 6):
-        story.step(f"another controller overwrites the annotation, for the {number}. time")
-        change_as(story.memory, "another", a="10.0.0.4")
-        await story.serve(provider)
-    story.step("a restart")
-    again = story.provider(data=dict(POOL))
-    await story.serve(again)
-    story.step("the other controller changes its address, and kube-vip answers")
-    change_as(story.memory, "another", a="10.0.0.3")
-    answer_as_kube_vip(story.memory, "10.0.0.3")
-    await story.serve(again)
-    story.step("a user changes the spec")
-    change_as(story.memory, "kubectl-edit", externalTrafficPolicy="Local")
-    await story.serve(again)
-
-
-async def two_providers(story: Story) -> None:
-    """Two providers at once assign no address twice: the slower one chooses again."""
-    story.step("two providers, and two Services of which each one sees both")
-    for name in ("one", "two"):
-        add(story.memory, name)
-    first, second = (
-        story.provider(data=dict(POOL), writer="1st"),
-        story.provider(data=dict(POOL), writer="2nd"),
-    )
-    await first.ledger.read()
-    await second.ledger.read()
-    first.see()
-    second.see()
-    await story.serve(first)
-    await story.serve(second)
-    await story.serve(first)
 
 
 STORIES = (
@@ -327,7 +272,4 @@ STORIES = (
     other_class,
     changed_keys,
     adopted,
-    deleted_ledger,
-    overwritten_by_another,
-    two_providers,
 )

@@ -10,8 +10,6 @@ from pathlib import Path
 from tests.golden import operator_stories, provider_stories
 from tests.golden.charts import make_chart_cases, make_default_chart
 from tests.golden.commands import COMMANDS, make_commands
-from tests.golden.help_pages import make_help
-from tests.golden.manifests import make_crds, make_guest_manifest
 from tests.golden.metric_names import make_metrics
 from tests.golden.option_table import make_options
 from tests.golden.service_rows import make_service_rows
@@ -38,12 +36,7 @@ class Subject:
 
 def _story(kind: str, scenario: Tell) -> Subject:
     name = f"{kind}/{scenario.__name__.replace('_', '-')}"
-
-    def make() -> Files:
-        facts, texts = asyncio.run(tell(scenario))
-        return {f"{name}.yaml": facts, f"texts/{name}.yaml": texts}
-
-    return Subject(name=name, make=make)
+    return Subject(name=name, make=lambda: {f"{name}.yaml": asyncio.run(tell(scenario))})
 
 
 def subjects() -> list[Subject]:
@@ -52,9 +45,6 @@ def subjects() -> list[Subject]:
         Subject(name="chart/cases", make=make_chart_cases, needs_helm=True),
         Subject(name="chart/defaults", make=make_default_chart, needs_helm=True),
         *(Subject(name=f"commands/{each}", make=partial(make_commands, each)) for each in COMMANDS),
-        Subject(name="crds", make=make_crds),
-        Subject(name="help", make=make_help),
-        Subject(name="manifest-guest", make=make_guest_manifest),
         Subject(name="metrics", make=make_metrics),
         Subject(name="options", make=make_options),
         Subject(name="services", make=make_service_rows),

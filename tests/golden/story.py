@@ -1,117 +1,148 @@
-"""A story of the in-memory operator or provider: what people do step by step, and what the recording shows of it."""
+"""A story of the in-memory operator or provider: what users do step by step, and what they find after it.
 
-import copy
+How often and in which order the product writes and reads is not recorded: only what is there when it has come to rest.
+"""
+
 import inspect
-from collections.abc import Callable, Collection, Coroutine
-from random import Random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
-from fipop.kube.resources import FLOATING_IPS
-from tests.golden.normal import Json, flatten, texts_of, to_yaml
-from tests.golden.noting import KINDS, Event, Log, NotingClient, NotingLoop, title_of
-from tests.harness.memory import Memory
+from tests.golden.normal import Json, clean, shown, to_yaml
+from tests.harness.memory import Key, Memory
 from tests.harness.small_operator import SmallOperator
-from tests.harness.small_provider import Provider
+from tests.harness.small_provider import LEDGER, Provider
 
 Tell = Callable[["Story"], Coroutine[Any, Any, None]]
 
+KINDS = {
+    "floatingipranges": "FloatingIPRange",
+    "floatingipreservations": "FloatingIPReservation",
+    "floatingips": "FloatingIP",
+    "services": "Service",
+}
+_ADDRESSES = "kube-vip.io/loadbalancerIPs"
+
+
+@dataclass
+class _Step:
+    title: str
+    then: list[str] = field(default_factory=list)
+    events: set[str] = field(default_factory=set)
+
 
 class Story:
-    """What a scenario uses: `step` says what people do next; operators and providers are made here, and noted."""
+    """What a scenario uses: `step` says what users do next; operators and providers are made here."""
 
     def __init__(self) -> None:
-        self.log = Log()
         self.memory = Memory()
-        self._said: dict[int, int] = {}
+        self._steps: list[_Step] = []
+        self._seen: dict[str, str] = {}
+        self._guests: dict[str, str] = {}
+        self._reported: dict[int, int] = {}
 
     def step(self, title: str) -> None:
-        """Begin the next step: what is written from here on answers to what `title` says."""
-        self.log.begin(title)
+        """End the step before, and begin the next one."""
+        self._end_step()
+        self._steps.append(_Step(title))
 
-    def note(self, text: str) -> None:
-        """Put a line into the step: what can be seen from outside, and is no object."""
-        self.log.steps[-1].notes.append(text)
-
-    def operator(self, former: SmallOperator | None = None, *, writer: str = "") -> SmallOperator:
+    def operator(self, former: SmallOperator | None = None) -> SmallOperator:
         """Make an operator; one with a `former` one finds what that stored, as after a restart."""
-
-        def build_client(memory: Memory) -> NotingClient:
-            client = NotingClient(memory)
-            client.log, client.writer = self.log, writer
-            return client
-
-        others = list(former.memory.listeners) if former is not None else []
-        made = SmallOperator(former, client=build_client, record_event=self.log.record)
-        if former is not None and writer:
-            # Both live: the former one still hears of every change.
-            made.memory.listeners.extend(others)
+        made = SmallOperator(former, record_event=self._record)
         if former is not None:
             made.configuration.annotations = former.configuration.annotations
         made.configuration.on_complaint = self._complain
-        self.memory = made.memory
-        self.log.listen(self.memory)
+        self.memory, self._guests = made.memory, made.carried.config_maps
         return made
-
-    def _complain(self, reason: str, message: str) -> None:
-        about = "ConfigMap kube-fip-config"
-        self.log.take_event(Event(about=about, type="Warning", reason=reason, message=message))
-
-    def lose_floating_ips(self, operator: SmallOperator, guest_ids: Collection[str]) -> None:
-        """Have the floating IPs of guests gone, which only a list shows."""
-        operator.miss(FLOATING_IPS, guest_ids)
 
     def provider(self, **options: Any) -> Provider:
         """Make a cloud provider over the story's API server; a second one is what comes after a restart."""
-        client = NotingLoop(self.memory, options.pop("chance", None) or Random(1), trouble=0.0)
-        client.log, client.writer = self.log, options.pop("writer", "")
-        self.log.listen(self.memory)
-        return Provider(self.memory, client=client, **options)
+        return Provider(self.memory, **options)
 
     async def serve(self, provider: Provider) -> None:
-        """Have a provider serve whoever waits, and take down what it reports."""
+        """Have a provider serve all that wait, and keep what it reports."""
         await provider.serve()
-        seen = self._said.get(id(provider), 0)
+        seen = self._reported.get(id(provider), 0)
         for name, reason, message in provider.said.events[seen:]:
-            self.log.take_event(Event(about=f"Service {name}", type="Event", reason=reason, message=message))
-        self._said[id(provider)] = len(provider.said.events)
+            self._take_event(f"{reason} of Service {name}: {message}")
+        self._reported[id(provider)] = len(provider.said.events)
+
+    def _record(self, about: Any, kind: Any, reason: str, message: str) -> None:
+        name = "/".join(part for part in (about.namespace, about.name) if part)
+        self._take_event(f"{kind} {reason} of {about.kind} {name}: {message}")
+
+    def _complain(self, reason: str, message: str) -> None:
+        self._take_event(f"Warning {reason} of ConfigMap kube-fip-config: {message}")
+
+    def _take_event(self, text: str) -> None:
+        self._steps[-1].events.add(clean(text))
 
     # What is recorded
 
-    def facts(self, intent: str) -> str:
-        """Return the steps with their writes, and all of our objects in the end."""
-        steps = []
-        for step in self.log.steps:
-            shown: Json = {"step": step.title, "writes": step.writes or "none"}
-            if step.events:
-                shown["events"] = step.events
-            if step.notes:
-                shown["seen"] = step.notes
-            steps.append(shown)
-        end = {
-            title_of(key): flatten(copy.deepcopy(obj), self.log.names)
-            for key, obj in sorted(self.memory.objects.items())
-            if key[0] in KINDS
+    def _end_step(self) -> None:
+        if not self._steps:
+            return
+        now = {
+            title_of(key): line for key, obj in self.memory.objects.items() if (line := _line_of(key, obj))
         }
-        return to_yaml({"promise": intent, "steps": steps, "end": end})
+        changed = {title: line for title, line in now.items() if self._seen.get(title) != line}
+        gone = {title: "gone" for title in self._seen if title not in now}
+        self._steps[-1].then = [f"{title}: {line}" for title, line in sorted((changed | gone).items())]
+        self._seen = now
 
-    def texts(self) -> str:
-        """Return all that was told in prose, step by step, and the messages of the end."""
-        steps = {f"{n}. {step.title}": step.texts for n, step in enumerate(self.log.steps, 1) if step.texts}
-        end = {
-            title_of(key): texts_of(obj, self.log.names)
+    def take_step(self) -> Json:
+        """End the step, and return what it shows."""
+        self._end_step()
+        return _show(self._steps[-1])
+
+    def objects(self, *plurals: str) -> Json:
+        """Return the objects of these kinds as they are now."""
+        return {
+            title_of(key): clean(shown(key[0], obj))
             for key, obj in sorted(self.memory.objects.items())
-            if key[0] in KINDS and texts_of(obj, self.log.names)
+            if key[0] in plurals and key != LEDGER
         }
-        return to_yaml({"steps": steps, "end": end})
+
+    def recorded(self, promise: str) -> str:
+        """Return the steps with what users see after each, and all objects in the end."""
+        self._end_step()
+        end = self.objects(*KINDS) | {
+            f"ConfigMap of guest {guest_id}": {"cidr-global": text}
+            for guest_id, text in sorted(self._guests.items())
+        }
+        return to_yaml({"promise": promise, "steps": [_show(each) for each in self._steps], "end": end})
 
 
-async def tell(scenario: Tell) -> tuple[str, str]:
-    """Run a scenario; its facts and its texts."""
+def _show(step: _Step) -> Json:
+    found: Json = {"step": step.title}
+    if step.then:
+        found["then"] = step.then
+    if step.events:
+        found["events"] = sorted(step.events)
+    return found
+
+
+def title_of(key: Key) -> str:
+    """Return how a recording calls an object: `FloatingIP c-m-a/web`."""
+    return f"{KINDS.get(key[0], key[0])} {'/'.join(part for part in key[1:] if part)}"
+
+
+def _line_of(key: Key, obj: Json) -> str:
+    """Return what a user sees of an object first; empty for kinds that are not recorded."""
+    if key[0] not in KINDS:
+        return ""
+    status, annotations = obj.get("status") or {}, obj["metadata"].get("annotations") or {}
+    if key[0] == "services":
+        return annotations.get(_ADDRESSES) or "no address"
+    if key[0] == "floatingipreservations":
+        return "in quarantine" if obj["spec"].get("quarantinedUntil") else "held"
+    ready = (each for each in status.get("conditions", ()) if each["type"] == "Ready")
+    states = [f"Ready {each['status']} {each['reason']}" for each in ready]
+    return ", ".join([*status.get("addresses", ()), *states]) or "no status"
+
+
+async def tell(scenario: Tell) -> str:
+    """Run a scenario; return what is recorded of it."""
     story = Story()
     await scenario(story)
-    return story.facts(intent_of(scenario)), story.texts()
-
-
-def intent_of(scenario: Tell) -> str:
-    """Return the first line of a scenario's docstring."""
-    return (inspect.getdoc(scenario) or "").splitlines()[0]
+    return story.recorded((inspect.getdoc(scenario) or "").splitlines()[0])

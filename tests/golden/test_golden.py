@@ -25,5 +25,5 @@ def test_no_recorded_file_is_left_over() -> None:
     names = {each.name for each in SUBJECTS}
     folders = {name.partition("/")[0] for name in names} - {"operator", "provider"}
     files = (file.relative_to(RECORDED) for file in RECORDED.rglob("*") if file.is_file())
-    found = {file.with_suffix("").as_posix().removeprefix("texts/") for file in files}
+    found = {file.with_suffix("").as_posix() for file in files}
     assert not {name for name in found - names if name.partition("/")[0] not in folders}

@@ -26,18 +26,18 @@ async def live(chance: Random) -> list[str]:
 
 
 @pytest.mark.parametrize("part", range(4))
-@settings(max_examples=50)
+@settings(max_examples=10)
 @given(seed=seeds)
 def test_in_no_world_has_an_address_two_owners_or_does_a_restart_change_who_holds_what(
     part: int, seed: int
 ) -> None:
-    """200 worlds, in parts, as one test must not take minutes."""
+    """40 worlds, in parts, as one test must not take minutes; thousands of other ones at night."""
     assert asyncio.run(live(Random(f"{part} {seed}"))) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(max_examples=2_000)
+@settings(max_examples=2_000, derandomize=False)
 @given(seed=seeds)
 def test_in_none_of_many_worlds_has_an_address_two_owners_or_does_a_restart_change_anything(
     seed: int,

@@ -100,21 +100,6 @@ async def test_free_tells_what_comes_next_and_the_operator_does_so(seen: Seen) -
     assert '"nothing"' in (await seen.commands.run("free", "nothing")).err
 
 
-async def test_history_outlives_its_owner(seen: Seen) -> None:
-    async with with_wish(seen, "brief", ipaddress="10.90.0.77"):
-        now = (await seen.commands.run("history", "10.90.0.77", "-o", "json")).json()
-        assert now["tenures"][0]["until"] is None
-
-    async def has_ended() -> bool:
-        then = (await seen.commands.run("history", "10.90.0.77", "-o", "json")).json()
-        return then["tenures"][0]["until"] is not None
-
-    await eventually(has_ended, what="the tenure ends")
-    of_guest = await seen.commands.run("history", "demo")
-    assert "10.90.0.77" in of_guest.out
-    assert "now" in of_guest.out
-
-
 async def test_check_goes_all_the_way_to_ready_pods(seen: Seen) -> None:
     helm = seen.stack.installation.helm.program
     commands = ("check", "--helm", helm, "--allow-loopback-guests")

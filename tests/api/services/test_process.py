@@ -15,7 +15,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.provider import NAME, ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
-from tests.api.services.shop import FINALIZER, KEYS, LEASE, LEDGER, A, Shop, condition, is_chosen, of
+from tests.api.services.shop import FINALIZER, KEYS, LEASE, A, Shop, of
 from tests.harness.left_services import LEFT, Left
 
 pytestmark = pytest.mark.xdist_group("services")
@@ -122,39 +122,6 @@ async def test_no_service_of_kvcp_that_has_what_it_asks_for_is_written_when_the_
     assert {name: await bench.shop.read(name) for name in names} == before
 
 
-async def test_services_of_kvcp_are_taken_over_with_one_write_of_the_ledger_and_none_of_them(
-    bench: Bench,
-) -> None:
-    path = f"/api/v1/namespaces/{bench.shop.namespace}/services"
-    made = [
-        await bench.plane.client.create(path, by_kvcp(f"web-{number}", f"{bench.shop.net}.{number}"))
-        for number in range(1, 30)
-    ]
-    await bench.plane.client.create(
-        "/api/v1/namespaces/kube-system/configmaps",
-        {"metadata": {"name": "kubevip"}, "data": {"cidr-global": f"{bench.shop.net}.0/24"}},
-    )
-    await bench.start()
-    await eventually(lambda: _holds(bench, 29))
-    await bench.shop.open("next")
-    await bench.shop.has("next", f"{bench.shop.net}.30")
-    ledger = await bench.plane.client.get(LEDGER)
-    # Made with what is carried, and written once more for the Service that came later.
-    assert len(ledger["data"]) == 30
-    for each in made:
-        found = await bench.shop.read(each["metadata"]["name"])
-        assert found["metadata"]["resourceVersion"] == each["metadata"]["resourceVersion"]
-    await bench.shop.close("web-7")
-    await bench.shop.is_gone("web-7")
-    await eventually(lambda: _holds(bench, 29))
-    await bench.shop.open("again")
-    await bench.shop.has("again", f"{bench.shop.net}.7")
-
-
-async def _holds(bench: Bench, count: int) -> bool:
-    return len((await bench.plane.client.get(LEDGER)).get("data") or {}) == count
-
-
 async def test_the_lease_of_another_program_is_respected_and_ours_is_left(bench: Bench) -> None:
     now = "2026-01-01T00:00:00.000000Z"
     held = {"holderIdentity": "kvcp", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
@@ -215,25 +182,6 @@ async def test_health_and_metrics_are_on_one_port(bench: Bench) -> None:
                 assert (await answer.json())["ok"] is True
 
 
-async def test_two_classes_share_the_ledger(bench: Bench) -> None:
-    plain = await bench.start("--leader-elect=false")
-    ours = await bench.start("--leader-elect=false", KUBEVIP_ENABLE_LOADBALANCERCLASS="true")
-    await bench.plane.client.patch(KEYS, {"data": {"cidr-global": f"{bench.shop.net}.0/24"}})
-    names = [f"web-{number}" for number in range(10)]
-    for number, name in enumerate(names):
-        options = {"loadBalancerClass": "kube-vip.io/kube-vip-class"} if number % 2 else {}
-        await bench.shop.open(name, **options)
-
-    async def all_have() -> list[str]:
-        found = [await bench.shop.read(name) for name in names]
-        assert all(is_chosen(each) for each in found)
-        return [of(each) for each in found]
-
-    assert len(set(await eventually(all_have))) == 10
-    for each in (plain, ours):
-        assert 'assignments_total{result="assigned"} 5.0' in await each.metrics()
-
-
 async def test_a_restart_writes_nothing(bench: Bench) -> None:
     first = await bench.start()
     await bench.shop.offer(3)
@@ -256,52 +204,6 @@ async def test_a_restart_writes_nothing(bench: Bench) -> None:
 
 async def _are_told(bench: Bench, count: int) -> bool:
     return len(await bench.shop.events("AddressAssigned")) == count
-
-
-async def test_a_quarrel_with_another_field_manager_ends_and_outlives_a_restart(bench: Bench) -> None:
-    first, shop = await bench.start(), bench.shop
-    await shop.offer(9)
-    await shop.open("web")
-    ours, path = f"{shop.net}.1", shop.path("web")
-
-    async def write(manager: str, patch: Json, part: str = "") -> None:
-        await shop.client.patch(path + part, patch, field_manager=manager)
-
-    async def is_told() -> Json:
-        found = condition(await shop.read("web"))
-        assert found["reason"] == "AnotherController", found
-        return found
-
-    await write("kubectl-edit", {"spec": {"sessionAffinity": "ClientIP"}})
-    for _ in range(3):
-        await shop.has("web", ours)
-        await write("rival", {"metadata": {"annotations": {A: "10.99.9.9"}}})
-    await shop.has("web", ours)
-    await write("rival", {"metadata": {"annotations": {A: "10.99.9.9"}}})
-    told = await eventually(is_told)
-    assert told["status"] == "False"
-    assert all(text in told["message"] for text in ("rival", ours))
-    assert await shop.warned("AnotherController", "rival")
-    await write("kube-vip", {"status": {"loadBalancer": {"ingress": [{"ip": "10.99.9.9"}]}}}, "/status")
-    await write("kubectl-edit", {"metadata": {"labels": {"team": "red"}}})
-    await write("rival", {"metadata": {"annotations": {A: "10.99.9.8"}}})
-    await shop.open("next")
-    await shop.has("next", f"{shop.net}.2")  # what was written before is known by now
-    assert of(await shop.read("web")) == "10.99.9.8"
-    assert await first.stop() == 0
-    before = await shop.read("web")
-    again = await bench.start()
-
-    async def knows() -> bool:
-        return "fipop_services_overwritten 1.0" in await again.metrics()
-
-    await eventually(knows)
-    await shop.open("last")
-    await shop.has("last", f"{shop.net}.3")
-    assert await shop.read("web") == before, "a restart writes nothing"
-    await write("kubectl-edit", {"spec": {"sessionAffinity": "None"}})
-    await shop.has("web", ours)
-    assert len(await shop.events("AnotherController")) == 1
 
 
 async def _versions(bench: Bench) -> dict[str, str]:

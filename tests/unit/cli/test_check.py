@@ -118,14 +118,6 @@ def test_it_waits_until_nothing_fails_and_says_so(run: Callable[..., Any]) -> No
     assert run("--wait", "1s", checks=[[BAD]]).exit_code == 1
 
 
-def test_json_has_every_check_and_short_only_what_is_not_well(run: Callable[..., Any]) -> None:
-    found = json.loads(run("-o", "json", checks=[[BAD]]).stdout)
-    assert found["passed"] is False
-    assert any(each["verdict"] == "ok" for each in found["checks"])
-    short = run("-o", "short", checks=[[BAD]]).stdout
-    assert "√" not in short
-
-
 def test_a_helm_that_is_not_there_is_a_mistake_of_the_command_line(run: Callable[..., Any]) -> None:
     result = run("--helm", "/none/helm")
     assert result.exit_code == 2

@@ -116,14 +116,6 @@ def test_a_request_that_is_lost_does_not_end_the_waiting(run: Callable[..., Any]
     assert run("--wait", "1ms", found=(lost,)).exit_code == 3
 
 
-def test_json_csv_short_and_wide(run: Callable[..., Any]) -> None:
-    found = json.loads(run("-o", "json").stdout)
-    assert (found["healthy"], found["floatingIps"]["ready"]) == (True, 1)
-    assert run("-o", "csv").stdout.splitlines()[0].startswith("range,space,pool")
-    assert len(run("-o", "short").stdout.splitlines()) == 1
-    assert "c-m-1" in run("-o", "wide").stdout.splitlines()[-1]
-
-
 def test_without_a_leader_nothing_is_well(run: Callable[..., Any]) -> None:
     result = run(found=(seen(installation=healthy_installation(leadership=None)),))
     assert (result.exit_code, "NoLeader" in result.stdout) == (1, True)

@@ -83,41 +83,6 @@ def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any])
         assert [each["what"] for each in told["unread"]] == ["floating IPs"]
 
 
-def test_json_and_csv_have_the_same_addresses(run: Callable[..., Any]) -> None:
-    found = json.loads(run("who", A, "-o", "json").stdout)
-    assert [each["address"] for each in found["addresses"]] == [A]
-    header, row = run("who", A, "-o", "csv").stdout.splitlines()
-    assert header.startswith("ADDRESS,STATE")
-    assert row.startswith(f"{A},held")
-
-
-def test_history_tells_the_latest_first(run: Callable[..., Any]) -> None:
-    lines = run("history", A).stdout.splitlines()
-    assert [line.split()[3] for line in lines[1:4]] == ["demo", "eight", "seven"]
-    assert run("history", "nobody").exit_code == 1
-
-
-def test_where_no_reservation_remembers_the_answer_names_the_log(run: Callable[..., Any]) -> None:
-    query = 'address="10.0.0.9"'
-    assert query in run("who", "10.0.0.9").stdout
-    history = run("history", "10.0.0.9")
-    assert (history.exit_code, query in history.stdout) == (1, True)
-    assert query in json.loads(run("history", "10.0.0.9", "-o", "json").stdout)["logQuery"]
-
-
-def test_the_log_is_asked_for_the_name_that_it_has_of_a_cluster(run: Callable[..., Any]) -> None:
-    query = json.loads(run("who", "c-m-1", "-o", "json").stdout)["logQuery"]
-    assert query.endswith('cluster="demo"')
-
-
-def test_history_writes_an_ipv6_address_as_who_does(run: Callable[..., Any]) -> None:
-    short = "fd00::5"
-    found = snapshot(ranges=[build_range("six", "fd00::/120")], reservations=[build_reservation(short)])
-    assert run("history", short, found=found).stdout.splitlines()[1].startswith(f"{short} ")
-    told = json.loads(run("history", short, "-o", "json", found=found).stdout)
-    assert [each["address"] for each in told["tenures"]] == [short]
-
-
 def test_the_name_of_a_range_that_is_gone_shows_what_is_held_from_it(run: Callable[..., Any]) -> None:
     left = snapshot(reservations=[build_reservation(A, range_name="gone")])
     result = run("who", "gone", found=left)

@@ -14,60 +14,17 @@ from fipop.cloudprovider import bodies
 from fipop.cloudprovider.assigning import AddressAssigner
 from fipop.cloudprovider.choosing import Round
 from fipop.cloudprovider.ledger import Entry, Ledger, parse_ledger, render_ledger
-from fipop.cloudprovider.services import ADDRESSES, Service
+from fipop.cloudprovider.services import Service
 from fipop.errors import (
-    ApiConflictError,
     ApiError,
     ApiForbiddenError,
     ApiInvalidError,
-    ApiServerError,
     FipopError,
 )
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from tests.harness.memory import Json, Memory
-from tests.harness.small_provider import DATA, LEDGER, Judge, Loop, Provider, add, addresses, change, names_of
-
-
-async def test_many_that_wait_are_served_in_one_write_of_the_ledger_the_oldest_first() -> None:
-    memory = Memory()
-    for name in ("b", "a"):
-        add(memory, name)
-        memory.pass_time(1)
-    writes = watch_writes(memory)
-    await Provider(memory).serve()
-    assert (addresses(memory, "b"), addresses(memory, "a")) == ("10.0.0.1", "10.0.0.2")
-    # It is made, the Services that wait are written anew; then come the entries, the addresses, and the conditions.
-    assert writes == ["configmaps", "services", "services", "configmaps", *["services"] * 4]
-    writes.clear()
-    again = Provider(memory)
-    await again.serve()
-    assert writes == [], "a restart writes nothing"
-    assert again.said.events == []
-
-
-def watch_writes(memory: Memory) -> list[str]:
-    writes: list[str] = []
-    memory.listeners.append(lambda change: writes.append(change.plural))
-    return writes
-
-
-async def test_what_another_provider_chose_is_entered_with_one_write_and_none_of_a_service() -> None:
-    memory = Memory()
-    provider = Provider(memory)
-    add(memory, "web", loadBalancerIP="10.0.0.7")
-    key = (SERVICES.plural, "shop", "web")
-    metadata = {
-        **memory.objects[key]["metadata"],
-        "annotations": {ADDRESSES: "10.0.0.7"},
-        "labels": {"implementation": "kube-vip"},
-        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
-    }
-    memory.put(key, {**memory.objects[key], "metadata": metadata})
-    writes = watch_writes(memory)
-    await provider.serve()
-    assert writes == ["configmaps"]
-    assert [format_address(each) for each in parse_ledger(memory.objects[LEDGER]).entries] == ["10.0.0.7"]
+from tests.harness.small_provider import LEDGER, Judge, Loop, Provider, add, addresses, change, names_of
 
 
 async def test_what_anybody_carries_is_not_given_out() -> None:
@@ -81,111 +38,6 @@ async def test_what_anybody_carries_is_not_given_out() -> None:
     assert addresses(memory, "web") == "10.0.0.3"
 
 
-async def test_what_a_service_was_told_is_corrected_when_it_asks_for_nothing_more() -> None:
-    memory = Memory()
-    provider = Provider(memory)
-    add(memory, "web")
-    memory.pass_time(1)
-    add(memory, "other")
-    await provider.serve()
-    change(memory, "web", loadBalancerIP="10.0.0.2")
-    await provider.serve()
-    assert condition(memory, "web")["reason"] == "AddressInUse"
-    change(memory, "web", loadBalancerIP="10.0.0.1")
-    await provider.serve()
-    assert (condition(memory, "web")["reason"], condition(memory, "web")["status"]) == ("Assigned", "True")
-
-
-async def test_who_waited_and_was_given_an_address_by_its_user_waits_no_more() -> None:
-    memory = Memory()
-    provider = Provider(memory, data={})
-    add(memory, "web")
-    await provider.serve()
-    assert condition(memory, "web")["status"] == "False"
-    change(memory, "web", a="10.9.9.9", loadBalancerIP="10.9.9.9")
-    await provider.serve()
-    assert provider.waiting == {}
-    assert memory.objects[SERVICES.plural, "shop", "web"]["status"]["conditions"] == []
-
-
-async def test_a_user_who_asks_for_another_address_gets_it_or_is_told_who_has_it() -> None:
-    memory = Memory()
-    provider = Provider(memory)
-    add(memory, "web", ipFamilyPolicy="PreferDualStack")
-    memory.pass_time(1)
-    add(memory, "other")
-    await provider.serve()
-    assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
-    change(memory, "web", loadBalancerIP="10.0.0.2")
-    await provider.serve()
-    refusal = provider.waiting["web"]
-    assert refusal.reason == "AddressInUse"
-    assert all(named in refusal.message for named in ("10.0.0.2", "shop/other"))
-    assert ("web", "AddressInUse", refusal.message) in provider.said.events
-    assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
-    change(memory, "web", loadBalancerIP="10.0.0.8")
-    await provider.serve()
-    assert addresses(memory, "web") == "10.0.0.8,2001:db8::1", "the other family is kept"
-    await provider.serve()
-    assert addresses(memory, "web") == "10.0.0.8,2001:db8::1", "and it stays there"
-
-
-async def test_what_is_taken_away_is_restored_and_families_come_and_go() -> None:
-    memory = Memory()
-    provider = Provider(memory)
-    add(memory, "web")
-    await provider.serve()
-    change(memory, "web", a="")
-    await provider.serve()
-    assert addresses(memory, "web") == "10.0.0.1"
-    change(memory, "web", loadBalancerIP="")
-    await provider.serve()
-    assert memory.objects[SERVICES.plural, "shop", "web"]["spec"]["loadBalancerIP"] == "10.0.0.1"
-    change(memory, "web", ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv4", "IPv6"])
-    await provider.serve()
-    assert addresses(memory, "web") == "10.0.0.1,2001:db8::1"
-    change(memory, "web", ipFamilyPolicy="SingleStack", ipFamilies=["IPv4"])
-    await provider.serve()
-    assert addresses(memory, "web") == "10.0.0.1"
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        ({}, "NoPool"),
-        ({"cidr-global": "nonsense"}, "PoolUnusable"),
-        ({"cidr-global": ""}, "PoolUnusable"),
-        ({"cidr-global": "10.0.0.1", "draining-global": "true"}, "PoolUnusable"),
-        ({"cidr-global": "2001:db8::1"}, "PoolFull"),
-    ],
-)
-async def test_who_waits_is_told_for_what_and_served_when_the_key_is_corrected(
-    data: dict[str, str], reason: str
-) -> None:
-    memory = Memory()
-    provider = Provider(memory, data=data)
-    add(memory, "web", ipFamilies=["IPv4"])
-    await provider.serve()
-    assert provider.waiting["web"].reason == reason
-    assert condition(memory, "web")["status"] == "False"
-    assert [each[1] for each in provider.said.events] == ["SyncLoadBalancerFailed"]
-    writes = watch_writes(memory)
-    await provider.serve()
-    await Provider(memory, data=data).serve()
-    assert writes == [], "it is told once"
-    provider.data = dict(DATA)
-    await provider.serve()
-    assert addresses(memory, "web") == "10.0.0.1"
-    told = condition(memory, "web")
-    assert (told["status"], told["reason"]) == ("True", "Assigned")
-    assert all(named in told["message"] for named in ("10.0.0.1", "cidr-global"))
-
-
-def condition(memory: Memory, name: str) -> Json:
-    (found,) = memory.objects[SERVICES.plural, "shop", name]["status"]["conditions"]
-    return dict(found)
-
-
 async def test_a_pool_that_is_draining_or_gone_moves_nobody() -> None:
     memory = Memory()
     provider = Provider(memory)
@@ -195,28 +47,6 @@ async def test_a_pool_that_is_draining_or_gone_moves_nobody() -> None:
     await provider.serve()
     assert provider.waiting == {}
     assert addresses(memory, "web") == "10.0.0.1"
-
-
-async def test_dhcp_and_the_interface() -> None:
-    memory = Memory()
-    provider = Provider(memory, data={"cidr-shop": "0.0.0.0/32", "interface-global": "eth1"})
-    add(memory, "web")
-    await provider.serve()
-    made = memory.objects[SERVICES.plural, "shop", "web"]
-    assert (addresses(memory, "web"), made["spec"]["loadBalancerIP"]) == ("0.0.0.0", "0.0.0.0")
-    assert made["metadata"]["annotations"]["kube-vip.io/serviceInterface"] == "eth1"
-    assert parse_ledger(memory.objects[LEDGER]).entries == {}
-
-
-async def test_services_share_where_every_namespace_allows_it() -> None:
-    memory = Memory()
-    provider = Provider(memory, data=DATA | {"allow-share-shop": "true", "allow-share-bank": "true"})
-    add(memory, "web", ports=(80,))
-    add(memory, "dns", ports=(53,), namespace="bank")
-    add(memory, "proud", ports=(99,), namespace="castle")
-    await provider.serve()
-    assert addresses(memory, "web") == addresses(memory, "dns", "bank") == "10.0.0.1"
-    assert addresses(memory, "proud", "castle") == "10.0.0.2"
 
 
 async def work(memory: Memory, chance: Random, stop: asyncio.Event) -> None:
@@ -633,94 +463,6 @@ async def test_what_a_provider_made_is_not_kept_from_going_where_all_of_it_but_t
     assert key not in memory.objects
 
 
-class Small(Loop):
-    """An API server that refuses a ledger that it finds too large: `most` bytes of keys and values."""
-
-    def __init__(self, memory: Memory, most: int, error: type[ApiError] = ApiInvalidError) -> None:
-        super().__init__(memory, Random(1), trouble=0.0)
-        self.most, self.swaps, self.error = most, 0, error
-
-    async def replace(self, resource: Any, body: Json, *, subresource: str | None = None) -> Json:
-        if resource is CONFIG_MAPS:
-            self.swaps += 1
-            if sum(len(key) + len(text) for key, text in body["data"].items()) > self.most:
-                raise self.error(verb="replace", kind="ConfigMap", name=LEDGER[2], status=422)
-        return await super().replace(resource, body, subresource=subresource)
-
-
-@pytest.mark.parametrize("error", [ApiForbiddenError, ApiInvalidError])
-async def test_where_a_write_of_the_ledger_is_refused_those_that_it_has_room_for_are_served_and_others_told(
-    error: type[ApiError],
-) -> None:
-    memory = Memory()
-    for name in ("a", "b" * 60, "c"):
-        add(memory, name)
-        memory.pass_time(1)
-    provider = Provider(memory, client=Small(memory, 215, error))
-    await provider.serve()
-    assert (addresses(memory, "a"), addresses(memory, "c")) == ("10.0.0.1", "10.0.0.2")
-    assert provider.waiting["b" * 60].reason == condition(memory, "b" * 60)["reason"] == "LedgerFull"
-    for name in ("a", "c"):
-        memory.remove((SERVICES.plural, "shop", name))
-    await provider.serve()
-    await provider.prune()
-    await provider.serve()
-    assert addresses(memory, "b" * 60) == "10.0.0.1"
-
-
-async def test_a_full_ledger_refuses_those_that_need_room_and_nobody_else() -> None:
-    memory = Memory()
-    add(memory, "web")
-    provider = Provider(memory)
-    await provider.serve()
-    found = parse_ledger(memory.objects[LEDGER])
-    full = {f"note-{number}": "x" * 100_000 for number in range(found.room // 100_000 + 1)}
-    memory.put(LEDGER, {**memory.objects[LEDGER], "data": {**memory.objects[LEDGER]["data"], **full}})
-    add(memory, "a-new")
-    memory.pass_time(1)
-    add(memory, "dhcp", namespace="lab")
-    change(memory, "web", loadBalancerIP="")
-    provider.data["cidr-lab"] = "0.0.0.0/32"
-    await provider.serve()
-    assert provider.waiting["a-new"].reason == "LedgerFull"
-    assert addresses(memory, "dhcp", "lab") == "0.0.0.0"
-    assert memory.objects[SERVICES.plural, "shop", "web"]["spec"]["loadBalancerIP"] == "10.0.0.1"
-
-
-async def test_who_finds_no_room_in_the_ledger_leaves_the_address_that_it_tried_to_the_next() -> None:
-    memory = Memory()
-    provider = Provider(memory, data={"cidr-global": "10.0.0.1/32"})
-    await provider.ledger.read()
-    left = parse_ledger(memory.objects[LEDGER]).room - 300
-    notes = {f"note-{number}": "x" * (left // 10 - len(f"note-{number}")) for number in range(10)}
-    memory.put(LEDGER, {**memory.objects[LEDGER], "data": notes})
-    add(memory, "wide", ports=tuple(range(1, 400, 2)))
-    memory.pass_time(1)
-    add(memory, "narrow")
-    provider.see()
-    await provider.serve()
-    assert [addresses(memory, name) for name in ("wide", "narrow")] == ["", "10.0.0.1"]
-
-
-async def test_who_was_taken_over_and_finds_no_room_in_the_ledger_is_not_told() -> None:
-    memory = Memory()
-    add(memory, "settled", loadBalancerIP="10.0.0.8")
-    key = (SERVICES.plural, "shop", "settled")
-    found = memory.objects[key]
-    marks = {
-        "annotations": {ADDRESSES: "10.0.0.8"},
-        "labels": {"implementation": "kube-vip"},
-        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
-    }
-    settled = memory.put(key, {**found, "metadata": {**found["metadata"], **marks}})
-    provider = Provider(memory, client=Small(memory, 0))
-    memory.put(LEDGER, {"metadata": {"namespace": LEDGER[1], "name": LEDGER[2]}, "data": {}})
-    await provider.serve()
-    assert memory.objects[key] == settled
-    assert provider.said.events == []
-    assert provider.waiting == {}
-
-
 async def test_who_asks_for_0_0_0_0_has_it_beside_others() -> None:
     memory = Memory()
     for name in ("web", "other"):
@@ -733,54 +475,6 @@ async def test_who_asks_for_0_0_0_0_has_it_beside_others() -> None:
     await provider.serve()
     assert [addresses(memory, name) for name in ("web", "other")] == ["0.0.0.0", "0.0.0.0"]
     assert {reason for _, reason, _ in provider.said.events} == {"AddressAssigned"}
-
-
-async def test_services_with_thousands_of_ports_all_find_room_in_the_ledger() -> None:
-    memory = Memory()
-    for number in range(30):
-        add(memory, f"s{number}", ports=tuple(range(10_000, 15_500)))
-    await Provider(memory, data={"cidr-global": "10.0.0.1-10.0.0.99"}).serve()
-    assert all(addresses(memory, f"s{number}") for number in range(30))
-    assert sum(map(len, memory.objects[LEDGER]["data"].values())) < 10_000
-
-
-async def test_by_a_ledger_of_a_newer_format_nothing_is_assigned_or_removed_and_it_is_told() -> None:
-    memory = Memory()
-    provider = Provider(memory)
-    add(memory, "web")
-    memory.pass_time(1)
-    add(memory, "gone")
-    await provider.serve()
-    memory.remove((SERVICES.plural, "shop", "gone"))
-    before = memory.objects[LEDGER]
-    annotations = {**before["metadata"]["annotations"], "kubefip.k8s.binbash.org/format": "2"}
-    newer = memory.put(LEDGER, {**before, "metadata": {**before["metadata"], "annotations": annotations}})
-    add(memory, "settled", loadBalancerIP="10.0.0.8")
-    key = (SERVICES.plural, "shop", "settled")
-    marks = {
-        "annotations": {ADDRESSES: "10.0.0.8"},
-        "labels": {"implementation": "kube-vip"},
-        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
-    }
-    settled = memory.put(
-        key, {**memory.objects[key], "metadata": {**memory.objects[key]["metadata"], **marks}}
-    )
-    newer = memory.put(LEDGER, newer | {"data": {"z": "of the newer format"}})
-    add(memory, "new")
-    change(memory, "web", ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv4", "IPv6"])
-    for each in (provider, Provider(memory)):
-        await each.serve()
-        assert await each.prune() == 0
-        assert addresses(memory, "new") == ""
-        assert addresses(memory, "web") == "10.0.0.1"
-        assert each.waiting["new"].reason == condition(memory, "new")["reason"] == "LedgerFormatUnknown"
-    assert memory.objects[LEDGER] == newer
-    assert memory.objects[key] == settled, "only who waits is told"
-    assert LEDGER[2] in condition(memory, "new")["message"]
-    memory.put(LEDGER, before)
-    await provider.ledger.read()
-    await provider.serve()
-    assert addresses(memory, "new") != ""
 
 
 class Refusing(Loop):
@@ -811,64 +505,6 @@ async def test_a_policy_that_refuses_one_waiting_service_keeps_no_other_without_
     assert addresses(memory, "web") == "10.0.0.2"
 
 
-@pytest.mark.parametrize("error", [ApiForbiddenError, ApiInvalidError, ApiConflictError, ApiServerError])
-async def test_a_service_that_cannot_be_written_at_all_holds_its_own_pool_back_and_says_so(
-    error: type[ApiError],
-) -> None:
-    """A write of before the ledger was lost may still give it an address of that pool."""
-    memory = await with_ledger()
-    slow = Slow(memory, SERVICES.plural)
-    running = await slow.begin()
-    memory.remove(LEDGER)
-    add(memory, "other")
-    add(memory, "apart", namespace="lab")
-    add(memory, "user-s")
-    change(memory, "user-s", a="10.0.0.9")
-    policy = Refusing(memory, error, name="web", by_status=True)
-    provider = Provider(memory, data=DATA | {"cidr-lab": "10.1.0.1-10.1.0.9"}, client=policy)
-    for _ in range(2):
-        await provider.serve(only="web".__ne__)
-    assert addresses(memory, "apart", "lab") == "10.1.0.1"
-    assert addresses(memory, "other") == ""
-    refused = provider.waiting["other"]
-    assert refused.reason == condition(memory, "other")["reason"] == "PoolHeldBack"
-    assert "shop/web" in refused.message
-    told = [each for each in provider.said.events if each[0] == "web"]
-    assert [(reason, "its pool" in message) for _, reason, message in told] == [
-        ("SyncLoadBalancerFailed", True)
-    ]
-    # A second provider, which finds a ledger with entries already, holds it back as well.
-    again = Provider(memory, client=policy)
-    await again.serve(only="other".__eq__)
-    assert addresses(memory, "other") == ""
-    await slow.end(running)
-    assert addresses(memory, "web") == "10.0.0.1"
-    await provider.serve(only="web".__ne__)
-    assert addresses(memory, "other") == "10.0.0.2"
-    assert parse_ledger(memory.objects[LEDGER]).is_open
-
-
-async def test_a_service_that_cannot_be_written_holds_back_the_pools_of_what_it_has_whatever_the_keys_say_by_now() -> (
-    None
-):
-    memory = Memory()
-    add(
-        memory,
-        "web",
-        loadBalancerIP="10.0.0.5",
-        ipFamilyPolicy="RequireDualStack",
-        ipFamilies=["IPv4", "IPv6"],
-    )
-    add(memory, "other", namespace="lab", ipFamilies=["IPv6"])
-    add(memory, "apart", namespace="castle")
-    data = DATA | {"cidr-shop": "10.1.0.1-10.1.0.9", "cidr-castle": "10.2.0.1-10.2.0.9"}
-    policy = Refusing(memory, ApiForbiddenError, name="web", by_status=True)
-    provider = Provider(memory, data=data, client=policy)
-    await provider.serve(only="web".__ne__)
-    assert (addresses(memory, "other", "lab"), addresses(memory, "apart", "castle")) == ("", "10.2.0.1")
-    assert provider.waiting["other"].reason == "PoolHeldBack"
-
-
 async def test_while_the_api_server_is_away_no_service_is_told_that_it_cannot_be_written() -> None:
     memory = Memory()
     add(memory, "web")
@@ -881,54 +517,6 @@ async def test_while_the_api_server_is_away_no_service_is_told_that_it_cannot_be
     await provider.serve()
     assert addresses(memory, "web") == "10.0.0.1"
     assert [reason for _, reason, _ in provider.said.events] == ["AddressAssigned"]
-
-
-async def test_a_pool_that_was_held_back_serves_who_waits_once_the_policy_is_lifted() -> None:
-    memory = Memory()
-    add(memory, "web")
-    add(memory, "other")
-    policy = Refusing(memory, ApiForbiddenError, name="web", by_status=True)
-    provider = Provider(memory, client=policy)
-    await provider.serve(only="other".__eq__)
-    assert provider.waiting["other"].reason == "PoolHeldBack"
-    policy.is_lifted = True
-    await provider.serve()
-    assert {addresses(memory, name) for name in ("web", "other")} == {"10.0.0.1", "10.0.0.2"}
-
-
-async def test_a_service_that_held_its_pool_back_and_is_gone_holds_nothing_back() -> None:
-    memory = Memory()
-    add(memory, "web")
-    add(memory, "other")
-    provider = Provider(memory, client=Refusing(memory, ApiForbiddenError, name="web", by_status=True))
-    await provider.serve(only="other".__eq__)
-    memory.remove((SERVICES.plural, "shop", "web"))
-    await provider.serve()
-    assert addresses(memory, "other") == "10.0.0.1"
-
-
-async def test_a_service_that_goes_while_its_address_is_entered_is_suspected() -> None:
-    memory = await with_ledger()
-    slow = Slow(memory, CONFIG_MAPS.plural)
-    running = await slow.begin()
-    uid = memory.objects[SERVICES.plural, "shop", "web"]["metadata"]["uid"]
-    memory.remove((SERVICES.plural, "shop", "web"))
-    slow.see()
-    await slow.end(running)
-    assert slow.suspects == [uid]
-    assert await slow.prune() == 1
-
-
-async def test_an_entry_that_a_service_does_not_carry_is_suspected() -> None:
-    memory = await with_ledger()
-    dying = Slow(memory, SERVICES.plural)
-    running = await dying.begin()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    change(memory, "web", type="ClusterIP")
-    after = Provider(memory)
-    await after.serve()
-    assert set(after.suspects) == {memory.objects[SERVICES.plural, "shop", "web"]["metadata"]["uid"]}
 
 
 def removes_at_once(*_: object) -> bool:

@@ -13,7 +13,6 @@ from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from tests.harness.background import running, until
-from tests.harness.field_managers import change_as
 from tests.harness.memory import Memory, copy_json
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.small_provider import LEDGER, add, addresses, change
@@ -60,6 +59,13 @@ def build(client: Guest) -> ProviderTerm:
     )
 
 
+class Timed(Guest):
+    """A guest whose API server's clock is the loop's."""
+
+    def server_now(self) -> datetime:
+        return self._memory.now + timedelta(seconds=asyncio.get_running_loop().time())
+
+
 async def test_who_was_there_and_who_comes_are_served_once_the_ledger_could_be_made() -> None:
     before = asyncio.all_tasks()
     memory = Memory()
@@ -91,77 +97,6 @@ async def test_who_waits_is_served_when_the_keys_change() -> None:
         term.take_keys(PoolKeys({"cidr-global": "10.0.0.1-10.0.0.3"}))
         await until(lambda: all(addresses(memory, name) for name in "abc"), "all to be served")
     assert (CONFIG_MAPS.plural, *LEDGER[1:]) == LEDGER
-
-
-class Timed(Guest):
-    """A guest whose API server's clock is the loop's."""
-
-    def server_now(self) -> datetime:
-        return self._memory.now + timedelta(seconds=asyncio.get_running_loop().time())
-
-
-def overwrite_at_once(memory: Memory, address: str) -> list[str]:
-    """Have another controller write its own address 0.8 s after each change; all that is written, by whom."""
-    writes: list[str] = []
-
-    def answer() -> None:
-        if addresses(memory, "web") not in ("", address):
-            writes.append("another")
-            change_as(memory, "harvester-cloud-provider", a=address)
-
-    def hear(change: Any) -> None:
-        if change.plural == SERVICES.plural:
-            writes.append("any")
-            asyncio.get_running_loop().call_later(0.8, answer)
-
-    memory.listeners.append(hear)
-    return writes
-
-
-@in_virtual_time
-async def test_a_controller_that_overwrites_at_once_is_answered_three_times_an_hour() -> None:
-    memory = Memory()
-    client = Timed(memory)
-    term = build(client)
-    async with running(term.run(KEYS)):
-        add(memory, "web")
-        await asyncio.sleep(10)
-        assert addresses(memory, "web") == "10.0.0.1"
-        writes = overwrite_at_once(memory, "10.9.9.9")
-        change_as(memory, "harvester-cloud-provider", a="10.9.9.9")
-        await asyncio.sleep(60)
-        assert (addresses(memory, "web"), term.snapshot().overwritten) == ("10.9.9.9", 1)
-        # Three restores, each answered, the first write of the other's, and the condition.
-        assert (writes.count("any"), writes.count("another")) == (8, 3)
-        await asyncio.sleep(3500)
-        assert len(writes) == 11, "nobody writes any more"
-        await asyncio.sleep(60)
-        # And the condition once more: that it is assigned.
-        assert (writes.count("any"), writes.count("another")) == (8 + 8, 6)
-        assert term.snapshot().overwritten == 1
-
-
-async def test_who_comes_while_another_namespace_has_hundreds_is_served_before_most_of_them() -> None:
-    memory = Memory()
-    term = build(Guest(memory))
-    served: list[str] = []
-    busy = [f"busy-{number}" for number in range(800)]
-
-    def note(change: Any) -> None:
-        if change.plural != SERVICES.plural:
-            return
-        meta = change.obj["metadata"]
-        if meta["name"] not in served and addresses(memory, meta["name"], meta["namespace"]):
-            served.append(meta["name"])
-            if len(served) == 1:
-                add(memory, "late", namespace="quiet")
-
-    async with running(term.run(PoolKeys({"cidr-global": "10.0.0.0/16"}))):
-        memory.listeners.append(note)
-        for name in busy:
-            add(memory, name, namespace="busy")
-        await until(lambda: "late" in served, "who came last to be served")
-    assert served.index("late") < len(busy) / 2
 
 
 async def test_a_deleted_service_that_shows_nothing_but_the_finalizer_is_let_go_after_a_restart_too() -> None:
@@ -206,24 +141,3 @@ async def test_who_waits_is_served_when_a_service_on_the_address_needs_none_any_
         assert not addresses(memory, "web")
         change(memory, "static", type="ClusterIP")
         await until(lambda: addresses(memory, "web") == "10.0.0.1", "who waits to be served")
-
-
-@in_virtual_time
-async def test_an_entry_that_comes_after_its_service_went_is_taken_out_before_the_next_whole_look() -> None:
-    """A provider that was frozen wrote it: its Service went meanwhile, and that was dealt with."""
-    memory = Memory()
-    client = Timed(memory)
-    term = build(client)
-    async with running(term.run(KEYS)):
-        add(memory, "web")
-        await until(lambda: addresses(memory, "web"), "it to be served")
-        with_entry = copy_json(memory.objects[LEDGER])
-        memory.remove((SERVICES.plural, "shop", "web"))
-        client.services.store.delete(
-            {"metadata": {"namespace": "shop", "name": "web", "resourceVersion": "99"}}
-        )
-        await asyncio.sleep(400)
-        memory.put(LEDGER, {**memory.objects[LEDGER], "data": with_entry["data"]})
-        term.take_ledger(memory.objects[LEDGER])
-        await asyncio.sleep(30)
-        assert not memory.objects[LEDGER].get("data")

@@ -281,38 +281,6 @@ def messages(server: SmallServer) -> list[str]:
     return told
 
 
-def test_the_last_good_value_of_a_bad_option_survives_the_process(run: Any) -> None:
-    async def story() -> None:
-        server = SmallServer()
-        server.put(**GOOD)
-        await started(server, leads=True)
-        server.put(**BAD)
-        for _ in range(3):
-            fresh = await started(server, leads=True)
-            assert fresh.settings.kubevip_namespace == "addresses"
-            assert fresh.settings.unknown_options == frozenset()
-            assert ["keeps the last valid value" in each for each in messages(server)] == [True]
-
-    run(story())
-
-
-def test_what_changes_while_an_option_is_bad_is_kept_too(run: Any) -> None:
-    async def story() -> None:
-        server = SmallServer()
-        server.put(**GOOD)
-        configuration = await started(server, leads=True)
-        async with following(configuration), leading(configuration, server):
-            await asyncio.sleep(1)
-            server.put(**BAD, kubevipReleaseName="vip")
-            await asyncio.sleep(1)
-        server.put(**BAD, kubevipReleaseName="No Name")
-        fresh = await started(server, leads=True)
-        assert fresh.settings.kubevip_namespace == "addresses"
-        assert fresh.settings.kubevip_release_name == "vip"
-
-    run(story())
-
-
 def test_a_bad_option_of_which_no_good_value_is_known_is_told_and_its_default_is_not_kept_as_one(
     run: Any,
 ) -> None:
@@ -335,59 +303,5 @@ def test_a_bad_option_of_which_no_good_value_is_known_is_told_and_its_default_is
         assert heard == [True]
         assert server.last is not None
         assert server.last["data"]["kubevipNamespace"] == "kube-system"
-
-    run(story())
-
-
-def test_an_option_that_what_was_kept_lacks_or_has_a_bad_value_of_is_unknown_while_it_is_bad(
-    run: Any,
-) -> None:
-    async def story() -> None:
-        server = SmallServer()
-        server.put_last(kubevipNamespace="addresses", kubevipUpdate="perhaps")
-        server.put(
-            kubevipNamespace="No", kubevipReleaseName="No Name", kubevipUpdate="maybe", logLevel="Info"
-        )
-        fresh = await started(server, leads=False)
-        assert fresh.settings.unknown_options == {"kubevipReleaseName", "kubevipUpdate"}
-        assert fresh.settings.kubevip_namespace == "addresses"
-
-    run(story())
-
-
-def test_settings_that_do_not_change_are_written_once_and_a_standby_writes_none(run: Any) -> None:
-    async def story() -> None:
-        server = SmallServer()
-        server.put(**GOOD)
-        await started(server, leads=False)
-        assert server.last is None
-        for _ in range(3):
-            await started(server, leads=True)
-        assert server.last_written == 1
-
-    run(story())
-
-
-def test_a_write_of_another_leader_in_between_is_read_before_the_settings_are_kept(run: Any) -> None:
-    async def story() -> None:
-        server = SmallServer()
-        server.put(**GOOD)
-        configuration = await started(server, leads=True)
-        server.put(**GOOD, kubevipReleaseName="vip")
-        await configuration.load()
-        get, written = server.get, server.last_written
-
-        async def get_late(*arguments: Any, **options: Any) -> dict[str, Any] | None:
-            found = await get(*arguments, **options)
-            server.get = get  # type: ignore[method-assign]
-            server.put_last(kubevipReleaseName="of-another")
-            return found
-
-        server.get = get_late  # type: ignore[method-assign]
-        async with leading(configuration, server):
-            await asyncio.sleep(30)
-        assert server.last_written == written + 2
-        assert server.last is not None
-        assert server.last["data"]["kubevipReleaseName"] == "vip"
 
     run(story())

@@ -195,23 +195,6 @@ def test_while_something_could_not_be_read_no_address_is_free(kind: Kind) -> Non
 # History
 
 
-def test_history_is_the_latest_first_and_counts_the_last_owner_once() -> None:
-    released = build_reservation(
-        "10.0.0.5",
-        "old",
-        namespace="c-m-8",
-        cluster="eight",
-        quarantined_until="2026-03-01T13:00:00Z",
-        history=PAST,
-    )
-    told = report_history(snapshot(reservations=[released]), "10.0.0.5")
-    assert [each.owner.cluster for each in told] == ["eight", "seven"]
-    held = build_reservation("10.0.0.5", cluster="now", history=PAST)
-    told = report_history(snapshot(reservations=[held]), "10.0.0.5")
-    assert [each.owner.cluster for each in told] == ["now", "eight", "seven"]
-    assert told[0].owner.until is None
-
-
 # Free addresses
 
 

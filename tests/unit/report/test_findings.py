@@ -7,24 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from fipop.api.conditions import Verdict, format_time
-from fipop.guest.helm.charts import Role, wanted_releases
-from fipop.guest.helm.releases import build_states, parse_record
-from fipop.guest.observed import ObservedState, look_again
-from fipop.guest.release_memory import ReleaseMemory
-from fipop.guest.release_ownership import build_scope
+from fipop.api.conditions import format_time
 from fipop.guest.workloads import Workload as GuestWorkload
-from fipop.guest.workloads import parse_daemon_set, parse_deployment
+from fipop.guest.workloads import parse_daemon_set
 from fipop.operator.rollout.progress import Phase, RolloutState
 from fipop.report.findings import Finding, Severity, judge
 from fipop.report.fleet import report_floating_ips, report_guests
-from fipop.report.guests import GuestReport, judge_program
+from fipop.report.guests import GuestReport
 from fipop.report.ranges import report_ranges
 from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Kind, Leadership, Unread, Workload
 from fipop.settings.options import DEFAULTS, BadOption, parse_settings
-from fipop.state.observations import Finding as Judged
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
-from tests.unit.guest.conftest import release_secret
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
 CRD = next(iter(SCHEMA_REVISIONS))
@@ -252,37 +245,12 @@ def test_a_guest_out_of_reach_is_wrong_unless_it_is_new() -> None:
 
 # Guests that were asked
 
-WELL = GuestReport(
-    guest="c-m-1", version="v1.30.0", config_map={"kube-system/kubevip cidr-global": "10.0.0.5/32"}
-)
 OUT = build_cluster("demo", "c-m-1", opted_in=False)
-
-
-@pytest.mark.parametrize(
-    ("step", "reason"),
-    [("kubeconfig", "KubeconfigUnusable"), ("connection", "Unreachable"), ("objects", "Unreadable")],
-)
-def test_the_step_that_fails_is_told_and_nothing_behind_it(step: str, reason: str) -> None:
-    broken = GuestReport(guest="c-m-1", step=step, problem="no")
-    assert problems(broken, floating_ips=[WEB], clusters=[OUT]) == {reason: "critical"}
 
 
 def test_a_guest_whose_secret_the_reader_may_not_get_is_not_called_broken() -> None:
     refused = GuestReport(guest="c-m-1", step="rights", problem="403")
     assert problems(refused, floating_ips=[WEB], clusters=[OUT]) == {"Unread": "warning"}
-
-
-def test_what_the_operator_does_not_write_is_not_missed_in_the_guest() -> None:
-    status = {**held_by(["10.0.0.9"]), "conditions": [condition("False", "ClusterMismatch")]}
-    stranger = build_floating_ip("stranger", status=status)
-    assert problems(WELL, floating_ips=[stranger], clusters=[OUT]) == {"ClusterMismatch": "warning"}
-
-
-def test_an_address_that_the_guest_lacks_fails() -> None:
-    assert problems(WELL, floating_ips=[WEB], clusters=[OUT]) == {}
-    assert problems(GuestReport(guest="c-m-1"), floating_ips=[WEB], clusters=[OUT]) == {
-        "NotInGuest": "critical"
-    }
 
 
 def kube_vip(name: str, *, ready: int, release: str = "") -> GuestWorkload:
@@ -304,78 +272,6 @@ def kube_vip(name: str, *, ready: int, release: str = "") -> GuestWorkload:
             },
         }
     )
-
-
-def cloud_provider() -> GuestWorkload:
-    return parse_deployment(
-        {
-            "metadata": {
-                "namespace": "kube-system",
-                "name": "provider",
-                "generation": 1,
-                "annotations": {
-                    "meta.helm.sh/release-name": "kube-vip-cloud-provider",
-                    "meta.helm.sh/release-namespace": "kube-system",
-                },
-            },
-            "spec": {"replicas": 1, "template": {"spec": {"containers": [{"image": "fipop:0.1.0"}]}}},
-            "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1},
-        }
-    )
-
-
-def observe(
-    *workloads: GuestWorkload, namespace: str = "kube-system", labelled: bool = True
-) -> ObservedState:
-    records = []
-    for role in Role:
-        labels = {"kubefip.k8s.binbash.org/role": role.value} if labelled else {}
-        record = parse_record(release_secret(role.value, namespace=namespace, labels=labels))
-        assert record is not None
-        records.append(record)
-    empty = ObservedState(
-        now=NOW,
-        states=build_states(records),
-        managed={},
-        workloads=workloads,
-        problems={},
-        unknown={},
-        scope=build_scope(DEFAULTS, frozenset()),
-    )
-    return look_again(empty, wanted_releases(DEFAULTS), ReleaseMemory())
-
-
-def verdicts(observed: ObservedState) -> list[tuple[Verdict, str]]:
-    judged = [judge_program(observed, each) for each in wanted_releases(DEFAULTS)]
-    return [(each.verdict, each.reason) for each in judged]
-
-
-def test_programs_are_judged_by_the_releases_that_are_ours_and_not_by_what_harvester_parked() -> None:
-    parked = kube_vip("kube-vip", ready=0, release="harvester-cloud-provider")
-    ours = kube_vip("kube-vip-fipop", ready=3, release="kube-vip")
-    both_ready = [(Verdict.TRUE, "Ready"), (Verdict.TRUE, "Ready")]
-    assert verdicts(observe(parked, ours, cloud_provider())) == both_ready
-    late = kube_vip("kube-vip-fipop", ready=2, release="kube-vip")
-    assert verdicts(observe(late, cloud_provider()))[0] == (Verdict.FALSE, "NotReady")
-
-
-def test_a_release_that_only_helm_could_tell_of_is_judged_by_its_pods() -> None:
-    ours = kube_vip("kube-vip", ready=3, release="kube-vip")
-    assert verdicts(observe(ours, cloud_provider(), labelled=False)) == [(Verdict.TRUE, "Ready")] * 2
-
-
-def test_a_release_with_our_labels_in_a_namespace_that_does_not_count_is_told() -> None:
-    assert verdicts(observe(namespace="tenant"))[0][1] == "ForeignRelease"
-
-
-def test_where_fipop_installs_both_programs_must_be_ready() -> None:
-    ready = Judged(verdict=Verdict.TRUE, reason="Ready")
-    late = Judged(verdict=Verdict.FALSE, reason="NotReady", message="2 of 3 pods ready")
-    programs = {"kube-vip": late, "kube-vip-cloud-provider": ready}
-    asked = GuestReport(guest="c-m-1", config_map=WELL.config_map, programs=programs)
-    opted_in = build_cluster("demo", "c-m-1")
-    assert problems(asked, floating_ips=[WEB], clusters=[opted_in]) == {"NotReady": "critical"}
-    assert problems(asked, floating_ips=[WEB], clusters=[OUT]) == {}
 
 
 def test_the_revisions_that_this_version_knows_are_those_of_its_crds() -> None:

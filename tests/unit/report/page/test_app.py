@@ -113,16 +113,6 @@ async def test_the_rollout_is_shown(address: str) -> None:
     assert "Stopped" in text.partition('id="rollout"')[2]
 
 
-async def test_csv_is_for_download_and_holds_no_formula(address: str) -> None:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(address + "/addresses.csv?range=pool") as answer,
-    ):
-        assert answer.headers["Content-Disposition"].startswith("attachment")
-        assert answer.content_type == "text/csv"
-        assert "10.0.0.5,default,pool,held" in await answer.text()
-
-
 def test_every_template_escapes() -> None:
     environment = build_environment()
     assert environment.autoescape is True
