@@ -2,8 +2,8 @@
 
     python -m localfleet.demo [--keep]
 
-A management cluster and three guests (real API servers), Rancher played, fipop's chart installed by helm, the operator
-under the chart's own ServiceAccount. Ends with tables, checks and one line; the exit code says the same.
+A management cluster and three guest clusters (real API servers), a simulated Rancher, the chart of fipop installed by
+helm, and the operator under the ServiceAccount of the chart. The exit code is 0 if all checks passed.
 """
 
 import argparse
@@ -16,10 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from localfleet.assets import ensure_all
-from localfleet.demo_checks import check_all, check_answers, check_end
-from localfleet.demo_questions import ask_all
 from localfleet.demo_stage import Stage, kubeconfig_lines, open_stage
-from localfleet.demo_story import Evidence, stop_operator, tell
+from localfleet.demo_story import Story
 from localfleet.demo_tables import show
 from localfleet.errors import LocalFleetError
 from localfleet.fleet import PROGRAMS
@@ -31,17 +29,12 @@ _INTERRUPTED = 130
 async def run(report: Report, programs: Mapping[str, Path], *, keep: bool) -> int:
     """Play the demo; the exit code. With `keep` everything runs on until it is cancelled."""
     async with open_stage(report, programs) as stage:
-        evidence = Evidence()
-        ending = await tell(stage, evidence)
-        report.chapter("How it ended")
-        show(report, ending, evidence.services)
-        answers = await ask_all(stage)
-        report.chapter("Checks")
-        check_all(report, ending, evidence, stage.narrator.first_address)
-        check_answers(report, answers)
+        story = Story(stage=stage)
+        await story.tell()
+        await show(stage)
+        await story.ask_fipop()
         if not keep:
-            await stop_operator(stage, evidence)
-            check_end(report, evidence)
+            await story.stop_operator()
         code = report.verdict()
         if keep:
             # Ctrl-C is how this ends, and no failure.
@@ -52,7 +45,7 @@ async def run(report: Report, programs: Mapping[str, Path], *, keep: bool) -> in
 
 
 async def _leave_running(report: Report, stage: Stage) -> None:
-    report.chapter("Everything runs on until ctrl-C. To look around:")
+    report.chapter("Everything runs on until you press ctrl-C. To look around:")
     for line in kubeconfig_lines(stage):
         report.line(line)
     await asyncio.Event().wait()

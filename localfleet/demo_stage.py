@@ -35,11 +35,10 @@ class Stage:
     exits: AsyncExitStack
     fleet: LocalFleet
     report: Report
-    narrator: Narrator
+    helm: Helm
     management: ControlPlane
     guests: Mapping[str, ControlPlane]
     proxy: RancherProxy
-    charts: ChartRepository
     player: RancherPlayer
     operator: OperatorProcess
 
@@ -48,34 +47,33 @@ class Stage:
 async def open_stage(report: Report, programs: Mapping[str, Path]) -> AsyncIterator[Stage]:
     """Start the fleet, Rancher, the chart repository and the operator; stop them at the end."""
     async with AsyncExitStack() as exits:
-        report.chapter("A fleet on this machine: etcd and Kubernetes, for real")
+        report.chapter("A fleet on this machine: real etcd and Kubernetes API servers")
         fleet = await exits.enter_async_context(LocalFleet(programs))
         management, *planes = await asyncio.gather(
             fleet.management(), *(fleet.guest(name, nodes=1) for name in GUESTS)
         )
         guests = dict(zip(GUESTS, planes, strict=True))
         for plane in (management, *planes):
-            report.step(f"cluster {plane.name} answers at {plane.url}")
+            report.step(f"{plane.name} is ready at {plane.url}")
         helm = Helm(program=programs["helm"], home=fleet.folder / "helm")
         narrator = await exits.enter_async_context(Narrator(report))
         charts = await exits.enter_async_context(ChartRepository())
         proxy = await exits.enter_async_context(RancherProxy(build_authority("rancher", datetime.now(UTC))))
         player = await _set_up_rancher(report, management, proxy, exits)
+        for name, plane in guests.items():
+            narrator.watch_guest(name, plane.client)
         await _prepare_guests(report, guests, helm, charts, fleet)
         operator = await _deploy(report, fleet, management, helm, charts)
         exits.push_async_callback(operator.process.stop)
         narrator.watch_management(management.client)
-        for name, plane in guests.items():
-            narrator.watch_guest(name, plane.client)
         yield Stage(
             exits=exits,
             fleet=fleet,
             report=report,
-            narrator=narrator,
+            helm=helm,
             management=management,
             guests=guests,
             proxy=proxy,
-            charts=charts,
             player=player,
             operator=operator,
         )
@@ -84,12 +82,12 @@ async def open_stage(report: Report, programs: Mapping[str, Path]) -> AsyncItera
 async def _set_up_rancher(
     report: Report, management: ControlPlane, proxy: RancherProxy, exits: AsyncExitStack
 ) -> RancherPlayer:
-    report.chapter("Rancher in the management cluster")
+    report.chapter("A simulated Rancher in the management cluster")
     player = RancherPlayer(management.client, proxy)
     await player.set_up()
     harvester = await player.create_harvester("harvester-cluster1")
-    report.step(f"Rancher knows itself (local) and {harvester.display_name} ({harvester.cluster_id})")
-    report.step(f"its proxy lets into guests at {proxy.url}/k8s/clusters/<id>")
+    report.step(f"Rancher has the clusters local and {harvester.display_name} ({harvester.cluster_id})")
+    report.step(f"its proxy to guest clusters is at {proxy.url}/k8s/clusters/<id>")
     pinging = asyncio.create_task(player.keep_connected())
 
     async def end_pinging() -> None:
@@ -106,11 +104,12 @@ async def _prepare_guests(
     for chart in PUBLISHED:
         charts.publish(await helm.pack(chart, fleet.folder / "charts"))
     report.step(
-        f"charts are served at {charts.url}: " + ", ".join(f"{one.name} {one.version}" for one in PUBLISHED)
+        f"a chart repository at {charts.url} has "
+        + ", ".join(f"{one.name} {one.version}" for one in PUBLISHED)
     )
+    report.step("demo and plain come with Harvester's own kube-vip")
     for name in ("demo", "plain"):
         await install_harvester_kube_vip(guests[name].client)
-    report.step("the guests demo and plain bring Harvester's own kube-vip along")
 
 
 async def _deploy(
@@ -125,11 +124,13 @@ async def _deploy(
     }
     installation = Installation(plane=management, helm=helm, folder=fleet.folder, settings=settings)
     await installation.install()
-    report.step("helm has installed fipop's chart: CRDs, ServiceAccount, roles, policy, defaults")
+    report.step(
+        "helm has installed the chart of fipop: CRDs, ServiceAccount, roles, admission policy, options"
+    )
     operator = await installation.operator(fleet.ports)
-    report.step("fipop operator starts as a process, as the chart's ServiceAccount kube-fip/fipop")
+    report.step("the operator starts as a process, with the rights of the ServiceAccount kube-fip/fipop")
     await operator.start()
-    report.step("it says that it is ready")
+    report.step("the operator is ready")
     return operator
 
 
@@ -140,7 +141,7 @@ async def start_provider(stage: Stage, guest: str) -> None:
     )
     await provider.start()
     stage.exits.push_async_callback(provider.process.stop)
-    stage.report.step(f"fipop runs in {guest} as its cloud provider, as the chart's ServiceAccount")
+    stage.report.step(f"fipop runs as the cloud provider of {guest}, in place of kube-vip-cloud-provider")
 
 
 def kubeconfig_lines(stage: Stage) -> list[str]:

@@ -1,8 +1,11 @@
-"""The story of the demo: a range, three guests, an admin's day, a farewell. What only the moment shows is kept."""
+"""The story of the demo. Each check stands where the story shows what it is about.
+
+A check waits for what it expects. If that does not come, the check fails and the story goes on.
+"""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,238 +13,337 @@ from typing import Any
 import yaml
 
 from localfleet.client import Json
-from localfleet.demo_services import API, is_served, open_services, read_services
 from localfleet.demo_stage import GUESTS, INTERVAL_SECONDS, OPTED_IN, Stage, start_provider
 from localfleet.errors import DeadlineError
 from localfleet.observation import (
     OURS,
+    FleetView,
     GuestView,
-    ManagementView,
-    Sample,
     addresses_of,
+    count_pods,
     find_condition,
-    observe_guest,
-    observe_management,
+    observe_fleet,
     parse_metrics,
 )
-from localfleet.rancher_plan import REAL_ORDER, Guest, Step
-from localfleet.routes import SeenRequest, upstream_of
+from localfleet.processes import build_environment
+from localfleet.rancher_plan import Guest
+from localfleet.routes import upstream_of
 from localfleet.waiting import eventually
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 STATIC_ADDRESS = "10.135.10.200"
-FOREIGN_KEY = ("range-accounting", "192.168.7.10-192.168.7.20")
-_RANGES = f"{OURS}/floatingipranges"
+_USER_KEYS = {
+    "allow-share-default": "true",
+    "range-dual": "10.136.0.10-10.136.0.19,2001:db8:136::10-2001:db8:136::19",
+}
+"""What users of the guest cluster add to the ConfigMap of its cloud provider."""
+_USER_ADDRESS = "10.136.1.7"
 _CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
+_RELEASES = ("kube-vip", "kube-vip-cloud-provider")
+_ANNOTATION = "kube-vip.io/loadbalancerIPs"
+_CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
 _PATIENCE_SECONDS = 60.0
-_LAST_LINK = Step.LINK
-"""After it nothing is missing that a new guest's address depends on."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Evidence:
-    """What happened on the way, for the checks at the end."""
-
-    guests: dict[str, Guest] = field(default_factory=dict)
-    linked_at: dict[str, float] = field(default_factory=dict)
-    address_of_gone: str = ""
-    is_namespace_gone: bool = False
-    written_back: bool = False
-    waited_for: str = ""
-    services: dict[str, Json] = field(default_factory=dict)
-    quiet_requests: list[SeenRequest] = field(default_factory=list)
-    quiet_passes: int = 0
-    exit_code: int | None = None
-    stop_seconds: float = 0.0
+_STOP_SECONDS = 10.0
+_FIPOP = Path(sys.executable).parent / "fipop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """The fleet when the story is over."""
+class Story:
+    """The demo while it is told; `guests` are the guest clusters as Rancher has them."""
 
-    management: ManagementView
-    guests: dict[str, GuestView]
-    metrics: tuple[Sample, ...]
-    log: str
+    stage: Stage
+    guests: dict[str, Guest] = field(default_factory=dict)
 
+    async def tell(self) -> None:
+        """Play everything but the end of the operator."""
+        await self._create_guests()
+        await self._create_services()
+        await self._request_addresses()
+        await self._delete_plain()
+        await self._watch_a_quiet_fleet()
+        await self._check_what_must_not_be()
 
-async def tell(stage: Stage, evidence: Evidence) -> Ending:
-    """Play the whole story, whatever becomes of it, and look at the fleet at its end."""
-    stage.report.chapter(
-        "A range, and three guests: demo and shop carry the label kube-vip=true, plain does not"
-    )
-    await stage.management.client.create(_RANGES, read_example("range.yaml"))
-    for name in GUESTS:
-        await _bring_up(stage, evidence, name)
-    await _wait_for_guests(stage)
-    await start_provider(stage, "demo")
-    stage.report.chapter("Services in demo")
-    evidence.waited_for = await open_services(stage.guests["demo"].client)
-    stage.report.step(f"the Service api waits: {evidence.waited_for}")
-    stage.report.chapter("An admin's day")
-    await _claim_addresses(stage, evidence)
-    demo = stage.guests["demo"].client
-    await _hope(stage, "the Service api has demo's second floating IP", lambda: is_served(demo, API))
-    evidence.services = await read_services(demo)
-    stage.report.chapter("The guest plain is deleted in Rancher")
-    await _say_goodbye(stage, evidence)
-    stage.report.chapter("Nothing happens for a while")
-    await _listen(stage, evidence)
-    return await look(stage)
-
-
-async def look(stage: Stage) -> Ending:
-    """See the fleet as it is."""
-    views = await asyncio.gather(*(observe_guest(stage.guests[name].client) for name in GUESTS))
-    return Ending(
-        management=await observe_management(stage.management.client),
-        guests=dict(zip(GUESTS, views, strict=True)),
-        metrics=parse_metrics(await stage.operator.metrics()),
-        log=stage.operator.process.log.read_text(errors="replace"),
-    )
-
-
-async def _bring_up(stage: Stage, evidence: Evidence, name: str) -> None:
-    labels = {"kube-vip": "true"} if name in OPTED_IN else {}
-    guest = await stage.player.create_guest(
-        stage.player.plan_guest(name, labels=labels), upstream_of(stage.guests[name]), order=()
-    )
-    evidence.guests[name] = guest
-    for step in REAL_ORDER:
-        await stage.player.take(guest, step)
-        stage.report.step(f"Rancher makes for {name} ({guest.cluster_id}) {step.value}")
-        if step is _LAST_LINK:
-            evidence.linked_at[name] = guest.changed_at
-
-
-async def _wait_for_guests(stage: Stage) -> None:
-    async def are_served() -> bool:
-        floating_ips = (await observe_management(stage.management.client)).floating_ips
-        return all(_is_true(floating_ips.get(f"{name}-kubevip"), "Ready") for name in GUESTS)
-
-    await _hope(stage, "all three floating IPs are ready", are_served)
-
-
-async def _claim_addresses(stage: Stage, evidence: Evidence) -> None:
-    demo, shop = evidence.guests["demo"].cluster_id, evidence.guests["shop"].cluster_id
-    await stage.guests["demo"].client.patch(_CONFIG_MAP, {"data": dict([FOREIGN_KEY])})
-    stage.report.step(f"somebody adds {FOREIGN_KEY[0]} to the ConfigMap in demo: it is theirs")
-    static, dynamic = read_example("floatingip-static.yaml"), read_example("floatingip-dynamic.yaml")
-    stage.report.step(f"demo asks for {STATIC_ADDRESS}")
-    await _ask(stage, static, demo, "demo-vip", clustername="demo")
-    stage.report.step(f"shop asks for {STATIC_ADDRESS} too")
-    await _ask(stage, static, shop, "shop-vip", clustername="shop")
-    stage.report.step("in shop's namespace somebody asks for an address in demo")
-    await _ask(stage, dynamic, shop, "stranger", clustername="demo")
-
-    async def is_merged() -> bool:
-        pools = (await observe_guest(stage.guests["demo"].client)).pools
-        return STATIC_ADDRESS in pools.get("cidr-global", "")
-
-    await _hope(stage, f"demo carries {STATIC_ADDRESS} too", is_merged)
-    await _empty_address(stage, evidence, demo)
-
-
-async def _ask(stage: Stage, example: Json, namespace: str, name: str, *, clustername: str) -> None:
-    """Create an example under another name in a guest's namespace, and wait for the first word about it."""
-    annotations = {**example["metadata"]["annotations"], "clustername": clustername}
-    metadata = {"name": name, "namespace": namespace, "annotations": annotations}
-    await stage.management.client.create(_floating_ips(namespace), {**example, "metadata": metadata})
-
-    async def verdict() -> Json:
-        return find_condition(
-            await stage.management.client.get(f"{_floating_ips(namespace)}/{name}"), "Ready"
+    async def ask_fipop(self) -> None:
+        """Show what the command line answers to an administrator."""
+        code, text = await self._run_fipop("status")
+        unfinished = ("shop-vip: AddressInUse", "stranger: ClusterMismatch")
+        self.stage.report.check(
+            "fipop status lists both floating IPs that are not ready, and exits with 1",
+            holds=code == 1 and all(words in text for words in unfinished),
+        )
+        code, text = await self._run_fipop("who", STATIC_ADDRESS)
+        self.stage.report.check(
+            f"fipop who finds the holder of {STATIC_ADDRESS}", holds=code == 0 and "demo-vip" in text
         )
 
-    await _hope(stage, f"there is a word about {name}", verdict)
+    async def stop_operator(self) -> None:
+        """Stop the operator as a kubelet does."""
+        self.stage.report.chapter("The operator is stopped")
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        code = await self.stage.operator.stop()
+        self.stage.report.check(
+            f"after SIGTERM the operator exits with 0 within {_STOP_SECONDS:g} s",
+            holds=code == 0 and loop.time() - begun <= _STOP_SECONDS,
+        )
 
+    async def _create_guests(self) -> None:
+        stage = self.stage
+        stage.report.chapter(
+            "Guest clusters: demo and shop have the label kube-vip=true, plain does not have it"
+        )
+        await stage.management.client.create(f"{OURS}/floatingipranges", read_example("range.yaml"))
+        for name in GUESTS:
+            plan = stage.player.plan_guest(name, labels={"kube-vip": "true"} if name in OPTED_IN else {})
+            stage.report.step(f"Rancher creates {name} ({plan.cluster_id})")
+            self.guests[name] = await stage.player.create_guest(plan, upstream_of(stage.guests[name]))
+        await self._expect(
+            "each guest cluster has a floating IP of its own",
+            lambda view: len({_address(view, f"{name}-kubevip") for name in GUESTS} - {""}) == len(GUESTS),
+        )
+        for name in OPTED_IN:
+            await self._expect(
+                f"kube-vip and its cloud provider run in {name}, with the address in their ConfigMap",
+                lambda view, name=name: (  # type: ignore[misc]
+                    _is_served(view.guests[name]) and _address(view, f"{name}-kubevip") in _pool(view, name)
+                ),
+            )
 
-async def _empty_address(stage: Stage, evidence: Evidence, namespace: str) -> None:
-    stage.report.step("somebody empties demo-vip's spec.ipaddress")
-    place = f"{_floating_ips(namespace)}/demo-vip"
-    await stage.management.client.patch(place, {"spec": {"ipaddress": ""}})
+        await self._expect(
+            "Harvester's own kube-vip is parked in demo, and runs on in plain, where fipop installs nothing",
+            lambda view: (
+                count_pods(view.guests["demo"].daemon_sets["kube-vip"]) == (0, 0)
+                and count_pods(view.guests["plain"].daemon_sets["kube-vip"]) == (1, 1)
+                and not view.guests["plain"].releases
+            ),
+        )
 
-    async def is_back() -> bool:
-        found = await stage.management.client.get(place)
-        return bool(found["spec"].get("ipaddress") == STATIC_ADDRESS)
+    async def _create_services(self) -> None:
+        stage, client = self.stage, self.stage.guests["demo"].client
+        stage.report.chapter("Services in demo")
+        await start_provider(stage, "demo")
+        await client.create("/api/v1/namespaces", {"metadata": {"name": "dual"}})
+        await client.patch(_CONFIG_MAP, {"data": _USER_KEYS})
+        stage.report.step("users add keys of their own to the ConfigMap")
+        await self._create_service("web", port=80)
+        await self._create_service("dns", port=53)
+        await self._expect(
+            "the Services web and dns share demo's floating IP: their ports differ",
+            lambda view: (
+                _services(view)["web"] == _services(view)["dns"] == _address(view, "demo-kubevip") != ""
+            ),
+        )
+        await self._create_service("fixed", annotations={_ANNOTATION: _USER_ADDRESS})
+        await self._create_service("both", namespace="dual", ipFamilyPolicy="RequireDualStack")
+        await self._expect(
+            "the Service both has an address of each family, from the pool of its namespace",
+            lambda view: _services(view)["both"] == "10.136.0.10,2001:db8:136::10",
+        )
+        await self._create_service("api", port=80)
+        await self._expect(
+            "the Service api waits, because web uses its port: its condition names the key cidr-global",
+            lambda view: (
+                "cidr-global"
+                in find_condition(view.guests["demo"].services["api"], _CONDITION).get("message", "")
+            ),
+        )
 
-    evidence.written_back = await _hope(stage, f"{STATIC_ADDRESS} is written back", is_back)
-    if evidence.written_back:
-        stage.report.step("the address that it holds is written back there")
+    async def _create_service(
+        self,
+        name: str,
+        *,
+        namespace: str = "default",
+        port: int = 80,
+        annotations: dict[str, str] | None = None,
+        **spec: str,
+    ) -> None:
+        self.stage.report.step(f"a user creates the Service {name}, port {port}")
+        body = {
+            "metadata": {"name": name, "annotations": annotations or {}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": port}], **spec},
+        }
+        await self.stage.guests["demo"].client.create(f"/api/v1/namespaces/{namespace}/services", body)
 
+    async def _request_addresses(self) -> None:
+        stage = self.stage
+        stage.report.chapter("More addresses")
+        static, dynamic = read_example("floatingip-static.yaml"), read_example("floatingip-dynamic.yaml")
+        stage.report.step(f"demo-vip requests {STATIC_ADDRESS} for demo")
+        await self._create_floating_ip(static, "demo-vip", namespace_of="demo", clustername="demo")
+        await self._expect(
+            f"demo-vip holds {STATIC_ADDRESS}, and the ConfigMap in demo has it",
+            lambda view: (
+                _address(view, "demo-vip") == STATIC_ADDRESS
+                and _pool(view, "demo") == {_address(view, "demo-kubevip"), STATIC_ADDRESS}
+            ),
+        )
+        await self._expect(
+            f"the Service api has {STATIC_ADDRESS}",
+            lambda view: _services(view)["api"] == STATIC_ADDRESS,
+        )
+        stage.report.step(f"shop-vip requests {STATIC_ADDRESS} for shop")
+        await self._create_floating_ip(static, "shop-vip", namespace_of="shop", clustername="shop")
+        await self._expect(
+            "shop-vip is refused, and its condition names the holder",
+            lambda view: (
+                _ready(view, "shop-vip")["reason"] == "AddressInUse"
+                and "demo-vip" in _ready(view, "shop-vip")["message"]
+            ),
+        )
+        stage.report.step("stranger, in the namespace of shop, requests an address for demo")
+        await self._create_floating_ip(dynamic, "stranger", namespace_of="shop", clustername="demo")
+        await self._expect(
+            "stranger is refused: its namespace belongs to shop",
+            lambda view: _ready(view, "stranger")["reason"] == "ClusterMismatch",
+        )
+        stage.report.step("an administrator empties spec.ipaddress of demo-vip")
+        path = f"{self._floating_ips('demo')}/demo-vip"
+        await stage.management.client.patch(path, {"spec": {"ipaddress": ""}})
 
-async def _say_goodbye(stage: Stage, evidence: Evidence) -> None:
-    plain = evidence.guests["plain"]
-    view = await observe_management(stage.management.client)
-    evidence.address_of_gone = "".join(addresses_of(view.floating_ips.get("plain-kubevip")))
-    await stage.player.delete_guest(plain)
-    stage.report.step(f"Rancher has removed plain, and its namespace {plain.cluster_id} goes")
+    async def _create_floating_ip(
+        self, example: Json, name: str, *, namespace_of: str, clustername: str
+    ) -> None:
+        annotations = {**example["metadata"]["annotations"], "clustername": clustername}
+        metadata = {"name": name, "annotations": annotations}
+        path = self._floating_ips(namespace_of)
+        await self.stage.management.client.create(path, {**example, "metadata": metadata})
 
-    async def is_namespace_gone() -> bool:
-        return await stage.management.client.find(f"/api/v1/namespaces/{plain.cluster_id}") is None
+    def _floating_ips(self, guest: str) -> str:
+        return f"{OURS}/namespaces/{self.guests[guest].cluster_id}/floatingips"
 
-    async def is_in_quarantine() -> bool:
-        reservations = (await observe_management(stage.management.client)).reservations
-        return bool(reservations[evidence.address_of_gone]["spec"].get("quarantinedUntil"))
+    async def _delete_plain(self) -> None:
+        self.stage.report.chapter("plain is deleted in Rancher")
+        address = _address(await self._observe(), "plain-kubevip")
+        await self.stage.player.delete_guest(self.guests["plain"])
+        await self._expect(
+            f"the address of plain, {address}, is in quarantine before another guest cluster can get it",
+            lambda view: view.reservations[address]["spec"]["quarantinedUntil"],
+        )
 
-    evidence.is_namespace_gone = await _hope(
-        stage, f"namespace {plain.cluster_id} is gone", is_namespace_gone
-    )
-    await _hope(stage, f"{evidence.address_of_gone} is in quarantine", is_in_quarantine)
+    async def _watch_a_quiet_fleet(self) -> None:
+        stage = self.stage
+        stage.report.chapter("Nothing changes for a while")
+        demo = self.guests["demo"].cluster_id
+        await asyncio.sleep(INTERVAL_SECONDS)
+        before = await self._count_visits()
+        stage.proxy.forget_requests(demo)
 
+        async def are_visited() -> bool:
+            return await self._count_visits() >= before + 2
 
-async def _listen(stage: Stage, evidence: Evidence) -> None:
-    """Count what passes over demo cost while there is nothing to do."""
-    demo = evidence.guests["demo"].cluster_id
-    await asyncio.sleep(INTERVAL_SECONDS)
-    before = await _passes(stage, "demo")
-    stage.proxy.forget_requests(demo)
+        try:
+            await eventually(are_visited, seconds=_PATIENCE_SECONDS, what="two visits to demo")
+        except DeadlineError as error:
+            stage.report.step(str(error))
+        requests = stage.proxy.requests_of(demo)
+        stage.report.step(
+            f"fipop visits demo every {INTERVAL_SECONDS} s: {len(requests)} requests in 2 visits"
+        )
+        stage.report.check(
+            "the visits write nothing to demo, and start no helm",
+            holds=bool(requests)
+            and not any(one.is_write or one.user_agent.startswith("Helm") for one in requests),
+        )
 
-    async def have_passed() -> bool:
-        return await _passes(stage, "demo") >= before + 2
+    async def _count_visits(self) -> float:
+        labels = {"guestclustername": "demo", "event": "api_connection"}
+        return sum(
+            one.value
+            for one in parse_metrics(await self.stage.operator.metrics())
+            if one.name == "kubefipoperator_guestcluster_events" and labels.items() <= one.labels.items()
+        )
 
-    await _hope(stage, "two more passes have gone over demo", have_passed)
-    # One pass may be under way at either end: what is counted is never more than one pass too much.
-    evidence.quiet_passes = int(await _passes(stage, "demo") - before) + 1
-    evidence.quiet_requests = stage.proxy.requests_of(demo)
+    async def _check_what_must_not_be(self) -> None:
+        view = await self._observe()
+        demo, shop = view.guests["demo"], view.guests["shop"]
+        check = self.stage.report.check
+        check(
+            "demo-vip has kept its address, although its spec was emptied",
+            holds=_address(view, "demo-vip") == STATIC_ADDRESS,
+        )
+        check(
+            "the ConfigMap in demo still has the keys of its users, and the Service fixed the address of its user",
+            holds=_USER_KEYS.items() <= demo.pools.items() and _services(view).get("fixed") == _USER_ADDRESS,
+        )
+        check(
+            "no guest cluster has an address of another one in its ConfigMap",
+            holds=bool(shop.pools)
+            and STATIC_ADDRESS not in _pool(view, "shop")
+            and _address(view, "stranger") not in _pool(view, "demo"),
+        )
+        log = self.stage.operator.process.log.read_text(errors="replace")
+        tokens = [guest.token.partition(":")[2] for guest in self.guests.values()]
+        check(
+            "the log of the operator has no token of a guest cluster",
+            holds=bool(log) and not any(token in log for token in tokens),
+        )
 
+    async def _expect(self, fact: str, test: Callable[[FleetView], Any]) -> None:
+        """Wait until the fleet is as it should be. `test` may fail to find what is not there yet."""
 
-async def _passes(stage: Stage, guest: str) -> float:
-    samples = parse_metrics(await stage.operator.metrics())
-    wanted = {"guestclustername": guest, "event": "api_connection"}
-    return sum(
-        one.value
-        for one in samples
-        if one.name == "kubefipoperator_guestcluster_events" and wanted.items() <= one.labels.items()
-    )
+        async def look() -> bool:
+            return bool(test(await self._observe()))
 
+        try:
+            holds = await eventually(look, seconds=_PATIENCE_SECONDS, what=fact)
+        except DeadlineError:
+            holds = False
+        self.stage.report.check(fact, holds=holds)
 
-async def stop_operator(stage: Stage, evidence: Evidence) -> None:
-    """Ask the operator to end, as a kubelet does."""
-    begun = time.monotonic()
-    evidence.exit_code = await stage.operator.stop()
-    evidence.stop_seconds = time.monotonic() - begun
+    async def _observe(self) -> FleetView:
+        guests = {name: plane.client for name, plane in self.stage.guests.items()}
+        return await observe_fleet(self.stage.management.client, guests)
 
-
-async def _hope(stage: Stage, what: str, look_for: Callable[[], Awaitable[Any]]) -> bool:
-    """Wait for something; where it does not come the story goes on, and the checks at the end will tell."""
-    try:
-        await eventually(look_for, seconds=_PATIENCE_SECONDS, what=what)
-    except DeadlineError as error:
-        stage.report.step(f"NOT in {_PATIENCE_SECONDS:.0f} s: {error}")
-        return False
-    return True
+    async def _run_fipop(self, *arguments: str) -> tuple[int, str]:
+        """Run a command with an administrator's kubeconfig, and show what it prints; that and its exit code."""
+        process = await asyncio.create_subprocess_exec(
+            *(str(_FIPOP), *arguments, "--kubeconfig", str(self.stage.management.admin_kubeconfig)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=build_environment(self.stage.fleet.folder),
+        )
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            out, _ = await process.communicate()
+        self.stage.report.output(f"fipop {' '.join(arguments)}", out.decode())
+        return process.returncode or 0, out.decode()
 
 
 def read_example(name: str) -> Json:
-    """A manifest of the folder `examples/`, as people create it."""
+    """Return a manifest of the folder `examples/`, as users create it."""
     manifest: Json = yaml.safe_load((EXAMPLES / name).read_text())
     return manifest
 
 
-def _floating_ips(namespace: str) -> str:
-    return f"{OURS}/namespaces/{namespace}/floatingips"
+def _address(view: FleetView, floating_ip: str) -> str:
+    return ",".join(addresses_of(view.floating_ips.get(floating_ip)))
 
 
-def _is_true(found: Json | None, kind: str) -> bool:
-    return find_condition(found, kind).get("status") == "True"
+def _ready(view: FleetView, floating_ip: str) -> Json:
+    return find_condition(view.floating_ips[floating_ip], "Ready")
+
+
+def _pool(view: FleetView, guest: str) -> set[str]:
+    """Return the addresses of the key that fipop writes for all namespaces of a guest cluster."""
+    return {one.removesuffix("/32") for one in view.guests[guest].pools.get("cidr-global", "").split(",")}
+
+
+def _services(view: FleetView) -> dict[str, str]:
+    """Return the addresses of the Services in demo, by name."""
+    found = view.guests["demo"].services.items()
+    return {name: (one["metadata"].get("annotations") or {}).get(_ANNOTATION, "") for name, one in found}
+
+
+def _is_served(guest: GuestView) -> bool:
+    """Return whether helm deployed both releases at its first attempt, and their pods are ready."""
+    releases = [guest.releases[name] for name in _RELEASES]
+    workloads = [*guest.daemon_sets.values(), *guest.deployments.values()]
+    owners = [
+        (one["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name") for one in workloads
+    ]
+    pods = [count_pods(one) for one, owner in zip(workloads, owners, strict=True) if owner in _RELEASES]
+    return (
+        all((one.status, one.revision) == ("deployed", 1) for one in releases)
+        and len(pods) == len(releases)
+        and all(0 < wanted == ready for wanted, ready in pods)
+    )

@@ -1,7 +1,6 @@
-"""Tells what happens in the fleet while it happens, from watches of its own."""
+"""Writes what happens in the fleet while it happens, from watches of its own."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
@@ -9,7 +8,7 @@ import aiohttp
 
 from localfleet.client import ApiClient, Json
 from localfleet.errors import ApiError
-from localfleet.observation import APPS, OURS, addresses_of, find_condition
+from localfleet.observation import APPS, OURS, addresses_of, count_pods, find_condition
 from localfleet.report import Report
 
 Describe = Callable[[Json], str]
@@ -17,14 +16,10 @@ _REST_SECONDS = 0.5
 
 
 class Narrator:
-    """Watches while entered as `async with`; a line appears when what there is to say of an object changes.
-
-    `first_address` is when each floating IP was first seen with an address (monotonic seconds, by name).
-    """
+    """Watches while entered as `async with`. Writes a line when what there is to say of an object changes."""
 
     def __init__(self, report: Report) -> None:
         """Prepare a narrator that writes to `report`."""
-        self.first_address: dict[str, float] = {}
         self._report = report
         self._said: dict[tuple[str, str], str] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -40,13 +35,13 @@ class Narrator:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def watch_management(self, client: ApiClient) -> None:
-        """Tell of our objects in the management cluster."""
-        self._begin(self._follow(client, f"{OURS}/floatingips", "", self._describe_floating_ip))
+        """Write about the objects of fipop in the management cluster."""
+        self._begin(self._follow(client, f"{OURS}/floatingips", "", _describe_floating_ip))
         self._begin(self._follow(client, f"{OURS}/floatingipreservations", "", _describe_reservation))
         self._begin(self._follow(client, f"{OURS}/floatingipranges", "", _describe_range))
 
     def watch_guest(self, name: str, client: ApiClient) -> None:
-        """Tell of what a pass brings about in a guest."""
+        """Write about what a visit brings about in a guest cluster."""
         kube_system = "/api/v1/namespaces/kube-system"
         self._begin(self._follow(client, f"{kube_system}/configmaps", name, _describe_config_map))
         self._begin(self._follow(client, f"{kube_system}/secrets", name, _describe_release))
@@ -60,12 +55,12 @@ class Narrator:
         while True:
             try:
                 async for event in client.watch(path):
-                    self._tell(place, event, describe)
+                    self._describe(place, event, describe)
             except (ApiError, aiohttp.ClientError):
                 # The server has gone or is not there yet; what is missed is seen when it is back.
                 await asyncio.sleep(_REST_SECONDS)
 
-    def _tell(self, place: str, event: Json, describe: Describe) -> None:
+    def _describe(self, place: str, event: Json, describe: Describe) -> None:
         found = event["object"]
         if event["type"] == "ERROR" or "metadata" not in found or "name" not in found["metadata"]:
             return
@@ -77,12 +72,6 @@ class Narrator:
             self._report.step(f"{place + ': ' if place else ''}{text}")
             self._said[key] = text
 
-    def _describe_floating_ip(self, found: Json) -> str:
-        name = found["metadata"]["name"]
-        if addresses_of(found):
-            self.first_address.setdefault(name, time.monotonic())
-        return _describe_floating_ip(found)
-
 
 def _title(found: Json) -> str:
     kinds = {"FloatingIP": "floating IP", "FloatingIPReservation": "reservation", "FloatingIPRange": "range"}
@@ -91,10 +80,10 @@ def _title(found: Json) -> str:
 
 def _describe_floating_ip(found: Json) -> str:
     ready, held = find_condition(found, "Ready"), ", ".join(addresses_of(found))
-    text = f"{_title(found)} holds {held}" if held else f"{_title(found)} is new"
+    text = f"{_title(found)} holds {held}" if held else f"{_title(found)} has no address"
     if ready.get("status") == "True":
         return f"{text}, ready"
-    return f"{text}, {ready['reason']}: {ready.get('message', '')}" if ready else text
+    return f"{text}, {ready['reason']}: {ready.get('message', '')}" if ready else ""
 
 
 def _describe_reservation(found: Json) -> str:
@@ -114,24 +103,23 @@ def _describe_config_map(found: Json) -> str:
     if found["metadata"]["name"] != "kubevip":
         return ""
     pools = ", ".join(f"{key} = {value}" for key, value in sorted((found.get("data") or {}).items()))
-    return f"ConfigMap kubevip says {pools or 'nothing'}"
+    return f"ConfigMap kubevip: {pools or 'empty'}"
 
 
 def _describe_release(found: Json) -> str:
     labels = found["metadata"].get("labels", {})
-    if labels.get("owner") != "helm":
+    if labels.get("owner") != "helm" or labels["status"].startswith("pending"):
         return ""
     return f"helm release {labels['name']}, revision {labels['version']}: {labels['status']}"
 
 
 def _describe_daemon_set(found: Json) -> str:
-    status = found.get("status", {})
     selector = found["spec"]["template"]["spec"].get("nodeSelector") or {}
-    wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
-    parked = ", parked" if any("disabled" in key for key in selector) else ""
-    return f"DaemonSet {found['metadata']['name']}: {ready} of {wanted} pods ready{parked}"
+    if any("disabled" in key for key in selector):
+        return f"DaemonSet {found['metadata']['name']}: parked" if count_pods(found) == (0, 0) else ""
+    return _describe_deployment(found)
 
 
 def _describe_deployment(found: Json) -> str:
-    wanted, ready = found["spec"].get("replicas", 0), found.get("status", {}).get("readyReplicas", 0)
-    return f"Deployment {found['metadata']['name']}: {ready} of {wanted} pods ready"
+    wanted, ready = count_pods(found)
+    return f"{found['kind']} {found['metadata']['name']}: {ready} of {wanted} pods ready" if ready else ""

@@ -27,7 +27,6 @@ class Release:
     revision: int
     status: str
     chart: str
-    app_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,8 @@ class GuestView:
     releases: Mapping[str, Release]
     daemon_sets: Mapping[str, Json]
     deployments: Mapping[str, Json]
-    pods: tuple[Json, ...]
+    services: Mapping[str, Json]
+    """Those of type LoadBalancer, by name."""
 
     @property
     def pools(self) -> Mapping[str, str]:
@@ -56,41 +56,37 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementView:
-    """What is in the management cluster of ours."""
+class FleetView:
+    """The objects of fipop in the management cluster, and the guest clusters by name."""
 
-    ranges: Mapping[str, Json]
     floating_ips: Mapping[str, Json]
     """By name: in the demo no two namespaces have one of the same."""
     reservations: Mapping[str, Json]
     """By address."""
-    settings: Mapping[str, str]
+    guests: Mapping[str, GuestView]
 
 
-async def observe_management(client: ApiClient) -> ManagementView:
-    """Read our objects, and the options."""
-    ranges, floating_ips, reservations, config = await asyncio.gather(
-        client.items(f"{OURS}/floatingipranges"),
-        client.items(f"{OURS}/floatingips"),
-        client.items(f"{OURS}/floatingipreservations"),
-        client.find("/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"),
+async def observe_fleet(management: ApiClient, guests: Mapping[str, ApiClient]) -> FleetView:
+    """Read everything that fipop writes, and what comes of it."""
+    floating_ips, reservations = await asyncio.gather(
+        management.items(f"{OURS}/floatingips"), management.items(f"{OURS}/floatingipreservations")
     )
-    return ManagementView(
-        ranges={one["metadata"]["name"]: one for one in ranges},
+    views = await asyncio.gather(*(observe_guest(client) for client in guests.values()))
+    return FleetView(
         floating_ips={one["metadata"]["name"]: one for one in floating_ips},
         reservations={one["spec"]["address"]: one for one in reservations},
-        settings=(config or {}).get("data") or {},
+        guests=dict(zip(guests, views, strict=True)),
     )
 
 
 async def observe_guest(client: ApiClient) -> GuestView:
     """Read what a pass over a guest brings about."""
-    config_map, secrets, daemon_sets, deployments, pods = await asyncio.gather(
+    config_map, secrets, daemon_sets, deployments, services = await asyncio.gather(
         client.find(_CONFIG_MAP),
         client.items(_SECRETS, labelSelector="owner=helm"),
         client.items(f"{APPS}/daemonsets"),
         client.items(f"{APPS}/deployments"),
-        client.items("/api/v1/pods"),
+        client.items("/api/v1/services"),
     )
     releases = sorted((decode_release(secret) for secret in secrets), key=lambda release: release.revision)
     return GuestView(
@@ -98,7 +94,9 @@ async def observe_guest(client: ApiClient) -> GuestView:
         releases={release.name: release for release in releases},
         daemon_sets={one["metadata"]["name"]: one for one in daemon_sets},
         deployments={one["metadata"]["name"]: one for one in deployments},
-        pods=tuple(pods),
+        services={
+            one["metadata"]["name"]: one for one in services if one["spec"].get("type") == "LoadBalancer"
+        },
     )
 
 
@@ -113,7 +111,6 @@ def decode_release(secret: Json) -> Release:
         revision=release["version"],
         status=release["info"]["status"],
         chart=f"{chart['name']}-{chart['version']}",
-        app_version=chart["appVersion"],
     )
 
 
@@ -135,6 +132,13 @@ def find_condition(found: Json | None, kind: str) -> Json:
     """Answer a condition of an object's status; an empty one where it has none."""
     conditions = (found or {}).get("status", {}).get("conditions") or []
     return next((one for one in conditions if one["type"] == kind), {})
+
+
+def count_pods(workload: Json) -> tuple[int, int]:
+    """Return how many pods a DaemonSet or Deployment wants, and how many are ready."""
+    spec, status = workload.get("spec", {}), workload.get("status", {})
+    wanted = status.get("desiredNumberScheduled", spec.get("replicas", 0))
+    return wanted, status.get("numberReady", status.get("readyReplicas", 0))
 
 
 def addresses_of(floating_ip: Json | None) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class KubeReader:
     Requests go to `server`; a Connection is reached over HTTPS.
     """
 
-    def __init__(  # noqa: PLR0913 - the limits of a client, each with a default
+    def __init__(
         self,
         server: Connection | ApiServer,
         *,

@@ -353,7 +353,7 @@ class Fleet:
 
     # Rancher and the owners of guest clusters
 
-    def add_guest(
+    def add_guest(  # noqa: PLR0913 - what Rancher says of a cluster
         self,
         guest_id: str,
         *,

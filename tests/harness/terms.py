@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, cast
 
 from fipop.guest.guest_pass import GuestSessions
@@ -108,6 +109,7 @@ def build_manager(
         metrics=_METRICS,
         sessions=cast("GuestSessions", sessions),
         queues=queues,
+        random=Random(1),
     )
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-from localfleet.simulated import _select, merge_patch
+from localfleet.simulated import merge_patch, select
 from tests.hostile.server import Raw, Reply, Request, failure, reply
 
 Json = dict[str, Any]
@@ -104,7 +104,7 @@ class Guest:
         found = [
             one for key, one in sorted(self.objects.items()) if key[0] == plural and namespace in ("", key[1])
         ]
-        found = _select(found, request.query)
+        found = select(found, request.query)
         limit, start = (
             int(request.query.get("limit", "0") or "0"),
             int(request.query.get("continue", "0") or "0"),

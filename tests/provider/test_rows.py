@@ -216,6 +216,6 @@ async def test_the_judge_of_this_harness_finds_an_address_that_was_assigned_twic
     cluster.add("other")
     await cluster.start()
     body = cluster.service("other")
-    metadata = {**body["metadata"], "annotations": {A: FIRST}}
+    metadata = {**body["metadata"], "annotations": {A: cluster.addresses()}}
     cluster.memory.put(("services", "shop", "other"), {**body, "metadata": metadata})
     assert len(cluster.problems) == 1

@@ -10,6 +10,7 @@ from fipop.cli.cloud_provider import (
     DEFAULT_CLASS,
     KEEPALIVED_MODE,
     KUBEVIP_MODE,
+    _connect,
     cloud_provider,
     read_options,
 )
@@ -28,9 +29,17 @@ def _in_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def read(mode: str = KUBEVIP_MODE, *arguments: str, **environment: str) -> Any:
+def flags(arguments: tuple[str, ...]) -> dict[str, Any]:
     found = cloud_provider.make_context("cloud-provider", list(arguments), resilient_parsing=False).params
-    return read_options(mode, {name: value for name, value in found.items() if name != "mode"}, environment)
+    return {name: value for name, value in found.items() if name != "mode"}
+
+
+def read(mode: str = KUBEVIP_MODE, *arguments: str, **environment: str) -> Any:
+    return read_options(mode, flags(arguments), environment)
+
+
+def connect(*arguments: str) -> Connection:
+    return _connect(flags(arguments))
 
 
 def test_without_a_word_it_is_as_kube_vip_cloud_provider() -> None:
@@ -46,7 +55,7 @@ def test_without_a_word_it_is_as_kube_vip_cloud_provider() -> None:
         "kube-system",
         10258,
     )
-    assert found.connection.server == "https://10.43.0.1"
+    assert connect().server == "https://10.43.0.1"
 
 
 def test_keepaliveds_mode_has_its_own_lease_port_and_config_map() -> None:
@@ -61,8 +70,8 @@ def test_keepaliveds_mode_has_its_own_lease_port_and_config_map() -> None:
 def test_flags_are_taken_as_go_writes_them() -> None:
     found = read(KUBEVIP_MODE, "--leader-elect=false", "--secure-port=0", "--concurrent-service-syncs", "3")
     assert (found.lease, found.port, found.writes_at_once) == (None, 0, 3)
-    assert read(KUBEVIP_MODE, "--OutSideCluster").connection.server == "https://usual"
-    assert read(KUBEVIP_MODE, "--master", "https://other").connection.server == "https://other"
+    assert connect("--OutSideCluster").server == "https://usual"
+    assert connect("--master", "https://other").server == "https://other"
 
 
 @pytest.mark.parametrize(

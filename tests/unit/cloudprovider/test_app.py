@@ -1,12 +1,14 @@
 """The cloud provider as one process: which mode it runs, by which Lease, and what it shows."""
 
 import json
+from random import SystemRandom
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
 
-from fipop.cloudprovider.app import LIMITS, CloudProvider, build_lease
+from fipop.boundary import SystemClock
+from fipop.cloudprovider.app import LIMITS, CloudProvider, build_lease, build_provider
 from fipop.cloudprovider.keepalived import Method
 from fipop.cloudprovider.keepalived_mode import KeepalivedMode
 from fipop.cloudprovider.kubevip_mode import KubevipMode
@@ -17,6 +19,7 @@ from fipop.kube.calls import Call
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
 from fipop.kube.connector import TOO_LARGE
+from fipop.kube.http_server import HttpServer
 from fipop.kube.limits import MIB
 from fipop.kube.listing import PageReader
 from fipop.runtime.leader_election import LeaseTimes
@@ -30,7 +33,6 @@ KEEPALIVED = KeepalivedOptions(
 
 def options(mode: Any = KUBEVIP, **changes: Any) -> ProviderOptions:
     fields: dict[str, Any] = {
-        "connection": CONNECTION,
         "identity": "me",
         "version": "0",
         "lease": None,
@@ -43,20 +45,26 @@ def options(mode: Any = KUBEVIP, **changes: Any) -> ProviderOptions:
     return ProviderOptions(**(fields | changes))
 
 
+def build(options: ProviderOptions) -> CloudProvider:
+    return build_provider(
+        options, api=lambda: HttpServer(CONNECTION), clock=SystemClock(), random=SystemRandom()
+    )
+
+
 @pytest.mark.parametrize(("mode", "kind"), [(KUBEVIP, KubevipMode), (KEEPALIVED, KeepalivedMode)])
-def test_the_options_choose_the_mode(mode: Any, kind: type[object]) -> None:
-    assert isinstance(CloudProvider(options(mode))._mode, kind)
+async def test_the_options_choose_the_mode(mode: Any, kind: type[object]) -> None:
+    assert isinstance(build(options(mode))._mode, kind)
 
 
-def test_without_election_there_is_no_lease() -> None:
+async def test_without_election_there_is_no_lease() -> None:
     client = KubeClient(CONNECTION)
-    assert build_lease(options(), client) is None
+    assert build_lease(options(), client, SystemClock()) is None
     lease = LeaseOptions(name="kube-vip-cloud-controller", namespace="kube-system", times=LeaseTimes())
-    assert build_lease(options(lease=lease), client) is not None
+    assert build_lease(options(lease=lease), client, SystemClock()) is not None
 
 
-def test_before_it_leads_it_shows_that_it_does_not_and_is_not_loaded() -> None:
-    provider = CloudProvider(options())
+async def test_before_it_leads_it_shows_that_it_does_not_and_is_not_loaded() -> None:
+    provider = build(options())
     assert not provider._snapshot().leading
     facts = provider._health()
     assert not facts.ledger_loaded
@@ -95,7 +103,7 @@ async def test_a_list_of_large_services_comes_in_pages_of_eight_mebibytes_and_as
 
 
 async def test_a_start_waits_for_its_api_server_and_says_so_to_the_probes() -> None:
-    provider = CloudProvider(options())
+    provider = build(options())
     async with provider._client:
         with pytest.raises(ApiUnreachableError):
             await provider._mode.load()

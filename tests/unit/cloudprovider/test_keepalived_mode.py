@@ -1,5 +1,6 @@
 """keepalived's place: one plan for all Services, one write of its ConfigMap, then their statuses."""
 
+from random import Random
 from typing import Any, cast
 
 from fipop.cloudprovider.keepalived import Method, parse_network
@@ -37,6 +38,7 @@ class Guest:
             services=self.services,
             events=cast("Any", self),
             metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
+            random=Random(1),
         )
 
     def add(self, name: str, **spec: Any) -> None:

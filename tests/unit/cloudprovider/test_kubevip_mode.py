@@ -1,6 +1,7 @@
 """kube-vip-cloud-provider's place: the ConfigMap is read before anybody is served, and a term begins anew each time."""
 
 import itertools
+from random import Random
 from typing import Any
 
 import pytest
@@ -58,6 +59,7 @@ class Cluster:
             events=self.events,
             metrics=ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0"),
             writes_at_once=4,
+            random=Random(1),
         )
         self._versions = itertools.count(1)
 

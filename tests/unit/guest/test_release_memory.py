@@ -83,7 +83,7 @@ def test_why_helm_failed_is_told_until_it_succeeds_or_need_not_run() -> None:
 
 
 def test_a_success_and_another_rollout_forget_failures() -> None:
-    memory = ReleaseMemory()
+    memory = ReleaseMemory(Clock())
     for forget in (lambda: memory.note_success(Role.KUBE_VIP), memory.forget_failures):
         memory.note_failure(Role.KUBE_VIP, "d")
         forget()

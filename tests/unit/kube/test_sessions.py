@@ -15,6 +15,7 @@ from aiohttp import web
 from fipop.errors import ApiUnreachableError
 from fipop.kube.client import KubeClient
 from fipop.kube.connection import Connection
+from fipop.kube.http_server import HttpServer
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.kube.sessions import SharedSession, open_authorized_session
 from localfleet.certificates import CertificateAuthority, build_authority
@@ -32,7 +33,7 @@ async def shared() -> AsyncIterator[SharedSession]:
 
 
 def client_of(connection: Connection, shared: SharedSession) -> KubeClient:
-    return KubeClient(connection, timeout_seconds=2, max_connections=1, shared=shared)
+    return KubeClient(HttpServer(connection, shared=shared), timeout_seconds=2, max_connections=1)
 
 
 async def read(client: KubeClient) -> None:

@@ -94,38 +94,6 @@ async def test_ctrl_c_reaches_only_us(tmp_path: Path) -> None:
     await process.stop()
 
 
-async def test_processes_die_with_a_killed_parent(tmp_path: Path, ends: Callable[[int], bool]) -> None:
-    """Also those that ignore every signal that can be ignored."""
-    program = f"""
-import asyncio, pathlib, sys
-from localfleet.processes import Process
-
-async def main():
-    process = Process("tool", [sys.executable, "-c", {DEAF!r}], log=pathlib.Path({str(tmp_path)!r}) / "log")
-    await process.start()
-    async def is_ready():
-        return "ready" in process.read_log()
-    await process.wait_until(is_ready, timeout_seconds=10)
-    print(process.pid, flush=True)
-    await asyncio.sleep(600)
-
-asyncio.run(main())
-"""
-    root = Path(__file__).parents[3]
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        program,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    assert parent.stdout is not None
-    child = int(await parent.stdout.readline())
-    parent.send_signal(signal.SIGKILL)
-    await parent.wait()
-    assert ends(child)
-
-
 async def test_a_process_whose_parent_is_gone_before_it_begins_does_not_begin() -> None:
     argv = guarded([sys.executable, "-c", "print('began')"])
     argv[4] = "1"  # as if started by somebody who has died meanwhile

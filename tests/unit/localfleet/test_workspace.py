@@ -1,26 +1,7 @@
-import multiprocessing
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
 from localfleet.workspace import Workspace
-
-START = multiprocessing.get_context("spawn")
-
-
-def fail_in(parent: Path) -> None:
-    with Workspace(parent) as workspace:
-        (workspace.path / "data").write_text("much")
-        raise RuntimeError("a failed test")
-
-
-def test_the_folder_goes_at_the_end_also_after_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError):
-        fail_in(tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_is_private(tmp_path: Path) -> None:
@@ -32,27 +13,6 @@ def test_the_folder_of_a_living_neighbour_is_left_alone(tmp_path: Path) -> None:
     with Workspace(tmp_path) as one, Workspace(tmp_path) as other:
         assert one.path.is_dir()
         assert other.path.is_dir()
-
-
-def _hold(parent: Path, entered: "multiprocessing.synchronize.Event") -> None:
-    with Workspace(parent) as workspace:
-        (workspace.path / "data").write_text("much")
-        entered.set()
-        signal.pause()
-
-
-def test_the_folder_of_a_killed_owner_is_removed_by_the_next(tmp_path: Path) -> None:
-    entered = START.Event()
-    owner = START.Process(target=_hold, args=(tmp_path, entered))
-    owner.start()
-    assert entered.wait(30)
-    (abandoned,) = tmp_path.iterdir()
-    assert owner.pid is not None
-    os.kill(owner.pid, signal.SIGKILL)
-    owner.join()
-    assert abandoned.is_dir()
-    with Workspace(tmp_path) as workspace:
-        assert list(tmp_path.iterdir()) == [workspace.path]
 
 
 def test_other_folders_beside_it_are_left_alone(tmp_path: Path) -> None:

@@ -4,45 +4,47 @@ import asyncio
 import contextlib
 import datetime as dt
 import ssl
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from fipop.boundary import SystemClock
 from fipop.errors import AuthorityReplacedError
+from fipop.guest.helm.guest_process import LocalHelm
 from fipop.kube.connection import Connection
+from fipop.kube.http_server import HttpServer
 from fipop.metrics.server import MetricsServer
-from fipop.operator.app import Operator, OperatorOptions
+from fipop.operator.app import Operator, OperatorOptions, build_operator
 from fipop.runtime import process
+from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from localfleet.certificates import CertificateAuthority, build_authority
 from localfleet.waiting import eventually
 from tests.unit.kube.conftest import FakeServer, serve, server_tls
 
 
-def build_operator(folder: Path, connection: Connection) -> Operator:
-    helm = folder / "helm"
-    helm.write_text("#!/bin/sh\n")
-    helm.chmod(0o755)
-    options = OperatorOptions(
-        connection=connection,
-        identity="me",
-        version="0",
-        helm=str(helm),
-        health_host="127.0.0.1",
-        health_port=0,
+def build(connection: Connection) -> Operator:
+    return build_operator(
+        OperatorOptions(identity="me", version="0", health_host="127.0.0.1", health_port=0),
+        api=lambda: HttpServer(connection),
+        watch=lambda callbacks, on_gap: KopfOperator(
+            connection, callbacks, build_settings(SystemRandom()), on_gap
+        ),
+        helm=LocalHelm("helm"),
+        clock=SystemClock(),
+        random=SystemRandom(),
     )
-    return Operator(options, set_log_level=lambda _: None)
 
 
-def test_a_settings_watch_that_never_worked_counts_as_silent(tmp_path: Path) -> None:
+async def test_a_settings_watch_that_never_worked_counts_as_silent() -> None:
     """It was left out until it had worked once: blind for ever, and live."""
-    operator = build_operator(tmp_path, Connection(server="https://127.0.0.1:1"))
+    operator = build(Connection(server="https://127.0.0.1:1"))
     assert operator._health().silences == {}
-    operator._working_since = time.monotonic() - 500
+    operator._working_since = asyncio.get_running_loop().time() - 500
     assert operator._health().silences["kube-fip-config"] >= 500
 
 
@@ -55,7 +57,7 @@ async def test_what_a_killed_process_left_goes_at_the_start_and_not_with_the_fir
     (left / "helm-1").mkdir(parents=True)
     (left / "helm-1" / "kubeconfig").write_text("token")
     (left / "lock").touch()
-    operator = build_operator(tmp_path, Connection(server="https://127.0.0.1:1"))
+    operator = build(Connection(server="https://127.0.0.1:1"))
     running = asyncio.create_task(operator.run())
 
     async def is_gone() -> bool:
@@ -95,7 +97,7 @@ class Rotating:
         connection = Connection(
             server=self.server.url, ca_pem=self.ca_path.read_text(), token="t", ca_path=self.ca_path
         )
-        return build_operator(self.folder, connection)
+        return build(connection)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         # No connection is used twice, as after a restart of the server.

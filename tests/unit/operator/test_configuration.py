@@ -2,20 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, cast
 
 import pytest
 
+from fipop.boundary import SystemClock
 from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiForbiddenError
+from fipop.guest.helm.guest_process import LocalHelm
 from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
-from fipop.operator.app import Operator, OperatorOptions
+from fipop.kube.http_server import HttpServer
+from fipop.operator.app import OperatorOptions, build_operator
 from fipop.operator.configuration import Configuration
 from fipop.runtime.health import ReadRecord, judge_liveness
 from tests.harness.recorded_events import RecordedEvents
-from tests.harness.virtual_time import VirtualLoop
+from tests.harness.virtual_time import run_virtually
 
 NAME = "kube-fip-config"
 LAST = "fipop-last-settings"
@@ -133,41 +137,23 @@ async def following(configuration: Configuration) -> AsyncIterator[asyncio.Task[
         assert task.cancelled()
 
 
-@dataclass(frozen=True)
-class Clock:
-    """Stands in a module in place of `time`."""
-
-    monotonic: Callable[[], float]
+def no_watch(*_: object) -> Any:
+    raise AssertionError("nothing is watched")
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a coroutine in virtual time; the clock of liveness is that time too."""
-
-    def run(coroutine: Any) -> None:
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            clock = Clock(runner.get_loop().time)
-            for module in ("kube.list_watch", "operator.app"):
-                monkeypatch.setattr(f"fipop.{module}.time", clock)
-            runner.run(coroutine)
-
-    return run
-
-
-def test_settings_that_cannot_be_made_again_leave_the_process_live(
-    run: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_settings_that_cannot_be_made_again_leave_the_process_live(caplog: pytest.LogCaptureFixture) -> None:
     """The watch stood still while the creation was tried, and was dead after 110 s: both replicas were killed."""
-    helm = tmp_path / "helm"
-    helm.write_text("#!/bin/sh\n")
-    helm.chmod(0o755)
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        options = OperatorOptions(
-            connection=Connection(server="https://127.0.0.1:1"), identity="me", version="0", helm=str(helm)
+        operator = build_operator(
+            OperatorOptions(identity="me", version="0"),
+            api=lambda: HttpServer(Connection(server="https://127.0.0.1:1")),
+            watch=no_watch,
+            helm=LocalHelm("helm"),
+            clock=SystemClock(),
+            random=Random(1),
         )
-        operator = Operator(options, set_log_level=lambda _: None)
         operator._working_since = loop.time()
         operator._process.reads = ReadRecord(clock=loop.time)
         server = SmallServer(may_create=False)
@@ -192,14 +178,12 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(
             assert configuration.settings.metrics_port == 9001
 
     with caplog.at_level(logging.WARNING):
-        run(story())
+        run_virtually(story())
     told = [record.error for record in caplog.records if hasattr(record, "error")]
     assert all(named in told[0] for named in (NAME, "403"))
 
 
-def test_settings_that_somebody_else_makes_meanwhile_are_taken_and_nothing_is_tried_any_more(
-    run: Any,
-) -> None:
+def test_settings_that_somebody_else_makes_meanwhile_are_taken_and_nothing_is_tried_any_more() -> None:
     async def story() -> None:
         server = SmallServer(may_create=False)
         configuration = build_configuration(server)
@@ -216,10 +200,10 @@ def test_settings_that_somebody_else_makes_meanwhile_are_taken_and_nothing_is_tr
             await asyncio.sleep(0.1)
             assert server.tries == tries + 1
 
-    run(story())
+    run_virtually(story())
 
 
-def test_what_was_made_never_replaces_what_is_newer(run: Any) -> None:
+def test_what_was_made_never_replaces_what_is_newer() -> None:
     async def story() -> None:
         server = SmallServer(slowness=5.0)
         configuration = build_configuration(server)
@@ -230,12 +214,10 @@ def test_what_was_made_never_replaces_what_is_newer(run: Any) -> None:
             await asyncio.sleep(30)
             assert configuration.settings.metrics_port == 9100
 
-    run(story())
+    run_virtually(story())
 
 
-def test_a_failure_that_nobody_expects_ends_the_process_also_while_the_settings_are_made_again(
-    run: Any,
-) -> None:
+def test_a_failure_that_nobody_expects_ends_the_process_also_while_the_settings_are_made_again() -> None:
     async def story() -> None:
         server = SmallServer()
         configuration = build_configuration(server)
@@ -247,7 +229,7 @@ def test_a_failure_that_nobody_expects_ends_the_process_also_while_the_settings_
         with pytest.raises(ZeroDivisionError):
             await configuration.follow()
 
-    run(story())
+    run_virtually(story())
 
 
 GOOD = {"kubevipNamespace": "addresses", "kubevipGuestInstall": "enabled", "kubevipUpdate": "true"}
@@ -281,9 +263,7 @@ def messages(server: SmallServer) -> list[str]:
     return told
 
 
-def test_a_bad_option_of_which_no_good_value_is_known_is_told_and_its_default_is_not_kept_as_one(
-    run: Any,
-) -> None:
+def test_a_bad_option_of_which_no_good_value_is_known_is_told_and_its_default_is_not_kept_as_one() -> None:
     async def story() -> None:
         server = SmallServer()
         server.put(**BAD)
@@ -304,4 +284,4 @@ def test_a_bad_option_of_which_no_good_value_is_known_is_told_and_its_default_is
         assert server.last is not None
         assert server.last["data"]["kubevipNamespace"] == "kube-system"
 
-    run(story())
+    run_virtually(story())

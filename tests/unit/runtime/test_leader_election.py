@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from fipop.boundary import boottime
 from fipop.errors import ApiUnreachableError
-from fipop.runtime.leader_election import LeaderElector, LeaderWorkStuckError, LeaseTimes, boottime
+from fipop.runtime.leader_election import LeaderElector, LeaderWorkStuckError, LeaseTimes
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -25,6 +25,8 @@ class Server:
     """An API server that reads objects, or raises what a test says; of its version it tells always."""
 
     def __init__(self) -> None:
+        self.is_replaced = False
+        """Whether its authority was replaced."""
         self.error: Exception | None = None
         self.answer_seconds = 0.0
         self.read: list[tuple[str, str | None]] = []
@@ -38,22 +40,14 @@ class Server:
     async def version(self) -> dict[str, str]:
         return {}
 
-
-class Connection:
-    """How the API server is reached; its authority may have been replaced."""
-
-    def __init__(self, *, is_replaced: bool) -> None:
-        self._is_replaced = is_replaced
-
     def check_authority(self) -> None:
-        if self._is_replaced:
+        if self.is_replaced:
             raise AuthorityReplacedError(server="https://api", path="ca.crt")
 
 
-def build_process(server: Server | None = None, *, is_replaced: bool = False) -> Process:
+def build_process(server: Server | None = None) -> Process:
     return Process(
         client=server or Server(),  # type: ignore[arg-type]
-        connection=Connection(is_replaced=is_replaced),  # type: ignore[arg-type]
         config_map=("kube-fip", "kube-fip-config"),
         clock=lambda: asyncio.get_running_loop().time(),
     )
@@ -87,7 +81,8 @@ async def test_a_replaced_authority_ends_a_start_and_a_process_at_work() -> None
     invalid = ApiUnreachableError(verb="get", kind="version", reason="CertificateInvalid")
     server = Server()
     server.error = invalid
-    process = build_process(server, is_replaced=True)
+    server.is_replaced = True
+    process = build_process(server)
 
     async def step() -> None:
         raise invalid

@@ -9,7 +9,6 @@ from fipop.errors import RangeFullError
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.state.allocations import Allocations
-from fipop.state.cache import ClusterCache
 from tests.harness.objects import (
     Json,
     build_floating_ip,
@@ -188,7 +187,7 @@ def _events() -> st.SearchStrategy[tuple[Any, Json]]:
 def test_the_books_after_any_history_are_those_of_a_fresh_start_with_what_is_left(
     events: list[tuple[Any, Json]], gone: set[int]
 ) -> None:
-    cache = ClusterCache()
+    cache = cache_of()
     living: dict[tuple[str, str], tuple[Any, Json]] = {}
     for index, (resource, template) in enumerate(events):
         obj = newer(template)
@@ -201,7 +200,7 @@ def test_the_books_after_any_history_are_those_of_a_fresh_start_with_what_is_lef
             )
             cache.forget(resource, found)
             del living[key]
-    fresh = ClusterCache()
+    fresh = cache_of()
     for resource, obj in reversed(list(living.values())):
         fresh.observe(resource, obj)
     for name in ("pool", "other"):

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from fipop.guest.helm.releases import parse_record
 from fipop.guest.helm.guest_process import HelmTarget
+from fipop.guest.helm.releases import parse_record
 from fipop.guest.helm.runner import ReleaseOrder
 from fipop.kube.connection import Connection
 from tests.unit.guest.conftest import release_secret

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from aiohttp import web
 from yarl import URL
 
 from fipop.errors import ApiError, FipopError
-from fipop.guest.helm.door import ANSWER_BYTES, BODY_BYTES, Door, open_door
+from fipop.guest.helm.door import ANSWER_BYTES, BODY_BYTES, Door, RefusedAnswerError, open_door
 from fipop.kube.client import RequestRecord
 from localfleet.certificates import build_authority
 from tests.unit.kube.conftest import FakeServer, serve, server_tls
@@ -195,18 +196,19 @@ async def test_an_answer_may_be_long_but_not_without_end(
 
     server.answer = answer
     received = 0
-    async with door_to(server) as door:
+    async with door_to(server, seconds=math.inf) as door:
         async with helm.get(f"{door.url}/api") as response:
             with contextlib.suppress(aiohttp.ClientError):
                 async for chunk in response.content.iter_any():
                     received += len(chunk)
-        assert isinstance(door.error, FipopError)
+        assert isinstance(door.error, RefusedAnswerError)
     assert received <= ANSWER_BYTES
 
 
 async def test_all_answers_of_a_run_have_a_bound(server: FakeServer, helm: aiohttp.ClientSession) -> None:
     answered(server, body=b" " * 20 * 1024 * 1024)
-    async with door_to(server) as door:
+    # The bound is one of bytes. A run whose time is over gets a whole answer that says so, which is another promise.
+    async with door_to(server, seconds=math.inf) as door:
         ends = []
         for _ in range(4):
             try:
@@ -214,6 +216,7 @@ async def test_all_answers_of_a_run_have_a_bound(server: FakeServer, helm: aioht
                     ends.append(len(await response.read()))
             except aiohttp.ClientError:
                 ends.append(-1)
+        assert isinstance(door.error, RefusedAnswerError)
     assert ends == [20 * 1024 * 1024] * 3 + [-1]
 
 

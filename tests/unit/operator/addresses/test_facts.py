@@ -1,6 +1,5 @@
 """What a decision learns of the cluster cache."""
 
-import time
 from typing import Any
 
 import pytest
@@ -44,12 +43,13 @@ class Bench:
 
     def __init__(self, *reservations: dict[str, Any], where: dict[str, Any] = POOL, **subject: Any) -> None:
         subject.setdefault("annotations", {"fiprange": "pool"})
-        self.api, self.clock = Reservations(), time.monotonic()
+        self.api = Reservations()
         self.cache = cache_of(
             ranges=[where],
             floating_ips=[build_floating_ip("web", **subject)],
             reservations=list(reservations),
         )
+        self.clock = self.cache.monotonic()
         self.cache.monotonic = lambda: self.clock
         for each in reservations:
             self.api.objects[each["metadata"]["name"]] = each
