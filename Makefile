@@ -100,7 +100,7 @@ test-slow: setup assets ## Run the slow tests and fresh examples (under 25 minut
 	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile=fresh tests/unit tests/scenarios
 
 test-fast: setup ## Run the unit tests and the scenarios in memory (about a minute)
-	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/harness tests/golden/test_golden.py
+	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -m "not slow" tests/unit tests/scenarios tests/operator tests/provider tests/harness tests/golden/test_golden.py
 
 golden: setup ## Record anew what fipop does in public; the commit names the reason of each difference (NAMES=…)
 	$(BIN)/python -m tests.golden --update $(NAMES)
@@ -140,8 +140,8 @@ faults-rollouts: setup assets ## The part of make faults that is about rollouts:
 faults-services: setup ## Disturb several cloud providers at once in some 160 ways and judge every revision (about 10 minutes)
 	$(BIN)/python -m tests.faults.services
 
-simulation: setup ## Give out 1,000,000 addresses in memory, in interleavings chosen by hypothesis (about an hour)
-	$(BIN)/python -m tests.scenarios.simulation.services 100000
+simulation: setup ## Assign 1,000,000 addresses in memory in interleavings chosen by Hypothesis, and live 300 lives of providers
+	$(BIN)/python -m tests.provider.simulation 300
 	$(BIN)/python -m tests.scenarios.simulation 1000000
 
 hostile: setup assets ## Have hostile guests of 122 kinds beside 200 well-behaved ones, and hostile Services of 64, watched from outside (20 to 40 minutes)

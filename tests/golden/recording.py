@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.golden import operator_stories, provider_stories
+from tests.golden import operator_stories
 from tests.golden.charts import make_chart_cases, make_default_chart
 from tests.golden.commands import COMMANDS, make_commands
 from tests.golden.metric_names import make_metrics
 from tests.golden.option_table import make_options
-from tests.golden.service_rows import make_service_rows
 from tests.golden.story import Tell, tell
 
 ROOT = Path(__file__).parents[2]
@@ -47,9 +46,7 @@ def subjects() -> list[Subject]:
         *(Subject(name=f"commands/{each}", make=partial(make_commands, each)) for each in COMMANDS),
         Subject(name="metrics", make=make_metrics),
         Subject(name="options", make=make_options),
-        Subject(name="services", make=make_service_rows),
         *(_story("operator", each) for each in operator_stories.STORIES),
-        *(_story("provider", each) for each in provider_stories.STORIES),
     ]
     return sorted(found, key=lambda each: each.name)
 

@@ -1,4 +1,4 @@
-"""A story of the in-memory operator or provider: what users do step by step, and what they find after it.
+"""A story of the in-memory operator: what users do step by step, and what they find after it.
 
 How often and in which order the product writes and reads is not recorded: only what is there when it has come to rest.
 """
@@ -11,7 +11,6 @@ from typing import Any
 from tests.golden.normal import Json, clean, shown, to_yaml
 from tests.harness.memory import Key, Memory
 from tests.harness.small_operator import SmallOperator
-from tests.harness.small_provider import LEDGER, Provider
 
 Tell = Callable[["Story"], Coroutine[Any, Any, None]]
 
@@ -19,9 +18,7 @@ KINDS = {
     "floatingipranges": "FloatingIPRange",
     "floatingipreservations": "FloatingIPReservation",
     "floatingips": "FloatingIP",
-    "services": "Service",
 }
-_ADDRESSES = "kube-vip.io/loadbalancerIPs"
 
 
 @dataclass
@@ -32,14 +29,13 @@ class _Step:
 
 
 class Story:
-    """What a scenario uses: `step` says what users do next; operators and providers are made here."""
+    """What a scenario uses: `step` says what users do next; operators are made here."""
 
     def __init__(self) -> None:
         self.memory = Memory()
         self._steps: list[_Step] = []
         self._seen: dict[str, str] = {}
         self._guests: dict[str, str] = {}
-        self._reported: dict[int, int] = {}
 
     def step(self, title: str) -> None:
         """End the step before, and begin the next one."""
@@ -54,18 +50,6 @@ class Story:
         made.configuration.on_complaint = self._complain
         self.memory, self._guests = made.memory, made.carried.config_maps
         return made
-
-    def provider(self, **options: Any) -> Provider:
-        """Make a cloud provider over the story's API server; a second one is what comes after a restart."""
-        return Provider(self.memory, **options)
-
-    async def serve(self, provider: Provider) -> None:
-        """Have a provider serve all that wait, and keep what it reports."""
-        await provider.serve()
-        seen = self._reported.get(id(provider), 0)
-        for name, reason, message in provider.said.events[seen:]:
-            self._take_event(f"{reason} of Service {name}: {message}")
-        self._reported[id(provider)] = len(provider.said.events)
 
     def _record(self, about: Any, kind: Any, reason: str, message: str) -> None:
         name = "/".join(part for part in (about.namespace, about.name) if part)
@@ -90,17 +74,12 @@ class Story:
         self._steps[-1].then = [f"{title}: {line}" for title, line in sorted((changed | gone).items())]
         self._seen = now
 
-    def take_step(self) -> Json:
-        """End the step, and return what it shows."""
-        self._end_step()
-        return _show(self._steps[-1])
-
     def objects(self, *plurals: str) -> Json:
         """Return the objects of these kinds as they are now."""
         return {
             title_of(key): clean(shown(key[0], obj))
             for key, obj in sorted(self.memory.objects.items())
-            if key[0] in plurals and key != LEDGER
+            if key[0] in plurals
         }
 
     def recorded(self, promise: str) -> str:
@@ -131,9 +110,7 @@ def _line_of(key: Key, obj: Json) -> str:
     """Return what a user sees of an object first; empty for kinds that are not recorded."""
     if key[0] not in KINDS:
         return ""
-    status, annotations = obj.get("status") or {}, obj["metadata"].get("annotations") or {}
-    if key[0] == "services":
-        return annotations.get(_ADDRESSES) or "no address"
+    status = obj.get("status") or {}
     if key[0] == "floatingipreservations":
         return "in quarantine" if obj["spec"].get("quarantinedUntil") else "held"
     ready = (each for each in status.get("conditions", ()) if each["type"] == "Ready")
