@@ -104,6 +104,10 @@ class Running:
     link: Link
     gate: Gate
     task: asyncio.Task[None]
+    options: Mapping[str, Any]
+    """What it was begun with."""
+    is_wanted: bool = True
+    """Whether it is to run: nobody stopped or killed it."""
 
     @property
     def is_alive(self) -> bool:
@@ -165,6 +169,7 @@ class ServiceCluster:
 
         `network`: it is keepalived's, with these addresses. Other options are those of ProviderOptions.
         """
+        wanted = {"lease": lease, "class_name": class_name, "network": network, "clock_speed": clock_speed}
         name = f"provider-{len(self.providers) + 1}"
         gate = Gate(self.memory)
         link = Link(self.memory, before=gate.let_pass, pace=gate.let_event_pass)
@@ -186,22 +191,31 @@ class ServiceCluster:
             clock=SlowClock(clock_speed) if clock_speed != 1.0 else VirtualClock(),
             random=Random(self.chance.random()),
         )
-        running = Running(name, link, gate, asyncio.create_task(provider.run()))
+        running = Running(name, link, gate, asyncio.create_task(provider.run()), {**wanted, **options})
         self.providers.append(running)
         return running
 
     async def stop(self, running: Running | None = None) -> None:
         """End a provider as SIGTERM does."""
         running = running or self.providers[-1]
+        running.is_wanted = False
         running.task.cancel()
         await asyncio.wait({running.task})
 
     async def kill(self, running: Running | None = None) -> None:
         """End a provider as SIGKILL does: not one request of it is sent any more, its Lease stays."""
         running = running or self.providers[-1]
+        running.is_wanted = False
         running.link.is_cut = True
         running.task.cancel()
         await asyncio.wait({running.task})
+
+    def restart_ended(self) -> None:
+        """Start those providers again that ended by themselves, as the kubelet does."""
+        for each in self.providers[:]:
+            if each.is_wanted and not each.is_alive:
+                each.is_wanted = False
+                self.begin(**each.options)
 
     async def restart(self, **options: Any) -> Running:
         """End the provider that was started last, and start another that knows nothing but what is stored."""

@@ -103,7 +103,6 @@ ROWS = {
         given=add_web_and_other,
         then=change(loadBalancerIP=FIVE),
         becomes={"web": assigned(FIRST, requested=FIVE), "other": STATIC},
-        condition=("True", "AddressInUse"),
     ),
     "L removed, fipop chose": Row(
         given=add(), then=change(loadBalancerIP=None), becomes={"web": assigned(FIRST)}

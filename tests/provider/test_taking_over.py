@@ -46,5 +46,5 @@ async def test_the_lease_of_kube_vip_cloud_provider_is_waited_for() -> None:
     cluster.add()
     await cluster.start(lease=LEASE, seconds=14)
     assert cluster.addresses() == ""
-    await cluster.pass_time(15)
+    await cluster.pass_time(26)
     assert cluster.addresses() == "10.0.0.1"
