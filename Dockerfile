@@ -14,22 +14,18 @@ RUN version="$(go list -m -f '{{.Version}}' helm.sh/helm/v3)" \
     -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=${version}" \
     -o /out/helm helm.sh/helm/v3/cmd/helm
 
-# A virtual environment with what requirements.txt pins by hash, and fipop.
+# A virtual environment with what requirements/main.txt pins by hash, and fipop.
 FROM ${PYTHON_IMAGE} AS python
 RUN python3 -m venv /opt/fipop
-# The seed: sets in bytecode are in the same order in every build.
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONHASHSEED=0
-COPY requirements.txt /src/
-RUN /opt/fipop/bin/pip install --no-compile --require-hashes --only-binary :all: -r /src/requirements.txt
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+COPY requirements/ /src/requirements/
 # What builds the package has its one pin among the development requirements.
-COPY requirements-dev.txt /src/
-RUN sed -n '/^setuptools==/,/# via/p' /src/requirements-dev.txt > /src/requirements-build.txt \
- && /opt/fipop/bin/pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt
+RUN sed -n '/^setuptools==/,/# via/p' /src/requirements/dev.txt > /src/requirements/build.txt \
+ && /opt/fipop/bin/pip install --require-hashes --only-binary :all: \
+    -r /src/requirements/main.txt -r /src/requirements/build.txt
 COPY LICENSE NOTICE pyproject.toml README.md /src/
 COPY fipop/ /src/fipop/
-# Bytecode with a hash of its source, not with its time: a release sets the times of all files to one.
-RUN /opt/fipop/bin/pip install --no-compile --no-deps --no-build-isolation /src \
- && /opt/fipop/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/fipop/lib \
+RUN /opt/fipop/bin/pip install --no-deps --no-build-isolation /src \
  && /opt/fipop/bin/pip uninstall --yes setuptools pip
 
 FROM ${RUNTIME_IMAGE}

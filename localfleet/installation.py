@@ -13,13 +13,13 @@ from pathlib import Path
 
 import aiohttp
 
+from localfleet.chart import ROOT, copy_chart
 from localfleet.controlplane import ControlPlane
 from localfleet.helm import Helm
 from localfleet.kubeconfigs import write_kubeconfig
 from localfleet.ports import Ports
 from localfleet.processes import Process
 
-CHART = Path(__file__).parent.parent
 NAMESPACE = "kube-fip"
 RELEASE = "fipop"
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
@@ -44,13 +44,14 @@ class Installation:
 
     async def install(self) -> None:
         """Install the chart of this repository, with `settings` as the defaults of kube-fip-config."""
+        chart = copy_chart(self.folder / "chart")
         chosen = {
             "replicas": "0",
             **self.values,
             **{f"settings.{name}": value for name, value in self.settings.items()},
         }
         await self.helm.run(
-            *("install", RELEASE, CHART, "--namespace", NAMESPACE, "--create-namespace"),
+            *("install", RELEASE, chart, "--namespace", NAMESPACE, "--create-namespace"),
             *("--kubeconfig", self.plane.admin_kubeconfig),
             *(argument for name, value in chosen.items() for argument in ("--set", f"{name}={value}")),
         )
@@ -80,7 +81,7 @@ class Installation:
             *container["args"],
             # What is said last holds: where the files and ports of a pod would be others.
             *(f"--kubeconfig={kubeconfig}", f"--health-port={health_port}"),
-            *(f"--settings-defaults={defaults}", f"--crds={CHART / 'crds'}", "--allow-loopback-guests"),
+            *(f"--settings-defaults={defaults}", f"--crds={ROOT / 'crds'}", "--allow-loopback-guests"),
             *arguments,
         ]
         return OperatorProcess(

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Render everything into one file for `kubectl apply -f`: manifest.sh HELM FILE [OPTION OF helm template…]
+# Render a chart into one file for `kubectl apply -f`: manifest.sh HELM CHART FILE [OPTION OF helm template…]
 # The namespaces of the chart's secretNamespaces (Rancher makes them) must exist where it is applied.
 set -eu
 helm=$1
-file=$2
-shift 2
-chart=$(dirname "$0")/..
+chart=$2
+file=$3
+shift 3
 mkdir -p "$(dirname "$file")"
 # Written beside and moved, so that nobody applies the half of it.
 trap 'rm -f "$file.part"' EXIT

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.harness.completeness import Completeness
 
 # A run is repeatable: the same code gives the same result, on a slow machine, too.
-# Fresh examples are for `make test-slow`.
+# Fresh examples are for `make night`.
 NO_TIME = (HealthCheck.too_slow,)
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=NO_TIME

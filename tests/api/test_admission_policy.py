@@ -9,11 +9,12 @@ import pytest
 import pytest_asyncio
 
 from localfleet.assets import ensure
+from localfleet.chart import copy_chart
 from localfleet.client import Json
 from localfleet.controlplane import ControlPlane
 from localfleet.errors import ApiError, ToolFailedError
 from localfleet.waiting import eventually
-from tests.chart.rendering import ROOT, Chart
+from tests.chart.rendering import Chart
 
 pytestmark = pytest.mark.xdist_group("management")
 
@@ -52,7 +53,8 @@ async def guarded(
     management: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ControlPlane]:
     """The shared management cluster with the policy at work, and without it for whoever comes next."""
-    chart = Chart(helm=ensure("helm"), folder=ROOT, home=tmp_path_factory.mktemp("helm"))
+    folder = copy_chart(tmp_path_factory.mktemp("chart"))
+    chart = Chart(helm=ensure("helm"), folder=folder, home=tmp_path_factory.mktemp("helm"))
     rendered = chart.render(release="admission")
     policy = rendered.only("ValidatingAdmissionPolicy")
     binding = rendered.only("ValidatingAdmissionPolicyBinding")

@@ -152,7 +152,7 @@ async def test_objects_of_the_old_schemas_are_served_once_the_operator_has_broug
 
 @pytest.mark.slow
 async def test_a_burst_of_500_is_served_and_each_gets_an_address_of_its_own(tenant: Tenant) -> None:
-    """How long it takes beside the bare writes, `make bench-fleet` records."""
+    """How long it takes beside the bare writes, `make bench PART=fleet` records."""
     pool = await tenant.offer("pool", "10.250.0.0/22")
     await _side_by_side(lambda index: tenant.ask(f"burst-{index}", pool), BURST)
     await tenant.all_served([f"burst-{index}" for index in range(BURST)], seconds=120)

@@ -10,6 +10,7 @@ import pytest_asyncio
 import yaml
 
 from localfleet.assets import ensure
+from localfleet.chart import copy_chart
 from localfleet.controlplane import ControlPlane
 from localfleet.crds import OUR_CRDS, load_crds
 from localfleet.errors import ApiError
@@ -46,12 +47,12 @@ async def rancher(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Chart:
-    return Chart(helm=ensure("helm"), folder=ROOT, home=tmp_path / "helm")
+    return Chart(helm=ensure("helm"), folder=copy_chart(tmp_path / "chart"), home=tmp_path / "helm")
 
 
-async def helm_on(helm: Helm, plane: ControlPlane, *arguments: str | Path) -> str:
+async def helm_on(helm: Helm, chart: Chart, plane: ControlPlane, *arguments: str) -> str:
     kubeconfig = ("--kubeconfig", plane.admin_kubeconfig)
-    return await helm.run(*arguments, ROOT, "--namespace", NAMESPACE, *kubeconfig, *_NO_REPLICA)
+    return await helm.run(*arguments, chart.folder, "--namespace", NAMESPACE, *kubeconfig, *_NO_REPLICA)
 
 
 # There is no kubelet here.
@@ -59,15 +60,15 @@ _NO_REPLICA = ("--set", "replicas=0")
 
 
 async def test_helm_installs_and_upgrades_and_never_touches_the_admins_settings(
-    rancher: ControlPlane, helm: Helm
+    rancher: ControlPlane, helm: Helm, chart: Chart
 ) -> None:
     await rancher.create_namespace(NAMESPACE)
     admins = {"metadata": {"name": "kube-fip-config"}, "data": {"logLevel": "Debug"}}
     before = await rancher.client.create(CONFIG_MAP, admins)
-    notes = await helm_on(helm, rancher, "install", "fipop")
+    notes = await helm_on(helm, chart, rancher, "install", "fipop")
     assert "kubectl -n kube-fip rollout status deployment/fipop" in notes
     assert "Note:" not in notes
-    await helm_on(helm, rancher, "upgrade", "fipop")
+    await helm_on(helm, chart, rancher, "upgrade", "fipop")
     assert await rancher.client.get(f"{CONFIG_MAP}/kube-fip-config") == before
 
 
@@ -157,23 +158,24 @@ def merge(target: dict[str, Any], values: dict[str, Any]) -> None:
 
 
 async def test_the_notes_warn_where_the_namespace_is_not_the_one_of_the_runbooks(
-    rancher: ControlPlane, helm: Helm
+    rancher: ControlPlane, helm: Helm, chart: Chart
 ) -> None:
     kubeconfig = ("--kubeconfig", rancher.admin_kubeconfig)
     where = ("--namespace", "elsewhere", "--dry-run=server")
-    notes = await helm.run("install", "other", ROOT, *where, *kubeconfig, *_NO_REPLICA)
+    notes = await helm.run("install", "other", chart.folder, *where, *kubeconfig, *_NO_REPLICA)
     assert "kube-fip-operator has its options in namespace kube-fip" in notes
 
 
 async def test_the_manifest_applies_to_a_cluster_that_knows_nothing_of_fipop(
-    fleet: LocalFleet, helm: Helm, tmp_path: Path
+    fleet: LocalFleet, helm: Helm, chart: Chart, tmp_path: Path
 ) -> None:
     plane = await fleet.management("without-the-chart")
     try:
         for name in ("fleet-default", "cattle-global-data"):
             await plane.create_namespace(name)
         file = tmp_path / "fipop.yaml"
-        await run_to_end([ROOT / "scripts" / "manifest.sh", helm.program, file], timeout_seconds=60)
+        script = ROOT / "scripts" / "manifest.sh"
+        await run_to_end([script, helm.program, chart.folder, file], timeout_seconds=60)
         await plane.kubectl("apply", "-f", str(file))
         budget = await plane.client.get(BUDGET)
         again = await plane.kubectl("apply", "-f", str(file))

@@ -1,4 +1,4 @@
-"""Hostile guests beside well-behaved ones: a cross-section of what `make hostile` runs in full."""
+"""Hostile guests beside well-behaved ones: a cross-section of what `make night PART=hostile-guests` runs in full."""
 
 import pytest
 

@@ -3,14 +3,16 @@
 import itertools
 import socket
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
+from localfleet.chart import copy_chart
 from localfleet.client import Json
-from localfleet.installation import CHART, NAMESPACE, OperatorProcess
+from localfleet.installation import NAMESPACE, OperatorProcess
 from localfleet.routes import Fault
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
@@ -313,14 +315,16 @@ async def test_a_missing_config_map_is_made_from_the_charts_defaults_also_when_i
     await eventually(is_back, what="the defaults to be in force again")
 
 
-async def test_what_admins_edit_is_never_taken_back(stack: Stack, operator: OperatorProcess) -> None:
+async def test_what_admins_edit_is_never_taken_back(
+    stack: Stack, operator: OperatorProcess, tmp_path: Path
+) -> None:
     """Neither by the operator nor by an upgrade of the chart, whose own defaults for it have changed."""
     await in_force(stack, logLevel="Warn", kubevipUpdate=None, kubevipReleaseName="Bad_Name")
     edited = await stack.client.get(SETTINGS)
     await operator.stop()
     installation = stack.installation
     await installation.helm.run(
-        *("upgrade", "fipop", CHART, "--namespace", NAMESPACE, "--reuse-values"),
+        *("upgrade", "fipop", copy_chart(tmp_path / "chart"), "--namespace", NAMESPACE, "--reuse-values"),
         *("--set", "settings.logLevel=Error", "--kubeconfig", stack.plane.admin_kubeconfig),
     )
     assert (await stack.client.get(DEFAULTS))["data"]["logLevel"] == "Error"

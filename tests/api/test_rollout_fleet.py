@@ -1,6 +1,6 @@
 """Rollouts over a fleet by a running operator: real guests with real helm, and simulated ones with a stand-in for it.
 
-A few guests and the two main stories here; `make rollouts` runs all of them with 200 guests, of which 5 are real.
+A few guests and the two main stories here; `make night PART=rollouts` runs all with many guests, some of them real.
 """
 
 import os
@@ -91,7 +91,7 @@ async def visit_everybody(everybody: Fleet) -> None:
     await eventually(are_visited, seconds=SECONDS, what="a visit of each guest")
 
 
-whole = pytest.mark.skipif(not IS_WHOLE, reason="of make rollouts")
+whole = pytest.mark.skipif(not IS_WHOLE, reason="of make night PART=rollouts")
 
 
 @pytest.mark.parametrize("harm", ["unready", pytest.param("refuse", marks=whole)])

@@ -1,11 +1,12 @@
-"""The chart at the repository's root, rendered and packed by real helm."""
+"""The chart, rendered and packed by real helm."""
 
 from pathlib import Path
 
 import pytest
 
 from localfleet.assets import ensure
-from tests.chart.rendering import ROOT, Chart
+from localfleet.chart import copy_chart
+from tests.chart.rendering import Chart
 
 
 @pytest.fixture(scope="session")
@@ -16,4 +17,5 @@ def helm() -> Path:
 
 @pytest.fixture(scope="session")
 def chart(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    return Chart(helm=helm, folder=ROOT, home=tmp_path_factory.mktemp("helm"))
+    folder = copy_chart(tmp_path_factory.mktemp("chart"))
+    return Chart(helm=helm, folder=folder, home=tmp_path_factory.mktemp("helm"))

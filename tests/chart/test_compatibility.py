@@ -1,4 +1,4 @@
-"""What the chart claims to run on is what docs/reference/compatibility.md and the recorded runs say."""
+"""What the chart claims to run on is what docs/reference/compatibility.md says and what the tests run on."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localfleet.assets import Assets
+from localfleet.assets import KUBERNETES, MODULES, Assets
 from tests.chart.rendering import ROOT
-from tests.matrix.results import read_results
 
 CHART = yaml.safe_load((ROOT / "Chart.yaml").read_text())
 PAGE = (ROOT / "docs" / "reference" / "compatibility.md").read_text()
@@ -18,7 +17,7 @@ PAGES = [
     if "contributing" not in path.parts and path.name != "compatibility.md"
 ]
 RANCHER = "catalog.cattle.io/rancher-version"
-KUBERNETES = "catalog.cattle.io/kube-version"
+KUBE_VERSION = "catalog.cattle.io/kube-version"
 
 
 def lowest(constraint: str) -> str:
@@ -32,18 +31,24 @@ def numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
-def test_the_oldest_kubernetes_that_the_chart_claims_is_the_oldest_that_was_run() -> None:
-    oldest = read_results()[0]
-    assert lowest(CHART["kubeVersion"]) == oldest.minor
-    assert oldest.kubernetes == f"{oldest.minor}.0", "the constraint begins there"
-    assert CHART["annotations"][KUBERNETES] == CHART["kubeVersion"]
+def pinned(minor: str = "") -> str:
+    """The kube-apiserver that is built for a minor version; empty: the one of all other tests."""
+    listings = Assets(environment={KUBERNETES: minor}).listings()
+    (found,) = (each.version.removeprefix("v") for each in listings if each.name == "kube-apiserver")
+    return found
+
+
+def test_the_page_has_the_versions_that_tests_run_on_and_the_oldest_is_the_one_that_the_chart_claims() -> (
+    None
+):
+    others = {folder.name.partition("-")[2] for folder in MODULES.glob("kubernetes-*")}
+    versions = sorted(map(pinned, ("", *others)), key=numbers)
+    assert re.findall(r"^\| (\d+\.\d+\.\d+) \|", PAGE, re.MULTILINE) == versions
+    assert others == set(re.findall(r"`make night PART=kubernetes-([\d.]+)`", PAGE))
+    assert versions[0] == f"{lowest(CHART['kubeVersion'])}.0", "the constraint begins there"
+    assert versions[-1] != pinned(), "a newer one than that of all other tests"
+    assert CHART["annotations"][KUBE_VERSION] == CHART["kubeVersion"]
     assert f"The chart claims `{CHART['kubeVersion']}` for Kubernetes" in PAGE
-
-
-def test_a_kubernetes_newer_than_that_of_all_other_tests_was_run() -> None:
-    listings = Assets(environment={}).listings()
-    (usual,) = (each.version.removeprefix("v") for each in listings if each.name == "kube-apiserver")
-    assert numbers(read_results()[-1].kubernetes) > numbers(usual)
 
 
 def test_the_oldest_rancher_that_the_chart_claims_is_the_first_of_the_page() -> None:

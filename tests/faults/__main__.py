@@ -1,4 +1,4 @@
-"""make faults: run plans side by side, print what came of them, write down those that failed.
+"""Run plans side by side, print what came of them, write down those that failed.
 
 python -m tests.faults [--lanes N] [--scenario NAME…] [--family TEXT] [--limit N]
 python -m tests.faults --replay FILE…

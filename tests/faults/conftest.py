@@ -1,4 +1,4 @@
-"""One lane for all tests of this folder; the full run (`make faults`) has several."""
+"""One lane for all tests of this folder; the full run (`python -m tests.faults`) has several."""
 
 from collections.abc import AsyncIterator
 

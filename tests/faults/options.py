@@ -48,6 +48,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="only plans whose family has this text in it",
     )
     parser.add_argument("--every", type=positive, default=1, metavar="N", help="only every n-th plan")
+    parser.add_argument(
+        "--start", type=int, metavar="K", help="with --every: which of the N shares (default: the middle one)"
+    )
     parser.add_argument("--limit", type=positive, default=100_000, metavar="N", help="only the first n plans")
     parser.add_argument(
         "--crowd",

@@ -1,4 +1,4 @@
-"""make faults, its part about rollouts: the leader is killed, or left in the dark, at its writes during a rollout.
+"""Faults during rollouts: the leader is killed, or left in the dark, at its writes.
 
 Each plan disturbs one rollout over eight guests, of a good change or a bad one, and judges what stands in the guests: a
 good change is everywhere, with one revision for it in each guest; a bad one reached no more than the canaries, and

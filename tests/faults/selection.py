@@ -53,7 +53,8 @@ def select(
     """The plans of one call, in their order."""
     chosen = list(options.replay) or _ask_for(options, references, shown)
     chosen = [plan for plan in chosen if options.family in plan.family]
-    return chosen[options.every // 2 :: options.every][: options.limit]
+    start = options.every // 2 if options.start is None else options.start % options.every
+    return chosen[start :: options.every][: options.limit]
 
 
 def _ask_for(

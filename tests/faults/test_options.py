@@ -98,5 +98,4 @@ def test_every_option_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> N
     head, _, body = text.partition("options:\n")
     assert "Disturb the operator" in head
     options = [part for part in body.split("\n  -") if part.strip()]
-    assert len(options) == 11
     assert all(len(option.split()) > 3 for option in options)

@@ -1,4 +1,4 @@
-"""Health is judged by what the probes said; the outages themselves are minutes long and part of `make faults`."""
+"""Health is judged by what the probes said; the outages themselves are minutes long and part of the night."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""A fixed part of what `make faults` runs: one plan of each kind of harm, against a real API server.
+"""A fixed part of what `make night PART=faults` runs: one plan of each kind of harm, against a real API server.
 
-One plan shows at each change that lane, proxy and judge work; the others are for `make test-slow`.
+One plan shows at each change that lane, proxy and judge work; the others are slow.
 """
 
 import pytest

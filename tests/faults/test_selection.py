@@ -97,4 +97,5 @@ def test_what_is_asked_for_is_chosen() -> None:
     assert len(asked("--scenario", "moves", "--limit", "3")) == 3
     moves = asked("--scenario", "moves")
     assert asked("--scenario", "moves", "--every", "5") == moves[2::5]
+    assert asked("--scenario", "moves", "--every", "5", "--start", "8") == moves[3::5]
     assert asked("--scenario", "outage", "--family", "killed") == []

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from localfleet.assets import ensure
-from tests.chart.rendering import ROOT, Chart
+from localfleet.chart import copy_chart
+from tests.chart.rendering import Chart
 from tests.golden.manifests import dump_objects
 
 _MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
@@ -37,7 +38,7 @@ _CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 def _render(name: str) -> str:
     values, known = _CASES.get(name, ({}, ()))
     with tempfile.TemporaryDirectory() as home:
-        chart = Chart(helm=ensure("helm"), folder=ROOT, home=Path(home))
+        chart = Chart(helm=ensure("helm"), folder=copy_chart(Path(home, "chart")), home=Path(home))
         return dump_objects(list(chart.render(values, known=known)))
 
 

@@ -13,7 +13,7 @@ MAX_FLOW = 120
 _TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
 _METADATA = ("annotations", "finalizers", "labels")
 """What of the metadata is recorded: the title of an object has its name."""
-_MOVING = {"lastTransitionTime", "observedGeneration", "releasedAt", "since", "uid"}
+_MOVING = {"digest", "lastTransitionTime", "observedGeneration", "releasedAt", "since", "uid"}
 
 
 def clean(value: Any) -> Any:

@@ -109,26 +109,31 @@ def make_options() -> dict[str, str]:
 
 def _try(option: str) -> dict[str, object]:
     """Return the accepted samples on one line, and each reason of a refusal with the first sample that it refuses."""
-    samples = {**{each or "(empty)": each for each in _ANYWHERE}, **_LONG, **_SINGLE.get(option, {})}
+    samples = {
+        **{each.strip() or _blank(each): each for each in _ANYWHERE},
+        **_LONG,
+        **_SINGLE.get(option, {}),
+    }
     accepted: list[str] = []
+    others: list[str] = []
     refused: dict[str, str] = {}
     for name, text in samples.items():
         settings, bad = parse_settings({option: text}, DEFAULTS)
+        for each in bad:
+            refused.setdefault(
+                each.reason, f"{name}, shown as {each.value}" if each.value not in {name, text} else name
+            )
+        value = settings_data(settings)[option]
         if bad:
-            for each in bad:
-                refused.setdefault(each.reason, f"{name!r}, shown as {each.value!r}")
+            others.append(name)
         else:
-            value = settings_data(settings)[option]
-            accepted.append(f"{name!r}" if value == text else f"{name!r} as {value!r}")
-    few = len(accepted) <= len(samples) // 2
-    others = "all but " + ", ".join(
-        f"{name!r}" for name in samples if not _is_accepted(option, samples[name])
-    )
-    return {"accepts": ", ".join(accepted) if few else others, "refuses": refused}
+            accepted.append(name if value == text else f"{name} as {value or _blank(value)}")
+    few = len(accepted) <= len(others)
+    return {"accepts": ", ".join(accepted) if few else f"all but {', '.join(others)}", "refuses": refused}
 
 
-def _is_accepted(option: str, text: str) -> bool:
-    return not parse_settings({option: text}, DEFAULTS)[1]
+def _blank(text: str) -> str:
+    return "(blank)" if text else "(empty)"
 
 
 def _try_together(data: dict[str, str], defaults: dict[str, str]) -> dict[str, object]:

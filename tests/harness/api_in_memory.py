@@ -189,14 +189,19 @@ class Link:
 class Watched:
     """Watches resources of an API server as kopf does: every event reaches its callback, while nothing mutes it.
 
-    A muted one keeps the events that it misses for ever: only a list shows what happened.
+    Each resource has a stream of its own, which can be muted or late alone. A muted one keeps the events that it misses
+    for ever: only a list shows what happened.
     """
 
     def __init__(self, server: ApiInMemory, callbacks: Mapping[Any, Callable[[str, Any], None]]) -> None:
         self._server = server
         self._callbacks = {(each.plural, each.namespaced): take for each, take in callbacks.items()}
         self.is_mute = False
+        self.muted: set[str] = set()
+        """The plurals whose events alone are missed."""
         self.delay_seconds = 0.0
+        self.delays: dict[str, float] = {}
+        """Of plurals whose events arrive later than others."""
 
     async def run(self) -> None:
         """Show every event from now on, after those of what exists."""
@@ -213,10 +218,10 @@ class Watched:
         return {}
 
     def _hear(self, commit: Commit) -> None:
-        if not self.is_mute:
-            asyncio.get_running_loop().call_later(
-                self.delay_seconds, self._show, commit.key, commit.type, commit.object
-            )
+        plural = commit.key[0]
+        if not self.is_mute and plural not in self.muted:
+            delay = self.delays.get(plural, self.delay_seconds)
+            asyncio.get_running_loop().call_later(delay, self._show, commit.key, commit.type, commit.object)
 
     def _show(self, key: Key, event_type: str, obj: Json) -> None:
         take = self._callbacks.get((key[0], bool(key[1])))

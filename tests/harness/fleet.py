@@ -8,7 +8,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -16,14 +16,14 @@ from typing import Any
 from fipop.api import names
 from fipop.boundary import ApiRequest
 from fipop.operator.app import OperatorOptions, build_operator
-from localfleet.simulated import GUEST_KINDS
+from localfleet.simulated import GUEST_KINDS, Answer
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, Watched
 from tests.harness.helm_in_memory import HelmInMemory
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
 from tests.harness.objects import build_reservation
 from tests.harness.oracles import Judge, Setting
 from tests.harness.stored import condition, is_held
-from tests.harness.virtual_time import VirtualClock, virtual_now
+from tests.harness.virtual_time import VirtualClock, VirtualLoop, virtual_now
 
 WORKSPACE = "fleet-default"
 NAMESPACE = names.OPERATOR_NAMESPACE
@@ -45,11 +45,15 @@ class Guest(ApiInMemory):
 
     id: str
     kinds: frozenset[str] = GUEST_KINDS
+    forbidden: set[str] = field(default_factory=set)
+    """The plurals of which every request is answered with 403."""
     silent: bool = False
     hanging: bool = False
     status: int = 0
     """The status of every answer, if not 0."""
     seconds: float = 0.0
+    lost_answers: int = 0
+    """So many of the next writes take effect, and their answers never arrive."""
 
     async def before(self, _request: ApiRequest) -> None:
         """Answer as this guest cluster does."""
@@ -58,6 +62,12 @@ class Guest(ApiInMemory):
         if self.hanging:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(self.seconds)
+
+    async def after(self, request: ApiRequest) -> None:
+        """Lose the answer to a write, if it is to be lost."""
+        if self.lost_answers > 0 and request.method != "GET":
+            self.lost_answers -= 1
+            raise ConnectionError("the answer was lost")
 
     @property
     def config_map(self) -> dict[str, str]:
@@ -81,6 +91,15 @@ class Guest(ApiInMemory):
                 entry = int(labels["version"]), str(labels["status"])
                 found[labels["name"]] = max(found.get(labels["name"], entry), entry)
         return {name: status for name, (_, status) in found.items()}
+
+    def answer(self, request: ApiRequest) -> Answer:
+        """Answer with the status of this guest cluster, or as an API server does."""
+        target = self.parse(request.path)
+        status = 403 if target is not None and target.plural in self.forbidden else self.status
+        if not status:
+            return ApiInMemory.answer(self, request)
+        body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
+        return Answer(status=status, body={**body, "message": "as the test says"})
 
     def write_config_map(self, *, namespace: str = "kube-system", **data: str) -> None:
         """Write keys of the ConfigMap as its owner does; underscores stand for dashes."""
@@ -152,6 +171,12 @@ class Fleet:
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, with all that happens meanwhile."""
         await asyncio.sleep(seconds)
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as on machines that are suspended."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.jump(seconds)
 
     @property
     def now(self) -> datetime:
@@ -285,6 +310,27 @@ class Fleet:
         """Have the floating IP of a guest cluster name another range."""
         self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_RANGE: range_name}, is_all=True)
 
+    def move(self, guest_id: str, range_name: str, **spec: object) -> None:
+        """Have the floating IP of a guest cluster name another range and change its spec, in one write."""
+        found = self.floating_ip(guest_id)
+        annotations = {names.ANNOTATION_RANGE: range_name} if range_name else {}
+        metadata = {**found["metadata"], "annotations": annotations}
+        changed = {**found, "metadata": metadata, "spec": {**found["spec"], **spec}}
+        self._write_by_people((FLOATING_IPS, guest_id, "web"), changed)
+
+    def replace(self, guest_id: str, name: str = "web") -> None:
+        """Delete a floating IP and create it again at once as it was, as Flux does with force: its uid is another."""
+        found = self.floating_ip(guest_id, name)
+        self.give_up(guest_id, name)
+        annotations = found["metadata"]["annotations"]
+        self._put((FLOATING_IPS, guest_id, name), annotations=annotations, spec=found["spec"])
+
+    def install_crds(self) -> None:
+        """Have fipop's CRDs created now: floating IPs that exist already were made for kube-fip-operator."""
+        key = ("customresourcedefinitions", "", f"{RESERVATIONS}.kubefip.k8s.binbash.org")
+        self.memory.remove(key)
+        self._put(key, spec={})
+
     def ignore_claims(self, guest_id: str, *claimants: str) -> None:
         """Have the floating IP of a guest cluster name others whose reports do not count."""
         self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_IGNORE_CLAIM: ",".join(claimants)})
@@ -333,6 +379,7 @@ class Fleet:
 
     def remove_reservation(self, name: str) -> None:
         """Delete a reservation by hand; `name` is address space and address ("default.10.0.0.10")."""
+        self.judge.by_people.add(self.memory.version + 1)
         self.memory.remove((RESERVATIONS, "", name))
 
     def set_options(self, **options: str) -> None:
@@ -349,7 +396,11 @@ class Fleet:
         found = self.memory.objects[key]
         kept = {} if is_all else found["metadata"].get("annotations") or {}
         metadata = {**found["metadata"], "annotations": {**kept, **annotations}}
-        self.memory.put(key, {**found, "metadata": metadata})
+        self.write(key, {**found, "metadata": metadata})
+
+    def write(self, key: Key, obj: Json) -> None:
+        """Create or change any object, as administrators may."""
+        self._write_by_people(key, obj)
 
     # Rancher and the owners of guest clusters
 
@@ -446,6 +497,42 @@ class Fleet:
         self.memory.remove((CLUSTERS, workspace, named or f"cluster-{guest_id}"))
         self.memory.remove((CLUSTERS, "", guest_id))
 
+    # Time that costs nothing, replicas, the predecessor, parts of Rancher
+
+    async def skip_time(self, seconds: float) -> None:
+        """Let hours pass at once, as on a machine that is suspended; only without leader election.
+
+        Whatever was due meanwhile is done once, afterwards.
+        """
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.jump(seconds)
+        await self.settle()
+
+    @property
+    def leader(self) -> Running:
+        """The operator that the Lease names."""
+        (lease,) = self.memory.of_kind("leases").values()
+        holder = lease["spec"]["holderIdentity"]
+        return next(each for each in self.operators if each.name == holder)
+
+    def scale_predecessor(self, replicas: int) -> None:
+        """Have a Deployment of kube-fip-operator with so many replicas."""
+        key = ("deployments", NAMESPACE, names.PREDECESSOR_DEPLOYMENT)
+        self._put(key, spec={"replicas": replicas}, status={"replicas": replicas})
+
+    def take_away(self, key: Key) -> Callable[[], None]:
+        """Delete an object; the function that is returned creates it again as it was."""
+        found = self.memory.objects[key]
+        self.memory.remove(key)
+        kept = ("name", "namespace", "annotations", "labels")
+        metadata = {name: value for name, value in found["metadata"].items() if name in kept}
+        return lambda: self._write_by_people(key, {**found, "metadata": metadata})
+
+    def range_condition(self, name: str = "pool", kind: str = "Ready") -> tuple[str, str]:
+        """Return status and reason of a condition of a range; two empty texts if there is none."""
+        return condition(self.memory.objects[RANGES, "", name], kind)
+
     # What is stored
 
     @property
@@ -533,7 +620,7 @@ class Fleet:
 
     def _link_to(self, server: str) -> Link:
         guest = self._guest_behind(server)
-        return Link(guest, before=guest.before)
+        return Link(guest, before=guest.before, after=guest.after)
 
     def _guest_behind(self, server: str) -> Guest:
         return self.guests[server.rpartition("/")[2]]

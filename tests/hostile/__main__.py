@@ -1,4 +1,4 @@
-"""make hostile: hostile guests of every kind beside well-behaved ones, then hostile Services in one guest.
+"""Hostile guests of every kind beside well-behaved ones, then hostile Services in one guest.
 
 python -m tests.hostile [--neighbours N] [--only TEXT] [--no-baseline] [--guests | --services]
 """

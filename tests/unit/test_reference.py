@@ -82,7 +82,7 @@ def flags(name: str) -> set[str]:
             for name in main.list_commands(click.Context(main))
         ),
     ],
-    ids=str,
+    ids=lambda each: each if isinstance(each, str) else each[0] if isinstance(each, list) and each else "",
 )
 def test_a_page_lists_what_there_is(page: str, headings: list[str], existing: set[str]) -> None:
     assert {each for each in listed(page, *headings) if page != "cli" or each.startswith("-")} == existing

@@ -27,7 +27,7 @@ ELSEWHERE = (
     r".*\\\|",  # the synopsis of a command, in a table
     r"source |fipop completion \w+ [>|]",  # tests/api/cli/test_completion.py
     r"curl ",  # what it asks for is not here
-    r"cosign |jq ",  # the files of a release: tests/release
+    r"cosign |jq ",  # the files of a release
     # There is no kubelet here, and no monitoring.
     r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout status)",
     r"kubectl .*(scale|delete deployment) ",  # kube-fip-operator is not here: tests/api/test_predecessor.py

@@ -1,4 +1,4 @@
-"""Hostile Services beside well-behaved ones: a cross-section of what `make hostile` runs in full."""
+"""Hostile Services beside well-behaved ones: a cross-section of what `make night PART=hostile-services` runs."""
 
 import pytest
 
@@ -21,7 +21,7 @@ async def test_hostile_services_cost_their_provider_neither_memory_nor_time(flee
     async with open_service_stage(fleet, "hostile-services", neighbours=20) as stage:
         await run_kinds(stage, kinds, rounds=["alone"])
     problems = {each.kind: each.problems for each in stage.measured}
-    # How long others wait is for make hostile: here other tests share the machine.
+    # How long others wait is for the night: here other tests share the machine.
     told = {
         name: [each for each in found if "Service waited" not in each] for name, found in problems.items()
     }

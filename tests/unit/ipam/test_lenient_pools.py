@@ -67,7 +67,8 @@ def test_a_part_holds_its_ends_and_what_is_between_of_its_own_family() -> None:
     assert not part.holds(Address(Family.IPV6, part.first))
 
 
-@given(st.ip_addresses().filter(lambda address: not address.is_unspecified))
+# 0.0.0.0 is no address of a part, however it is written.
+@given(st.ip_addresses().filter(lambda address: int(address) not in {0, 0xFFFF << 32}))
 def test_every_address_is_read_as_a_part_of_one(address: object) -> None:
     family, value = parse_address(str(address))
     assert parse_leniently(str(address)) == (Part(family, value, value),)

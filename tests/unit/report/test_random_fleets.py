@@ -50,7 +50,7 @@ from tests.harness.objects import (
 from tests.unit.report.snapshots import build_cluster
 
 EXAMPLES = 12 if settings().derandomize else 300
-"""`make test` takes few and always the same, `make test-slow` fresh ones."""
+"""`make test` takes few and always the same, `make night` fresh ones."""
 
 V4 = [ipaddress.ip_address(f"10.0.0.{number}") for number in range(18)]
 V6 = [ipaddress.ip_address("fd00::") + number for number in range(10)]

@@ -1,115 +1,122 @@
-"""What `make release` refuses, before anything is built."""
+"""What scripts/release.sh refuses, before anything is built."""
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.release import find_tree_problems, write_checksums
-from scripts.release_tools import ReleaseError, parse_registry
-
 ROOT = Path(__file__).parents[3]
-HEAD, OTHER = "a" * 40, "b" * 40
+AUTHOR = {f"GIT_{who}_{what}": what for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+FILES = (
+    "Chart.yaml",
+    "Makefile",
+    "README.md",
+    "pyproject.toml",
+    "scripts/release.sh",
+    "examples/guest-cloud-provider.yaml",
+)
 
 
-def test_a_clean_tree_with_or_without_its_tag_can_be_released() -> None:
-    assert find_tree_problems("1.2.3", "", HEAD, None) == []
-    assert find_tree_problems("1.2.3", "", HEAD, HEAD) == []
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(
+        ["git", *arguments], cwd=folder, env={**os.environ, **AUTHOR}, check=True, capture_output=True
+    )
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A repository that is ready to be released as 0.1.0, but for the Python environment."""
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.1.0 (2026-12-01)\n")
+    (tmp_path / "scripts/release.sh").chmod(0o755)
+    (tmp_path / "docs").mkdir()
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path)
+    return tmp_path
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=Change")
+
+
+def release(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [folder / "scripts" / "release.sh", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("file", "old", "new", "sentence"),
     [
-        (" M Makefile\n", "not committed: Makefile."),
-        ("?? new file.py\n M Makefile\nA  third\n", "not committed: new file.py and 2 more."),
+        (
+            "pyproject.toml",
+            'version = "0.1.0"',
+            'version = "0.2.0"',
+            'pyproject.toml has the version "0.2.0", not',
+        ),
+        (
+            "Chart.yaml",
+            "\nversion: 0.1.0",
+            "\nversion: 0.2.0",
+            'version in Chart.yaml has the version "0.2.0", not',
+        ),
+        (
+            "Chart.yaml",
+            "appVersion: 0.1.0",
+            "appVersion: 0.2.0",
+            'appVersion in Chart.yaml has the version "0.2.0"',
+        ),
+        (
+            "README.md",
+            "fipop --version 0.1.0",
+            "fipop --version 0.0.9",
+            'has the version "0.0.9", not 0.1.0.',
+        ),
+        ("CHANGELOG.md", "(2026-12-01)", "(not released)", 'must be "## 0.1.0 (YYYY-MM-DD)".'),
+        ("README.md", "", "", "The Python environment is missing: run `make setup`."),
     ],
 )
-def test_a_dirty_tree_is_refused(status: str, words: str) -> None:
-    [problem] = find_tree_problems("1.2.3", status, HEAD, None)
-    assert words in problem
+def test_everything_that_names_the_version_must_agree(
+    clone: Path, file: str, old: str, new: str, sentence: str
+) -> None:
+    text = (clone / file).read_text()
+    assert old in text
+    (clone / file).write_text(text.replace(old, new) if old else f"{text}\n")
+    commit(clone)
+    done = release(clone, "0.1.0", "registry.example/platform")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert sentence in line
 
 
-def test_a_tag_of_another_commit_is_refused() -> None:
-    [problem] = find_tree_problems("1.2.3", "", HEAD, OTHER)
-    assert problem == f"The tag v1.2.3 names the commit {OTHER}, not the one checked out, {HEAD}."
+def test_a_tree_with_changes_and_a_tag_of_another_commit_are_refused(clone: Path) -> None:
+    (clone / "stray").write_text("")
+    done = release(clone, "0.1.0", "registry.example/platform")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "release: The tree has changes that are not committed: stray.\n",
+    )
+    git(clone, "tag", "v0.1.0")
+    commit(clone)
+    done = release(clone, "0.1.0", "registry.example/platform")
+    assert done.returncode == 1
+    assert "The tag v0.1.0 names another commit" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("text", "is_loopback"),
-    [
-        ("registry.example/platform", False),
-        ("registry.example:5000/a/b-c/d_e", False),
-        ("localhost:5000", True),
-        ("localhost:5000/platform/", True),
-        ("127.0.0.1:5000/x", True),
-        ("127.8.9.1", True),
-        ("[::1]:5000", True),
-        ("[fd00::1]:5000", False),
-        ("10.0.0.1:5000", False),
-        ("localhost.example", False),
-        ("127.0.0.1.example", False),
-    ],
+    "arguments",
+    [(), ("0.1.0",), ("0.1", "r.example"), ("v0.1.0", "r.example"), ("0.1.0", "https://r.example")],
 )
-def test_plain_http_is_for_registries_of_this_machine_alone(text: str, *, is_loopback: bool) -> None:
-    registry = parse_registry(text)
-    assert registry.is_loopback == is_loopback
-    assert registry.tls_options == (("--tls-verify=false",) if is_loopback else ())
-    assert registry.name == text.removesuffix("/")
+def test_wrong_arguments_end_with_2_and_a_sentence(arguments: tuple[str, ...]) -> None:
+    done = release(ROOT, *arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "oci://registry.example", "https://registry.example", "Registry.example/x", "a b", "a/../b", "a//b"],
-)
-def test_what_is_no_registry_is_refused(text: str) -> None:
-    with pytest.raises(ReleaseError, match="REGISTRY must be host"):
-        parse_registry(text)
-
-
-def release(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "scripts.release", *arguments]
-    environment = {**os.environ, "PATH": path or os.environ["PATH"]}
-    return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_the_command_names_every_reason_in_a_line_of_its_own_and_builds_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "bases.toml"
-    committed = (ROOT / "bases.toml").read_text(encoding="utf-8")
-    file.write_text(
-        "\n".join('digest = ""' if line.startswith("digest") else line for line in committed.splitlines())
-    )
-    target = tmp_path / "out"
-    done = release(
-        *("--version", "9.9.9", "--registry", "localhost:5000"),
-        *("--bases", str(file), "--target", str(target)),
-    )
-    assert done.returncode == 1
-    lines = done.stderr.splitlines()
-    assert all(line.startswith("release: ") for line in lines)
-    for words in (
-        *("in pyproject.toml is", "appVersion in Chart.yaml is", "section of CHANGELOG.md"),
-        *("GO_IMAGE", "PYTHON_IMAGE", "RUNTIME_IMAGE"),
-    ):
-        assert sum(words in line for line in lines) == 1, words
-    assert not target.exists()
-
-
-def test_a_bad_registry_is_one_sentence() -> None:
-    done = release("--version", "0.1.0", "--registry", "")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "REGISTRY must be host[:port][/path]" in done.stderr
-
-
-def test_the_checksums_are_what_sha256sum_reads(tmp_path: Path) -> None:
-    (tmp_path / "b.txt").write_text("b")
-    (tmp_path / "a.txt").write_text("a")
-    write_checksums(tmp_path)
-    write_checksums(tmp_path)
-    check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
-    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "a.txt: OK\nb.txt: OK\n")
-    (tmp_path / "a.txt").write_text("c")
-    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+def test_help_names_the_exit_codes() -> None:
+    done = release(ROOT, "--help")
+    assert done.returncode == 0
+    assert "Exit codes: 0 released, 1 refused or failed, 2 wrong arguments." in done.stdout

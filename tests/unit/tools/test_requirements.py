@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-FILES = sorted(ROOT.glob("requirements*.txt"))
+FILES = sorted((ROOT / "requirements").glob("*.txt"))
 OF_ONE_MACHINE = re.compile(r"(?:^|[\s=@'\"])(?:/|~|file:\S|[A-Za-z]:\\)|://")
 
 
@@ -41,12 +41,12 @@ def test_every_requirement_is_pinned_by_version_and_hash(file: Path) -> None:
         "-r other.txt",
         "-e .",
         "fipop @ file:///srv/fipop",
-        "    # via -r /srv/fipop/requirements.in",
-        "#    pip-compile --output-file=/srv/requirements.txt",
-        "#   -c ~/requirements.txt",
+        "    # via -r /srv/fipop/main.in",
+        "#    pip-compile --output-file=/srv/main.txt",
+        "#   -c ~/main.txt",
     ],
 )
 def test_a_line_of_one_machine_is_found(line: str) -> None:
     assert wrong_lines(
-        f"aiohttp==3.14.5 \\\n    --hash=sha256:00\n    # via\n    #   -c requirements.txt\n{line}\n"
+        f"aiohttp==3.14.5 \\\n    --hash=sha256:00\n    # via\n    #   -c requirements/main.txt\n{line}\n"
     ) == [line]

@@ -1,0 +1,245 @@
+"""Quarantine: it ends when a visit of the former guest cluster, begun after its end, does not find the address."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.harness.fleet import Fleet
+
+A, B, C = "c-m-a", "c-m-b", "c-m-c"
+X, Y = "10.0.0.10", "10.0.0.11"
+NAME = f"default.{X}"
+QUARANTINE = 600
+ENDED = 2 * QUARANTINE
+"""A quarantine and the visit after it are over by then."""
+HOUR = 3600
+ONE = {"iprange": f"{X}-{X}"}
+
+
+async def had(
+    *, imported: bool = False, custom: bool = False, provider: str = "k3s", **spec: object
+) -> Fleet:
+    """Have a range of one address that A had; B waits for it."""
+    fleet = Fleet()
+    fleet.add_range(**{**ONE, **spec})  # type: ignore[arg-type]
+    fleet.add_guest(A, imported=imported, custom=custom, provider=provider)
+    fleet.add_guest(B)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(5)
+    assert fleet.holders(X) == {A}
+    fleet.ask(B)
+    fleet.give_up(A)
+    await fleet.pass_time(5)
+    assert (fleet.held(), fleet.quarantined()) == ({}, {NAME})
+    return fleet
+
+
+# How it ends
+
+
+async def test_an_address_that_its_former_guest_cluster_no_longer_uses_is_free_after_its_quarantine() -> None:
+    fleet = await had()
+    assert fleet.condition(B) == ("False", "RangeFull")
+    await fleet.pass_time(QUARANTINE - 20)
+    assert fleet.held() == {}
+    await fleet.pass_time(ENDED)
+    assert (fleet.held(), fleet.guests[B].addresses) == ({NAME: B}, {X})
+    assert fleet.problems == []
+
+
+async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_uses_it() -> None:
+    fleet = await had()
+    fleet.guests[A].add_service(X)
+    await fleet.pass_time(ENDED)
+    await fleet.skip_time(24 * HOUR)
+    await fleet.pass_time(ENDED)
+    assert fleet.quarantined() == {NAME}
+    fleet.guests[A].remove_service()
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+@pytest.mark.parametrize("how", ["disconnected", "refusing", "hanging"])
+async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_cannot_be_read(how: str) -> None:
+    fleet = await had()
+    guest = fleet.guests[A]
+    guest.silent, guest.hanging = how == "refusing", how == "hanging"
+    if how == "disconnected":
+        fleet.disconnect(A)
+    fleet.change(B, ipaddress=X)
+    await fleet.pass_time(QUARANTINE + 60)
+    await fleet.skip_time(24 * HOUR)
+    await fleet.pass_time(QUARANTINE)
+    assert (fleet.held(), fleet.quarantined()) == ({}, {NAME})
+    assert fleet.condition(B) == ("False", "AddressQuarantined")
+    assert A in fleet.message(B), "the condition of what waits names the guest cluster that it waits for"
+    guest.silent = guest.hanging = False
+    fleet.connect(A)
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quarantine() -> None:
+    fleet = Fleet()
+    fleet.add_range(iprange="10.0.0.10-10.0.0.99")
+    fleet.add_guest(A)
+    await fleet.start(leader_election=False)
+    for number in range(8):
+        fleet.ask(A, name=f"web-{number}")
+    await fleet.pass_time(5)
+    for number in range(8):
+        fleet.give_up(A, f"web-{number}")
+    fleet.guests[A].add_service("10.0.0.12")
+    await fleet.pass_time(ENDED)
+    assert fleet.quarantined() == {"default.10.0.0.12"}
+
+
+async def test_a_quarantine_ends_while_another_guest_cluster_does_not_answer() -> None:
+    fleet = await had()
+    fleet.add_guest(C).hanging = True
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+async def test_an_address_is_free_at_once_when_an_administrator_deletes_its_reservation_in_quarantine() -> (
+    None
+):
+    fleet = await had()
+    fleet.remove_reservation(NAME)
+    await fleet.pass_time(5)
+    assert fleet.held() == {NAME: B}
+
+
+# Who gets it back
+
+
+async def test_a_floating_ip_that_is_created_again_gets_its_former_address_back() -> None:
+    fleet = await had()
+    fleet.ask(A)
+    await fleet.pass_time(5)
+    assert (fleet.held(), fleet.quarantined()) == ({NAME: A}, set())
+    assert fleet.problems == []
+
+
+async def test_a_floating_ip_that_left_an_address_gets_it_back_when_it_asks_for_it() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(5)
+    fleet.ask_for_another(A, Y)
+    await fleet.pass_time(5)
+    assert (fleet.held(), fleet.quarantined()) == ({f"default.{Y}": A}, {NAME})
+    fleet.ask_for_another(A, X)
+    await fleet.pass_time(5)
+    assert (fleet.held(), fleet.quarantined()) == ({NAME: A}, {f"default.{Y}"})
+
+
+# No guest cluster to ask
+
+
+async def test_a_guest_cluster_that_rancher_made_and_that_is_gone_counts_as_clean() -> None:
+    fleet = await had()
+    fleet.guests[A].add_service(X)
+    fleet.remove_guest(A)
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+async def test_a_harvester_cluster_counts_as_clean() -> None:
+    fleet = await had(imported=True, provider="harvester")
+    fleet.guests[A].add_service(X)
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+# An imported or custom guest cluster lives on when Rancher knows it no more
+
+
+@pytest.mark.parametrize("kind", ["imported", "custom"])
+async def test_the_address_of_an_imported_or_custom_guest_cluster_that_is_gone_waits_a_day(kind: str) -> None:
+    fleet = await had(**{kind: True})  # type: ignore[arg-type]
+    fleet.remove_guest(A)
+    await fleet.pass_time(ENDED)
+    await fleet.skip_time(22.5 * HOUR)
+    assert fleet.quarantined() == {NAME}
+    fleet.change(B, ipaddress=X)
+    await fleet.settle()
+    assert fleet.condition(B) == ("False", "AddressQuarantined")
+    assert A in fleet.message(B)
+    await fleet.skip_time(2 * HOUR)
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+async def test_the_day_begins_when_a_leader_finds_the_guest_cluster_gone_and_not_with_the_release() -> None:
+    fleet = await had(imported=True)
+    fleet.guests[A].hanging = True
+    await fleet.skip_time(72 * HOUR)
+    await fleet.pass_time(10)
+    await fleet.stop()
+    fleet.remove_guest(A)
+    await fleet.start(leader_election=False)
+    await fleet.skip_time(23 * HOUR)
+    await fleet.pass_time(60)
+    assert fleet.quarantined() == {NAME}
+    await fleet.skip_time(2 * HOUR)
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+async def test_an_imported_guest_cluster_that_comes_back_and_leaves_again_has_its_day_again() -> None:
+    fleet = await had(imported=True)
+    fleet.guests[A].add_service(X)
+    fleet.remove_guest(A)
+    await fleet.skip_time(20 * HOUR)
+    await fleet.pass_time(ENDED)
+    fleet.add_guest(A, imported=True)
+    await fleet.pass_time(30)
+    fleet.remove_guest(A)
+    await fleet.pass_time(30)
+    await fleet.skip_time(23 * HOUR)
+    await fleet.pass_time(60)
+    assert fleet.quarantined() == {NAME}
+    await fleet.skip_time(2 * HOUR)
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+async def test_both_addresses_of_an_imported_guest_cluster_that_leaves_while_it_is_read_wait_a_day() -> None:
+    fleet = Fleet()
+    fleet.add_range(iprange=f"{X}-{X},fd00::10-fd00::10", quarantineSeconds=60)
+    guest = fleet.add_guest(A, imported=True)
+    await fleet.start(leader_election=False)
+    fleet.ask(A, ipFamilyPolicy="RequireDualStack")
+    await fleet.pass_time(5)
+    guest.add_service(X, "fd00::10")
+    fleet.give_up(A)
+    await fleet.pass_time(50)
+    guest.seconds = 4.0
+    await fleet.pass_time(20)
+    fleet.remove_guest(A)
+    await fleet.pass_time(ENDED)
+    await fleet.skip_time(22 * HOUR)
+    assert len(fleet.quarantined()) == 2
+    await fleet.skip_time(3 * HOUR)
+    await fleet.pass_time(ENDED)
+    assert fleet.quarantined() == set()
+
+
+async def test_a_quarantine_that_ended_while_no_leader_worked_is_checked_by_the_next_one() -> None:
+    fleet = Fleet()
+    fleet.add_range(**ONE)  # type: ignore[arg-type]
+    fleet.add_guest(A)
+    fleet.add_guest(B)
+    fleet.reserve(X, A, until=fleet.now - timedelta(days=3))
+    fleet.guests[A].add_service(X)
+    fleet.ask(B)
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(ENDED)
+    assert fleet.quarantined() == {NAME}
+    fleet.guests[A].remove_service()
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}

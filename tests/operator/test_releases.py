@@ -1,0 +1,154 @@
+"""Releases: helm installs to the target, retries, repairs; removal is asked for each guest cluster alone."""
+
+import pytest
+
+from fipop.api import names
+from tests.harness.fleet import FLOATING_IPS, Fleet
+
+A, B = "c-m-a", "c-m-b"
+X = "10.0.0.10"
+BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
+VISITED = 1200
+"""Every guest cluster was visited twice in that time."""
+
+
+async def installed(*guest_ids: str) -> Fleet:
+    """Have opted-in guest clusters with both releases."""
+    fleet = Fleet()
+    fleet.add_range(iprange="10.0.0.10-10.0.0.29")
+    for each in guest_ids:
+        fleet.add_guest(each)
+        fleet.opt_in(each)
+    await fleet.start(leader_election=False)
+    for each in guest_ids:
+        fleet.ask(each)
+    await fleet.pass_time(60)
+    assert [fleet.guests[each].releases for each in guest_ids] == [BOTH] * len(guest_ids)
+    return fleet
+
+
+async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floating_ip() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    fleet.opt_in(A)
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(60)
+    assert fleet.guests[A].releases == {}
+    fleet.ask(A)
+    await fleet.pass_time(30)
+    assert fleet.guests[A].releases == BOTH
+    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
+    assert fleet.condition(A, "Ready")[0] == "True"
+
+
+async def test_a_guest_cluster_that_is_not_opted_in_gets_its_address_and_no_release() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(60)
+    assert (fleet.guests[A].addresses, fleet.guests[A].releases) == ({X}, {})
+    fleet.opt_in(A)
+    await fleet.pass_time(30)
+    assert fleet.guests[A].releases == BOTH
+
+
+async def test_an_installation_that_failed_is_repeated() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    fleet.opt_in(A)
+    fleet.helm.failures["upgrade"] = ["timed out"]
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(15)
+    assert fleet.condition(A, "KubeVipReady")[0] == "False"
+    assert fleet.guests[A].addresses == {X}, "the address does not wait for helm"
+    await fleet.pass_time(120)
+    assert fleet.guests[A].releases == BOTH
+    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
+
+
+async def test_a_guest_cluster_whose_floating_ip_is_paused_is_only_read() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    fleet.opt_in(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    fleet.pause(A)
+    version = fleet.guests[A].version
+    await fleet.pass_time(60)
+    assert (fleet.addresses(A), fleet.guests[A].version) == ([X], version)
+    fleet.annotate((FLOATING_IPS, A, "web"), {names.ANNOTATION_PAUSED: "false"})
+    await fleet.pass_time(60)
+    assert (fleet.guests[A].addresses, fleet.guests[A].releases) == ({X}, BOTH)
+
+
+WORKLOADS = [
+    ("daemonsets", "kube-system", "kube-vip"),
+    ("deployments", "kube-system", "kube-vip-cloud-provider"),
+]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=str)
+async def test_a_release_without_its_workload_is_repaired_if_it_may_be_changed_and_reported_else(
+    workload: tuple[str, str, str],
+) -> None:
+    fleet = await installed(A)
+    guest, kind = fleet.guests[A], "KubeVipReady" if workload[2] == "kube-vip" else "CloudProviderReady"
+    guest.remove(workload)
+    await fleet.pass_time(VISITED)
+    assert fleet.condition(A, kind) == ("False", "NotReady")
+    fleet.set_options(kubevipUpdate="true")
+    await fleet.pass_time(VISITED)
+    assert workload in guest.objects
+    assert fleet.condition(A, kind) == ("True", "Ready")
+
+
+async def test_a_restart_changes_nothing_in_a_guest_cluster() -> None:
+    fleet = await installed(A)
+    version = fleet.guests[A].version
+    await fleet.restart(leader_election=False, seconds=VISITED)
+    assert fleet.guests[A].version == version
+
+
+# Removal
+
+
+@pytest.mark.parametrize(
+    "labels", [{}, {names.LABEL_OPT_IN: "false"}, {names.LABEL_OPT_IN: "flase"}], ids=str
+)
+async def test_opting_out_alone_removes_nothing(labels: dict[str, str]) -> None:
+    fleet = await installed(A)
+    fleet.label_guest(A, **labels)
+    await fleet.pass_time(VISITED)
+    assert (fleet.guests[A].releases, fleet.guests[A].addresses) == (BOTH, {X})
+    await fleet.restart(leader_election=False, seconds=VISITED)
+    assert fleet.guests[A].releases == BOTH
+
+
+@pytest.mark.parametrize("value", ["disabled", "diabled", None])
+async def test_an_option_that_changes_for_the_fleet_removes_no_release(value: str | None) -> None:
+    fleet = await installed(A, B)
+    fleet.set_options(kubevipGuestInstall=value)  # type: ignore[arg-type]
+    await fleet.pass_time(VISITED)
+    assert [fleet.guests[each].releases for each in (A, B)] == [BOTH, BOTH]
+
+
+async def test_the_releases_of_one_guest_cluster_are_removed_when_its_labels_ask_for_it() -> None:
+    """kubevipGuestRemove is for the operator of today, which knows the first label alone; nothing else may need it."""
+    fleet = await installed(A, B)
+    fleet.set_options(kubevipGuestRemove="true")
+    await fleet.pass_time(60)
+    fleet.label_guest(A, **{names.LABEL_OPT_IN: "false", f"{names.GROUP}/remove": "true"})
+    await fleet.pass_time(VISITED)
+    assert fleet.guests[A].releases == {}
+    assert fleet.guests[A].of_kind("daemonsets") == {}
+    assert fleet.guests[A].addresses == {X}, "its floating IP and its ConfigMap stay"
+    assert fleet.guests[B].releases == BOTH
+    fleet.opt_in(A)
+    await fleet.pass_time(VISITED)
+    assert fleet.guests[A].releases == BOTH

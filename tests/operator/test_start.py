@@ -1,0 +1,296 @@
+"""Gate, leadership and inheritance: what a new leader does before it assigns addresses, and that it changes nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.harness.fleet import Fleet
+
+A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"
+X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
+V = "fd00::10"
+SLOW_SECONDS = 2.0
+"""For each request of a guest cluster: reading it takes longer than 5 s, and much less than the gate waits."""
+GATE_SECONDS = 60.0
+
+
+def build(*guest_ids: str) -> Fleet:
+    fleet = Fleet()
+    fleet.add_range()
+    for each in guest_ids:
+        fleet.add_guest(each)
+    return fleet
+
+
+def hold(fleet: Fleet, guest_id: str, address: str) -> None:
+    """Have a floating IP that holds an address, which its guest cluster was not told, as a restored store shows it."""
+    fleet.ask(guest_id, has=address)
+    fleet.reserve(address, guest_id)
+
+
+# What new addresses wait for
+
+
+async def test_nothing_new_is_assigned_or_written_until_every_guest_cluster_was_read() -> None:
+    fleet = build(A, B, C)
+    hold(fleet, A, Z)
+    fleet.guests[B].add_service(X)
+    fleet.guests[B].hanging = True
+    fleet.ask(C)
+    await fleet.start(seconds=35)
+    assert (fleet.addresses(C), fleet.guests[A].addresses) == ([], set())
+    fleet.guests[B].hanging = False
+    await fleet.pass_time(50)
+    assert (fleet.addresses(C), fleet.guests[A].addresses) == ([Y], {Z})
+    assert fleet.holders(X) == set()
+
+
+async def test_a_guest_cluster_that_does_not_answer_delays_new_addresses_by_a_minute() -> None:
+    fleet = build(B, C)
+    fleet.guests[B].hanging = True
+    fleet.ask(C)
+    await fleet.start(seconds=GATE_SECONDS - 10)
+    assert fleet.addresses(C) == []
+    await fleet.pass_time(30)
+    assert fleet.addresses(C) == [X]
+
+
+async def test_a_failed_reading_is_repeated_before_the_gate_opens() -> None:
+    fleet = build(B, C)
+    fleet.guests[B].add_service(X)
+    fleet.guests[B].silent = True
+    fleet.ask(C)
+    await fleet.start(seconds=7)
+    assert fleet.addresses(C) == []
+    fleet.guests[B].silent = False
+    await fleet.pass_time(GATE_SECONDS)
+    assert fleet.addresses(C) == [Y]
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("leave", [Fleet.disconnect, Fleet.remove_guest])
+async def test_a_guest_cluster_that_is_disconnected_or_gone_is_not_waited_for(
+    leave: Callable[[Fleet, str], None], is_before: bool
+) -> None:
+    fleet = build(B, C)
+    fleet.guests[B].hanging = True
+    fleet.ask(C)
+    if is_before:
+        leave(fleet, B)
+    await fleet.start(seconds=5)
+    if not is_before:
+        leave(fleet, B)
+        await fleet.pass_time(15)
+    assert fleet.addresses(C) == [X]
+
+
+# Who connects later
+
+
+async def test_a_guest_cluster_that_is_imported_while_the_gate_is_closed_is_waited_for() -> None:
+    fleet = build(C, D)
+    fleet.guests[D].hanging = True
+    fleet.ask(C)
+    await fleet.start(seconds=5)
+    fleet.add_guest(B, imported=True)
+    fleet.guests[B].add_service(X)
+    fleet.guests[B].seconds = SLOW_SECONDS
+    await fleet.pass_time(90)
+    assert fleet.addresses(C) == [Y]
+
+
+async def test_a_guest_cluster_that_was_disconnected_at_the_start_is_read_before_new_addresses_are_assigned() -> (
+    None
+):
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(B, connected=False)
+    fleet.add_guest(C)
+    fleet.guests[B].add_service(X)
+    await fleet.start()
+    fleet.connect(B)
+    await fleet.pass_time(20)
+    fleet.ask(C)
+    await fleet.settle()
+    assert fleet.addresses(C) == [Y]
+
+
+async def test_a_new_guest_cluster_delays_no_other() -> None:
+    fleet = build(C)
+    await fleet.start()
+    fleet.add_guest(B).hanging = True
+    await fleet.settle()
+    fleet.ask(C)
+    await fleet.settle()
+    assert fleet.addresses(C) == [X]
+
+
+# Which reports count
+
+
+async def test_what_a_guest_cluster_used_counts_once_its_labels_bring_it_to_the_range() -> None:
+    fleet = Fleet()
+    fleet.add_range(clusterSelector={"matchLabels": {"net": "blue"}})
+    for each in (B, C):
+        fleet.add_guest(each)
+    fleet.guests[B].add_service(X)
+    await fleet.start()
+    fleet.label_guest(B, net="blue")
+    await fleet.settle()
+    fleet.ask(C)
+    await fleet.settle()
+    assert fleet.addresses(C) == [Y]
+
+
+async def test_what_a_guest_cluster_uses_counts_in_no_range_of_another_harvester_cluster() -> None:
+    fleet = build(B, C)
+    fleet.remove_range()
+    fleet.add_range(harvester="north")
+    fleet.put_on_harvester(B, "south")
+    fleet.put_on_harvester(C, "north")
+    fleet.guests[B].add_service(X)
+    fleet.ask(C)
+    await fleet.start()
+    assert fleet.addresses(C) == [X]
+
+
+# A restart changes nothing
+
+WAITING: dict[str, Callable[[Fleet], Any]] = {
+    "for an address outside of the range": lambda fleet: fleet.ask(B, "10.9.9.9"),
+    "for what another guest cluster holds": lambda fleet: fleet.ask(B, X),
+    "for a range that does not exist": lambda fleet: fleet.ask(B, range_name="typo"),
+    "for nothing, without the second family": lambda fleet: fleet.ask(B, ipFamilyPolicy="PreferDualStack"),
+    "in a namespace of no guest cluster": lambda fleet: fleet.ask("elsewhere"),
+}
+LIMITS: list[dict[str, Any]] = [
+    {},
+    {
+        "maxPerGuest": 2,
+        "allowedWorkspaces": ["fleet-default"],
+        "allowedClusters": [f"cluster-{A}", f"cluster-{B}"],
+    },
+    {"restrictToMatching": True, "clusterSelector": {"matchLabels": {}}},
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=["without limits", "allowed", "matching"])
+@pytest.mark.parametrize("what", WAITING)
+async def test_a_restart_writes_nothing(what: str, limits: dict[str, Any]) -> None:
+    fleet = Fleet()
+    fleet.add_range(iprange=f"{X}-10.0.0.20,{V}-{V}", **limits)
+    for each in (A, B):
+        fleet.add_guest(each)
+    await fleet.start(leader_election=False)
+    fleet.ask(A, ipFamilyPolicy="PreferDualStack")
+    await fleet.settle()
+    WAITING[what](fleet)
+    await fleet.pass_time(700)
+    before = fleet.memory.version
+    await fleet.restart(leader_election=False, seconds=700)
+    assert fleet.commits_since(before) == []
+    assert fleet.addresses(A) == [X, V]
+
+
+# Leaders
+
+
+async def test_one_replica_works_and_another_takes_over_when_it_is_killed() -> None:
+    fleet = build(A, B, C)
+    await fleet.start()
+    await fleet.start()
+    fleet.ask(A)
+    await fleet.settle()
+    assert (fleet.addresses(A), fleet.guests[A].addresses) == ([X], {X})
+    former = fleet.leader
+    await fleet.kill(former)
+    fleet.guests[B].add_service(Y)
+    fleet.guests[B].seconds = SLOW_SECONDS
+    fleet.ask(C)
+    await fleet.pass_time(10)
+    assert fleet.addresses(C) == []
+    await fleet.pass_time(60)
+    assert fleet.leader is not former
+    assert fleet.addresses(C) == [Z], (
+        "the new leader reads what guest clusters use before it assigns anything"
+    )
+    assert fleet.addresses(A) == [X]
+    assert fleet.problems == []
+
+
+async def test_a_leader_that_ends_gives_the_lead_up_at_once() -> None:
+    fleet = build(A)
+    await fleet.start()
+    await fleet.start()
+    await fleet.stop(fleet.leader)
+    fleet.ask(A)
+    await fleet.pass_time(10)
+    assert (fleet.addresses(A), fleet.guests[A].addresses) == ([X], {X})
+
+
+async def test_a_leader_that_cannot_renew_its_lease_is_succeeded_and_disturbs_no_other() -> None:
+    fleet = build(A, B)
+    await fleet.start()
+    await fleet.start()
+    former = fleet.leader
+    former.link.is_cut = True
+    fleet.ask(A)
+    await fleet.pass_time(40)
+    assert fleet.leader is not former
+    assert (fleet.addresses(A), fleet.guests[A].addresses) == ([X], {X})
+    former.link.is_cut = False
+    fleet.ask(B)
+    await fleet.pass_time(20)
+    assert (fleet.addresses(A), fleet.addresses(B)) == ([X], [Y])
+    assert fleet.leader is not former
+    assert fleet.problems == []
+
+
+async def test_a_leader_that_is_killed_while_it_claims_leaves_no_address_to_an_owner_that_is_gone() -> None:
+    fleet = build(A, B)
+    fleet.change_range(iprange=f"{X}-{X}", quarantineSeconds=0)
+    await fleet.start(leader_election=False)
+
+    def kill(commit: Any) -> None:
+        if commit.key[0] == "floatingipreservations":
+            fleet.link.is_cut = True
+
+    fleet.memory.listeners.append(kill)
+    fleet.ask(A)
+    await fleet.settle()
+    fleet.memory.listeners.remove(kill)
+    assert fleet.held() == {f"default.{X}": A}
+    await fleet.kill()
+    fleet.give_up(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(B)
+    await fleet.pass_time(700)
+    assert fleet.addresses(B) == [X]
+
+
+# kube-fip-operator beside fipop
+
+
+async def test_nothing_is_assigned_and_no_guest_cluster_is_visited_while_kube_fip_operator_has_replicas() -> (
+    None
+):
+    fleet = build(A)
+    fleet.guests[A].add_service(X)
+    fleet.scale_predecessor(1)
+    fleet.ask(A)
+    await fleet.start(seconds=120)
+    assert (fleet.held(), fleet.status(A), fleet.guests[A].config_map) == ({}, {}, {})
+    fleet.scale_predecessor(0)
+    await fleet.pass_time(30)
+    assert fleet.addresses(A) != []
+
+
+async def test_nothing_is_assigned_once_kube_fip_operator_is_back() -> None:
+    fleet = build(A)
+    await fleet.start()
+    fleet.scale_predecessor(1)
+    await fleet.pass_time(30)
+    fleet.ask(A)
+    await fleet.pass_time(60)
+    assert fleet.held() == {}

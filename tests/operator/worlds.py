@@ -1,0 +1,386 @@
+"""Random worlds of one operator and its guest clusters: a SIMULATION, and a naive model that judges it.
+
+The model knows nothing of the product: it reads the stored objects and says which state is wrong.
+`python -m tests.operator.worlds 2000 --seed 7` runs many; each world is one number, which replays it.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import ip_address
+from random import Random
+
+from fipop.api import names
+from tests.harness.api_in_memory import Commit, Json
+from tests.harness.fleet import Fleet
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
+from tests.harness.stored import (
+    Owner,
+    Slot,
+    canonical,
+    condition,
+    is_held,
+    of_kind,
+    owner_of,
+    slot_of,
+    slots_named_by,
+)
+from tests.harness.virtual_time import run_virtually
+
+GUESTS = ("c-m-a", "c-m-b", "c-m-c")
+NAMES = ("pool", "other", "third")
+LIMITED = "pool"
+"""The range with a quota."""
+SPACES = ("default", "lab")
+POOLS = (
+    "10.0.0.10-10.0.0.14,fd00::10-fd00::12",
+    "10.0.0.10-10.0.0.12",
+    "10.0.0.13-10.0.0.17,fd00::12-fd00::15",
+    "10.0.0.15-10.0.0.19",
+    "fd00::10-fd00::13",
+    "10.0.0.14-10.0.0.10",  # cannot be read
+)
+POLICIES = (None, None, "SingleStack", "PreferDualStack", "RequireDualStack")
+FAMILIES = (None, None, ["IPv4"], ["IPv6"], ["IPv6", "IPv4"])
+LABELS = ({"net": "blue"}, {"net": "red"}, {})
+EDITS = (25, 45)
+EDITS_BEFORE_A_REST = 20
+REST_SECONDS = 305.0
+"""Longer than any quarantine of these ranges, and than what lies between two checks of a guest cluster."""
+
+
+@dataclass
+class World:
+    """What administrators, guest clusters and Rancher do to one operator."""
+
+    chance: Random
+    fleet: Fleet = field(default_factory=Fleet)
+    written: dict[str, set[Slot]] = field(default_factory=dict)
+    """What fipop wrote last to the ConfigMap of each guest cluster."""
+    problems: list[str] = field(default_factory=list)
+
+    async def live(self) -> list[str]:
+        """Run one world to its end; return what was wrong at a rest."""
+        await self._begin()
+        for number in range(1, self.chance.randint(*EDITS) + 1):
+            await self._edit()
+            if number % EDITS_BEFORE_A_REST == 0 and (problems := await self._rest()):
+                return problems
+        return await self._rest()
+
+    async def _begin(self) -> None:
+        for guest_id, labels in zip(GUESTS, LABELS, strict=True):
+            guest = self.fleet.add_guest(guest_id, is_served=self.chance.random() < 0.5, labels=labels)
+            guest.listeners.append(partial(self._hear, guest_id))
+        for name in NAMES[:2]:
+            self._make_range(name)
+        await self.fleet.start(leader_election=False)
+
+    async def _edit(self) -> None:
+        """Do one thing, and let the operator act on it, as long as it may."""
+        acts = (
+            *(self._ask,) * 5,
+            *(self._change,) * 6,
+            *(self._delete,) * 3,
+            *(self._edit_range,) * 4,
+            *(self._use,) * 2,
+            self._remove_reservation,
+            self._label,
+            self._silence,
+        )
+        self.chance.choice(acts)()
+        draw = self.chance.random()
+        if draw < 0.6:
+            await self.fleet.settle()
+        if draw < 0.1:
+            await self.fleet.pass_time(self.chance.choice((1.0, 10.0, 90.0)))
+        elif draw < 0.14:
+            await self.fleet.restart(leader_election=False)
+
+    async def _rest(self) -> list[str]:
+        """Let everything come to rest; return what is wrong then."""
+        fleet = self.fleet
+        for guest in fleet.guests.values():
+            guest.silent = False
+        # The end of one quarantine can be what another one waits for.
+        await fleet.pass_time(2 * REST_SECONDS)
+        before, version = self._plain(), fleet.memory.version
+        await fleet.pass_time(REST_SECONDS)
+        if written := fleet.commits_since(version):
+            self.problems.append(f"a quiet fleet is written: {[each.key for each in written[:3]]}")
+        await fleet.restart(leader_election=False, seconds=60)
+        if (after := self._plain()) != before:
+            self.problems.append(f"a fresh operator finds {_difference(before, after)}")
+        return [*fleet.problems, *self.problems, *NaiveModel(fleet.memory.objects).problems()]
+
+    def _hear(self, guest_id: str, commit: Commit) -> None:
+        """Check a write to a ConfigMap: it adds no address that fipop wrote to another one, which keeps it."""
+        if commit.key[0] != "configmaps":
+            return
+        for other, slots in self.written.items():
+            # The same address of another space is another one: a guest cluster that moved there uses it there.
+            named = self._named_by(other)
+            moved = {text: (space, text) for space, text in named}
+            self.written[other] = {slot if slot in named else moved.get(slot[1], slot) for slot in slots}
+        texts = {canonical(text) for text in self.fleet.guests[guest_id].addresses}
+        now = {slot for slot in self._named_by(guest_id) if slot[1] in texts}
+        for other in GUESTS:
+            kept = self.written.get(other, set()) & now if other != guest_id else set()
+            self.problems += [f"{slot} is in {guest_id} and in {other}" for slot in kept]
+        self.written[guest_id] = now
+
+    def _named_by(self, guest_id: str) -> set[Slot]:
+        objects = of_kind(self.fleet.memory.objects, FLOATING_IPS)
+        return {slot for each in objects if _guest(each) == guest_id for slot in slots_named_by(each)}
+
+    def _plain(self) -> dict[object, object]:
+        """Return what counts of every object: who holds what, which address each names, and whether it was refused."""
+        plain: dict[object, object] = {}
+        for key, each in self.fleet.memory.objects.items():
+            if key[0] == RESERVATIONS and is_held(each):
+                plain[key] = owner_of(each)
+            elif key[0] == FLOATING_IPS:
+                plain[key] = each["spec"], slots_named_by(each), condition(each, "Allocated")[0]
+        return plain
+
+    # What people do
+
+    def _ask(self) -> None:
+        guest_id, name = self.chance.choice(GUESTS), self.chance.choice(("web", "api"))
+        if (FLOATING_IPS, guest_id, name) in self.fleet.memory.objects:
+            return
+        spec: Json = {"ipaddress": self._address() if self.chance.random() < 0.4 else ""}
+        if policy := self.chance.choice(POLICIES):
+            spec["ipFamilyPolicy"] = policy
+        range_name = self.chance.choice((*NAMES, NAMES[0], ""))
+        self.fleet.ask(guest_id, name=name, range_name=range_name, **spec)
+
+    def _change(self) -> None:
+        found = self._any(FLOATING_IPS)
+        if found is None:
+            return
+        spec, metadata = dict(found.get("spec") or {}), dict(found["metadata"])
+        draw = self.chance.random()
+        if draw < 0.45:
+            spec["ipaddress"] = self._address() if self.chance.random() < 0.8 else ""
+        elif draw < 0.6:
+            spec["ipFamilyPolicy"] = self.chance.choice(POLICIES)
+        elif draw < 0.75:
+            spec["ipFamilies"] = self.chance.choice(FAMILIES)
+        else:
+            range_name = self.chance.choice((*NAMES, ""))
+            metadata["annotations"] = {names.ANNOTATION_RANGE: range_name} if range_name else {}
+        key = (FLOATING_IPS, metadata["namespace"], metadata["name"])
+        self.fleet.write(key, {**found, "metadata": metadata, "spec": spec})
+
+    def _delete(self) -> None:
+        found = self._any(FLOATING_IPS)
+        if found is not None:
+            self.fleet.give_up(found["metadata"]["namespace"], found["metadata"]["name"])
+
+    def _address(self) -> str:
+        named = f"10.0.0.{self.chance.randrange(10, 20)}", f"fd00::1{self.chance.randrange(6)}"
+        return self.chance.choice((named[0], named[0], named[1], ",".join(named)))
+
+    def _make_range(self, name: str) -> None:
+        spec: Json = {
+            "iprange": self.chance.choice(POOLS[:-1]),
+            "quarantineSeconds": self.chance.choice((0, 5, 60)),
+            "addressSpace": self.chance.choice((SPACES[0], SPACES[0], SPACES[1])),
+        }
+        if name == LIMITED:
+            spec["maxPerGuest"] = self.chance.choice((1, 2, 3))
+        if self.chance.random() < 0.6:
+            spec["clusterSelector"] = {"matchLabels": self.chance.choice(LABELS)}
+        self.fleet.add_range(name, **spec)
+
+    def _edit_range(self) -> None:
+        name = self.chance.choice(NAMES)
+        found = self.fleet.memory.objects.get((RANGES, "", name))
+        draw = self.chance.random()
+        if found is None:
+            self._make_range(name)
+        elif draw < 0.15:
+            self.fleet.memory.remove((RANGES, "", name))
+        elif draw < 0.5:
+            self.fleet.change_range(name, iprange=self.chance.choice(POOLS))
+        elif draw < 0.7:
+            self.fleet.change_range(name, draining=self.chance.random() < 0.5)
+        elif draw < 0.85:
+            self.fleet.change_range(name, restrictToMatching=self.chance.random() < 0.5)
+        else:
+            self.fleet.change_range(name, searchOrder=self.chance.choice(("asc", "desc")))
+
+    def _use(self) -> None:
+        """Have a Service of a guest cluster use an address, or none."""
+        guest = self.fleet.guests[self.chance.choice(GUESTS)]
+        if self.chance.random() < 0.6:
+            guest.add_service(self._address().partition(",")[0])
+        elif ("services", "default", "web") in guest.objects:
+            guest.remove_service()
+
+    def _silence(self) -> None:
+        guest = self.fleet.guests[self.chance.choice(GUESTS)]
+        guest.silent = not guest.silent
+
+    def _remove_reservation(self) -> None:
+        """Delete a reservation by hand whose floating IP names it."""
+        objects = self.fleet.memory.objects
+        named = {slot for each in of_kind(objects, FLOATING_IPS) for slot in slots_named_by(each)}
+        held = [each for each in of_kind(objects, RESERVATIONS) if slot_of(each) in named]
+        if held:
+            found = self.chance.choice(held)
+            self.fleet.remove_reservation(found["metadata"]["name"])
+            for (
+                slots
+            ) in self.written.values():  # an administrator frees an address though a guest cluster has it
+                slots.discard(slot_of(found))
+
+    def _label(self) -> None:
+        self.fleet.label_guest(self.chance.choice(GUESTS), **self.chance.choice(LABELS))
+
+    def _any(self, plural: str) -> Json | None:
+        found = of_kind(self.fleet.memory.objects, plural)
+        return self.chance.choice(found) if found else None
+
+
+@dataclass
+class NaiveModel:
+    """Who may hold what, told from the stored objects alone."""
+
+    objects: dict[tuple[str, str, str], Json]
+
+    def problems(self) -> list[str]:
+        """What is not as it must be at rest."""
+        return [*self._two_owners(), *self._unowned(), *self._waiting_in_vain()]
+
+    def _two_owners(self) -> Iterator[str]:
+        owners: dict[Slot, set[Owner]] = {}
+        for each in self._reservations():
+            if is_held(each):
+                owners.setdefault(slot_of(each), set()).add(owner_of(each))
+        for each in self._floating_ips():
+            for slot in slots_named_by(each):
+                owners.setdefault(slot, set()).add((_guest(each), each["metadata"]["name"]))
+        for slot, found in owners.items():
+            if len(found) > 1:
+                yield f"{slot} has the owners {sorted(found)}"
+
+    def _unowned(self) -> Iterator[str]:
+        """Held reservations are the living floating IPs' addresses (I2)."""
+        named = {slot for each in self._floating_ips() for slot in slots_named_by(each)}
+        held = {slot_of(each) for each in self._reservations() if is_held(each)}
+        for slot in held ^ named:
+            yield f"{slot} is {'held, and no status names it' if slot in held else 'named, and not held'}"
+
+    def _waiting_in_vain(self) -> Iterator[str]:
+        """Whose range could serve it has an address, and the one that it names, if it is free."""
+        for each in self._floating_ips():
+            where = self.objects.get((RANGES, "", self._range_name(each)))
+            spec = each.get("spec") or {}
+            if (
+                where is None
+                or not self._serves_all(where)
+                or spec.get("ipFamilyPolicy")
+                or spec.get("ipFamilies")
+            ):
+                continue
+            space = where["spec"].get("addressSpace", SPACES[0])
+            taken = self._taken_from(each)
+            free = {text for text in self._assigned(where) if (space, text) not in taken}
+            held = {address for _, address in slots_named_by(each)}
+            wanted = [canonical(text) for text in (spec.get("ipaddress") or "").split(",") if text]
+            served = [text for text in free if ("." in text) == any("." in each for each in _pool(where))]
+            if not wanted and not held and served:
+                yield f"{each['metadata']} waits, though {sorted(served)} are free: {each.get('status')}"
+            if len(wanted) == 1 and wanted[0] in free and wanted[0] not in held:
+                yield f"{each['metadata']} does not get {wanted[0]}, which is free: {each.get('status')}"
+
+    def _taken_from(self, floating_ip: Json) -> set[Slot]:
+        owner = (_guest(floating_ip), floating_ip["metadata"]["name"])
+        taken = {slot_of(each) for each in self._reservations() if owner_of(each) != owner}
+        for each in self._floating_ips():
+            if (_guest(each), each["metadata"]["name"]) != owner:
+                taken |= slots_named_by(each)
+        return taken
+
+    def _range_name(self, floating_ip: Json) -> str:
+        return str((floating_ip["metadata"].get("annotations") or {}).get(names.ANNOTATION_RANGE) or "")
+
+    @staticmethod
+    def _serves_all(where: Json) -> bool:
+        limits = ("draining", "maxPerGuest", "restrictToMatching")
+        ready = condition(where, "Ready")
+        return not any(where["spec"].get(each) for each in limits) and ready[0] == "True"
+
+    def _assigned(self, where: Json) -> set[str]:
+        """Return the addresses that a range assigns: those of its pool that no older range of its space has."""
+        found = _pool(where)
+        for each in of_kind(self.objects, RANGES):
+            is_near = each["spec"].get("addressSpace", SPACES[0]) == where["spec"].get(
+                "addressSpace", SPACES[0]
+            )
+            if is_near and _age(each) < _age(where):
+                found -= _pool(each)
+        return found
+
+    def _reservations(self) -> list[Json]:
+        return of_kind(self.objects, RESERVATIONS)
+
+    def _floating_ips(self) -> list[Json]:
+        return of_kind(self.objects, FLOATING_IPS)
+
+
+def _pool(where: Json) -> set[str]:
+    found: set[str] = set()
+    for part in where["spec"]["iprange"].split(","):
+        first, last = (ip_address(text) for text in part.split("-"))
+        if int(first) > int(last):
+            return set()
+        found |= {str(type(first)(number)) for number in range(int(first), int(last) + 1)}
+    return found
+
+
+def _age(where: Json) -> tuple[str, str]:
+    return where["metadata"]["creationTimestamp"], where["metadata"]["name"]
+
+
+def _guest(floating_ip: Json) -> str:
+    return str(floating_ip["metadata"]["namespace"])
+
+
+def _difference(before: dict[object, object], after: dict[object, object]) -> str:
+    changed = sorted((key for key in {*before, *after} if before.get(key) != after.get(key)), key=str)
+    return "; ".join(f"{key}: {before.get(key)} → {after.get(key)}" for key in changed)
+
+
+def run_world(seed: int) -> list[str]:
+    """Run the world with this number; return what was wrong."""
+
+    async def live() -> list[str]:
+        return await World(Random(seed)).live()
+
+    return run_virtually(live())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run worlds; return 1 if one of them was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.operator.worlds", description=__doc__)
+    parser.add_argument("worlds", type=int, nargs="?", default=2_000, help="default: 2000")
+    parser.add_argument("--seed", type=int, default=1, help="of the first world; the next has the next")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    wrong = 0
+    for seed in range(options.seed, options.seed + options.worlds):
+        if problems := run_world(seed):
+            wrong += 1
+            sys.stdout.write(f"--seed {seed}: {problems[0]}\n")
+    sys.stdout.write(f"worlds (in memory, no API server): worlds={options.worlds} violations={wrong}\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
